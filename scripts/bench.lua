@@ -1,17 +1,17 @@
--- bench.lua -- the time of every operation and of whole jobs, alone or beside peers
+-- bench.lua -- benchmarks every operation and whole jobs, alone or against other libraries
 --
 --   mtorch scripts/bench.lua --peer torch --save now.json
 --   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.json
 --   mtorch scripts/bench.lua --only '^exp/' --sizes 4,1Ki,64Ki,1Mi --peer torch,copy --plot exp.svg --graph sizes
 --   mtorch scripts/bench.lua --device cuda --peer torch
 --
--- Prints `name<TAB>microseconds`; with peers, columns: name, ours, and for each peer its time and the ratio, the
--- peer's time / ours. Every contender is a process of its own (bench/worker.lua, peers/worker.py) that makes a row's
--- inputs and warms up; then they take turns, seven runs each of at least 5 ms or four calls, and the median counts. A
--- peer that is not installed is told in a line and left out; MTORCH_PEER_PYTHON names the Python that has them.
+-- Prints `name<TAB>microseconds`. With peers the columns are: name, mtorch's time, and for each peer its time and the
+-- ratio, the peer's time / mtorch's. Every contender is a process (bench/worker.lua, peers/worker.py) that creates a
+-- row's inputs and warms up; then they take turns, seven runs each of at least 5 ms or four calls; the median is used.
+-- A peer that is not installed is reported and left out; MTORCH_PEER_PYTHON is the Python interpreter with the peers.
 -- Peers: torch, torch_compile, jax, numpy, numba, tinygrad; cpp (loops, g++ -O3), cblas (the BLAS called directly),
 -- copy (a memory copy of as many bytes); python, luajit (start-up); mtorch itself as no_onednn, avx2 (that instruction
--- set), two_threads; all: every one that is no mtorch. bench/rows.lua says what a row is and where it stands.
+-- set), two_threads; all: every peer except those of mtorch itself. bench/rows.lua describes rows.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -22,17 +22,17 @@ local tools = require 'bench.tools'
 
 local options = mt.args {
   {'only', '', 'rows that match one of these Lua patterns', metavar = 'PATTERN,..'},
-  {'group', '', 'rows of groups that match, such as reductions', metavar = 'PATTERN,..'},
-  {'quick', false, 'short runs of fewer rows: whether it works, no figures'},
-  {'threads', 1, 'threads of the CPU, of the peers too', min = 1},
-  {'peer', 'none', 'what is timed beside it: names with commas, or all', metavar = 'NAME,..'},
+  {'group', '', 'rows whose group matches, such as reductions', metavar = 'PATTERN,..'},
+  {'quick', false, 'short runs of fewer rows, as a test'},
+  {'threads', 1, 'CPU threads, also of the peers', min = 1},
+  {'peer', 'none', 'peers to compare with, separated by commas, or all', metavar = 'NAME,..'},
   {'sizes', '4,1Ki,1Mi', 'numbers of elements of elementwise rows and reductions', metavar = 'N,..'},
-  {'sittings', 1, 'how often all rows are measured; all turns together count', type = 'int', min = 1},
-  {'without_onednn', false, 'products, convolutions and steps also without oneDNN (peer no_onednn)'},
-  {'alone', false, 'the peer alone, without mtorch'},
-  {'save', '', 'file for the rows (.json with everything, .tsv)', metavar = 'FILE'},
-  {'from', '', 'shows rows that were saved instead of measuring (.json)', metavar = 'FILE,..'},
-  {'compare', '', 'earlier rows; of a .json status 1 where a row is slower beyond noise', metavar = 'FILE'},
+  {'sittings', 1, 'how often all rows are measured; the median is over all turns', type = 'int', min = 1},
+  {'without_onednn', false, 'add the peer no_onednn: products, convolutions and steps without oneDNN'},
+  {'alone', false, 'measure the peer only, not mtorch'},
+  {'save', '', 'file for the rows (.json, or .tsv with times only)', metavar = 'FILE'},
+  {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE,..'},
+  {'compare', '', 'file of earlier rows; with .json, status 1 if a row is slower beyond noise', metavar = 'FILE'},
   {'plot', '', 'file for a graph (.svg)', metavar = 'FILE'},
   {'graph', {'ratios', 'sizes', 'roofline'}, 'what the graph shows'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
@@ -54,7 +54,7 @@ local function quit(...)
   os.exit(1)
 end
 
--- ---- who is measured ----
+-- ---- contenders ----
 
 local function names_of_contenders()
   local list = options.alone and {} or {'mtorch'}
@@ -72,15 +72,15 @@ end
 
 local function start(name)
   local threads = tostring(name == 'two_threads' and 2 or options.threads)
-  local times = {'--least', options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2',
+  local times = {'--min_time', options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2',
     '--threads', threads, '--device', options.device}
   local words = {tools.program, tools.folder .. 'bench/worker.lua', '--name', name}
-  if python_peers[name] then words = {tools.python(), tools.folder .. 'peers/worker.py', name} end
+  if python_peers[name] then words = {tools.python(), tools.folder .. 'bench/peers/worker.py', name} end
   for _, word in ipairs(times) do words[#words + 1] = word end
   return Contender.start(name, words, ('OMP_NUM_THREADS=%s %s'):format(threads, settings[name] or ''))
 end
 
---- All that can be measured, as {contender, ..}; the others are told.
+--- Starts the contenders; returns those that can be measured and reports the others.
 local function start_all(names)
   local started, list = {}, {}
   for i, name in ipairs(names) do started[i] = start(name) end
@@ -99,7 +99,7 @@ end
 
 -- ---- taking turns ----
 
---- A row's contenders that are ready, with the first call's microseconds and the bytes.
+--- Prepares a row; returns the contenders that are ready, with the time of the first call. Sets row.bytes.
 local function prepare(row, contenders)
   local ready = {}
   for _, c in ipairs(contenders) do
@@ -118,7 +118,7 @@ local function prepare(row, contenders)
   return ready
 end
 
---- The first call of a new process for each, as often as there are turns.
+--- Measures the first call in a new process of each contender, in turns.
 local function measure_fresh(row, contenders)
   local ready, turns = {}, options.quick and 1 or 3
   for turn = 1, turns do
@@ -167,7 +167,7 @@ local function measure(row, contenders)
   end
 end
 
-local function quartile(sorted, part)
+local function quantile(sorted, part)
   local at = 1 + (#sorted - 1) * part
   local low = math.floor(at)
   return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
@@ -175,10 +175,10 @@ end
 
 local function summary(times)
   table.sort(times)
-  return {us = quartile(times, 0.5), low = quartile(times, 0.25), high = quartile(times, 0.75), n = #times}
+  return {us = quantile(times, 0.5), low = quantile(times, 0.25), high = quantile(times, 0.75), n = #times}
 end
 
---- The row as report.lua knows it.
+--- Returns the row in the form of report.lua.
 local function finished(row)
   local results = {}
   for name, times in pairs(row.turns) do results[name] = summary(times) end
@@ -188,7 +188,7 @@ end
 
 -- ---- the machine ----
 
---- The processor as the kernel describes it: its name, vendor, family, model, and the number of cores.
+--- Returns name, vendor, family and model of the processor, and the number of cores, from /proc/cpuinfo.
 local function processor()
   local facts = {cores = 0}
   for line in io.lines('/proc/cpuinfo') do
@@ -200,9 +200,9 @@ local function processor()
     family = facts['cpu family'] or '?', model = facts.model or '?', cores = facts.cores}
 end
 
---- What the machine is, and how fast it is apart from mtorch: a copy of 4 MiB and a loop that LuaJIT compiles.
+--- Returns facts about the machine, and its speed without mtorch: a copy of 4 MiB and a loop that LuaJIT compiles.
 local function machine()
-  local function timed(call)
+  local function time_call(call)
     local times = {}
     call()
     for i = 1, 15 do
@@ -217,8 +217,8 @@ local function machine()
   local peak = wants_peak and not tools.missing('cpp') and tools.peak() or nil
   local facts = processor()
   facts.isa, facts.date, facts.threads, facts.quick = core.isa(), os.date('!%Y-%m-%d'), options.threads, options.quick
-  facts.command, facts.peak, facts.copy = table.concat(arg, ' '), peak, timed(tools.memory_copy(2 ^ 22))
-  facts.loop = timed(function()
+  facts.command, facts.peak, facts.copy = table.concat(arg, ' '), peak, time_call(tools.memory_copy(2 ^ 22))
+  facts.loop = time_call(function()
     for _ = 1, 500 do
       for i = 0, 1023 do cells[i] = cells[i] * 0.5 + 1 end
     end
@@ -228,16 +228,16 @@ end
 
 -- ---- from the options to the table ----
 
---- Whether patterns, or beginnings, with commas between, match the text.
+--- Whether one of the comma-separated patterns or prefixes matches the text.
 local function matches(patterns, text)
   for part in (patterns .. ','):gmatch('([^,]*),') do
-    local ok, at = pcall(string.find, text, part) -- a beginning need not be a Lua pattern
+    local ok, at = pcall(string.find, text, part) -- a prefix may be an invalid pattern
     if ok and at or text:sub(1, #part) == part then return true end
   end
   return false
 end
 
---- Whether --only and --group name this row.
+--- Whether --only and --group select this row.
 local function selected(name, group) return matches(options.only, name) and matches(options.group, group or '') end
 
 local function sizes()
@@ -247,7 +247,7 @@ local function sizes()
     if not factors[factor] then quit("--sizes takes numbers such as 4, 16Ki and 1Mi, got '%s'", label) end
     list[#list + 1] = {label, number * factors[factor]}
   end
-  if #list == 0 then quit('--sizes names none') end
+  if #list == 0 then quit('--sizes is empty') end
   if options.quick and options.sizes == '4,1Ki,1Mi' then table.remove(list, 2) end
   return list
 end
@@ -279,7 +279,7 @@ local function read_all(paths)
   return run
 end
 
---- Measures all rows and shows each when it is done, beside those of an earlier file.
+--- Measures all rows; prints each one when it is done, with the times of an earlier file.
 local function measure_all(list, contenders, shown)
   local run = {rows = {}, columns = {}, machine = machine()}
   local bar = mt.progress(#list * options.sittings, {label = 'rows'})
@@ -308,7 +308,7 @@ local function groups_of(list)
   return groups
 end
 
---- Adds a column with the earlier times; returns the run.
+--- Adds a column with the earlier times; returns their results by name.
 local function with_column(columns, old)
   columns[#columns + 1] = {name = 'before', title = options.compare}
   local before = {}
@@ -316,7 +316,7 @@ local function with_column(columns, old)
   return before
 end
 
---- Measures rows that seem slower once more, twice at most, all turns together; the rows that stay slower.
+--- Measures rows that seem slower again, up to twice, and adds the turns; returns the rows that are still slower.
 local function confirmed(old, run, list, contenders)
   local slower = report.regressions(old, run)
   for _ = 1, list and 2 or 0 do
@@ -351,7 +351,7 @@ local function show(writer, run, before)
   end
 end
 
---- What there is to show: measured now, or read.
+--- Returns the columns, earlier results, and a function that measures or reads the rows and shows them.
 local function gather(old)
   local columns = {}
   if options.from ~= '' then

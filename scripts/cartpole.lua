@@ -1,54 +1,54 @@
--- cartpole.lua -- reinforcement learning: a network learns to balance a pole on a cart, from rewards alone
+-- cartpole.lua -- reinforcement learning: policy gradients balance a pole on a cart
 --
---   mtorch scripts/cartpole.lua                                 until it balances, a few seconds
+--   mtorch scripts/cartpole.lua                                 stops when it balances, after seconds
 --   mtorch scripts/cartpole.lua --limit 200 --hidden 32 --rate 0.005
 --   mtorch scripts/cartpole.lua --plot steps.svg --report cartpole.html
---   mtorch scripts/cartpole.lua --dry-run                       everything once, in small
+--   mtorch scripts/cartpole.lua --dry-run                       a short run of every part
 --
 -- The cart (Barto, Sutton and Anderson 1983; the numbers of Gym's CartPole-v1) is pushed left or right 50 times a
 -- second; an episode ends when the pole leans by more than 12 degrees, the cart leaves the track, or after --limit
--- steps. Each step is worth 1. The network gives the probability of either push, the policy. REINFORCE (Williams 1992):
--- episodes are played with pushes drawn from the policy; then each push is made more likely in proportion to its
--- advantage, how much better the steps that followed were than a second network, the critic, had expected.
+-- steps. The reward of each step is 1. The policy network returns the probability of either push. REINFORCE (Williams
+-- 1992) plays episodes with pushes sampled from the policy. Then each push is made more likely in proportion to its
+-- advantage: the return after it minus the value that a second network, the critic, predicted.
 local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
 
 local options = mt.args{
-  {'updates', 300, 'steps of the optimizer at most', type = 'int', min = 1},
+  {'updates', 300, 'maximum number of optimizer steps', type = 'int', min = 1},
   {'episodes', 16, 'episodes played for each update', type = 'int', min = 1},
   {'hidden', 64, 'units of the hidden layers', type = 'int', min = 1},
   {'rate', 0.01, 'learning rate', min = 0},
-  {'discount', 0.99, 'what a reward is worth one step later', min = 0, max = 1},
-  {'entropy', 0.01, 'weight of the entropy, which keeps the policy from settling early', min = 0},
+  {'discount', 0.99, 'discount factor of rewards, per step', min = 0, max = 1},
+  {'entropy', 0.01, 'weight of the entropy bonus, which keeps the policy exploring', min = 0},
   {'limit', 500, 'steps after which an episode ends', type = 'int', min = 1},
-  {'target', help = 'mean steps of 100 test episodes that must be reached; if not given 95 % of the limit', min = 0},
-  {'enough', help = 'mean steps at which training stops; if not given 95 % of the limit', min = 0},
-  {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
-  {'report', help = 'page with everything', type = 'output'},
-  {'dry_run', false, 'everything once, in small'},
+  {'target', help = 'required mean steps of 100 test episodes; default: 95 % of the limit', min = 0},
+  {'enough', help = 'mean steps at which training stops; default: 95 % of the limit', min = 0},
+  {'plot', help = 'file for the curve (.svg, .png)', endings = {'svg', 'png'}},
+  {'report', help = 'HTML page with all results', type = 'output'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 local updates, episodes = small and 2 or options.updates, small and 4 or options.episodes
 local tests = small and 4 or 100
-local most = 0.95 * options.limit -- CartPole-v1's 475 of 500
-local target, enough = options.target or most, options.enough or most
+local default_target = 0.95 * options.limit -- CartPole-v1's 475 of 500
+local target, enough = options.target or default_target, options.enough or default_target
 
 -- ---- the cart ------------------------------------------------------------------------------------
 
 local gravity, cart_mass, pole_mass, half_length, force, seconds = 9.8, 1, 0.1, 0.5, 10, 0.02
 local mass, pole_moment = cart_mass + pole_mass, pole_mass * half_length
 
---- The next position, speed, angle and turning speed after a push (1: left, 2: right), by Euler's method; and whether
---- the episode has ended.
-local function push(x, v, angle, turning, action)
-  local pushed = (action == 2 and force or -force)
+--- Returns the next position, velocity, angle and angular velocity after a push (1: left, 2: right), by Euler's method,
+--- and whether the episode has ended.
+local function push(x, v, angle, angular_velocity, action)
+  local applied_force = (action == 2 and force or -force)
   local sin, cos = math.sin(angle), math.cos(angle)
-  local free = (pushed + pole_moment * turning * turning * sin) / mass
-  local angular = (gravity * sin - cos * free) / (half_length * (4 / 3 - pole_mass * cos * cos / mass))
-  local acceleration = free - pole_moment * angular * cos / mass
+  local free = (applied_force + pole_moment * angular_velocity * angular_velocity * sin) / mass
+  local angular_acceleration = (gravity * sin - cos * free) / (half_length * (4 / 3 - pole_mass * cos * cos / mass))
+  local acceleration = free - pole_moment * angular_acceleration * cos / mass
   x, v = x + seconds * v, v + seconds * acceleration
-  angle, turning = angle + seconds * turning, turning + seconds * angular
-  return x, v, angle, turning, math.abs(x) > 2.4 or math.abs(angle) > math.rad(12)
+  angle, angular_velocity = angle + seconds * angular_velocity, angular_velocity + seconds * angular_acceleration
+  return x, v, angle, angular_velocity, math.abs(x) > 2.4 or math.abs(angle) > math.rad(12)
 end
 
 -- ---- the networks --------------------------------------------------------------------------------
@@ -59,30 +59,30 @@ end
 local policy, critic = network(2), network(1)
 local opt = optim.Adam({{params = policy:parameters()}, {params = critic:parameters()}}, {lr = options.rate})
 
---- Plays n episodes side by side: lists of states, actions and, of each episode, the range of its steps. `greedy` takes
---- the likelier push, else pushes are drawn.
+--- Plays n episodes side by side; returns lists of their states, actions and lengths. With `greedy` the more probable
+--- push is chosen, otherwise pushes are sampled.
 local function play(n, greedy)
   local carts, states, actions, lengths = {}, {}, {}, {}
   local start = ((mt.rand(n, 4) - 0.5) * 0.1):tolist()
   for i = 1, n do carts[i], states[i], actions[i] = start[i], {}, {} end
-  local going = {}
-  for i = 1, n do going[i] = i end
+  local active = {}
+  for i = 1, n do active[i] = i end
   mt.no_grad(function()
     for step = 1, options.limit do
       local seen = {}
-      for k, i in ipairs(going) do seen[k] = carts[i] end
-      -- One call for all carts; the probability of a push to the right.
+      for k, i in ipairs(active) do seen[k] = carts[i] end
+      -- One call for all carts returns the probabilities of a push to the right.
       local right = policy(mt.tensor(seen):to(options.device)):softmax(2)[{{}, 2}]:tolist()
-      local drawn, left = greedy or mt.rand(#going):tolist(), {}
-      for k, i in ipairs(going) do
+      local drawn, still_active = greedy or mt.rand(#active):tolist(), {}
+      for k, i in ipairs(active) do
         local action = right[k] > (greedy and 0.5 or drawn[k]) and 2 or 1
         states[i][step], actions[i][step] = carts[i], action
-        local x, v, angle, turning, ended = push(carts[i][1], carts[i][2], carts[i][3], carts[i][4], action)
-        carts[i], lengths[i] = {x, v, angle, turning}, step
-        if not ended then left[#left + 1] = i end
+        local x, v, angle, angular_velocity, ended = push(carts[i][1], carts[i][2], carts[i][3], carts[i][4], action)
+        carts[i], lengths[i] = {x, v, angle, angular_velocity}, step
+        if not ended then still_active[#still_active + 1] = i end
       end
-      going = left
-      if #going == 0 then break end
+      active = still_active
+      if #active == 0 then break end
     end
   end)
   return states, actions, lengths
@@ -90,9 +90,9 @@ end
 
 -- ---- learning ------------------------------------------------------------------------------------
 
---- The rewards from each step to the end of the episode, each step later counted `discount` times as much. As every
---- reward is 1, this depends on the number of steps to the end alone: the sums from the first step on, turned round.
---- Other rewards would have to be turned round before they are summed, too.
+--- Returns the discounted sum of rewards from each step to the end of the episode. As every reward is 1, it depends
+--- only on the number of steps to the end: the flipped cumulative sum. Other rewards would have to be
+--- flipped before the sum, too.
 local function returns_of(length)
   return (mt.ones(length):discounted_cumsum(1, options.discount):flip(1))
 end
@@ -118,7 +118,7 @@ for update = 1, updates do
     advantage = (advantage - advantage:mean()) / (advantage:std() + 1e-6)
     local log_p = policy(x):log_softmax(2)
     local chosen = log_p:gather(2, action:unsqueeze(2)):squeeze(2)
-    local entropy = -(log_p:exp() * log_p):sum(2):mean() -- of the pushes: keeps it trying both
+    local entropy = -(log_p:exp() * log_p):sum(2):mean() -- of the pushes
     local loss = -(chosen * advantage):mean() - entropy * options.entropy + mt.mse_loss(expected, reward)
     opt:zero_grad()
     loss:backward()
@@ -135,7 +135,7 @@ for update = 1, updates do
 end
 bar:finish()
 
--- ---- what it learned -----------------------------------------------------------------------------
+-- ---- test ----------------------------------------------------------------------------------------
 
 local _, _, lengths = play(tests, true)
 local steps, worst = mean(lengths), mt.tensor(lengths):min():item()

@@ -1,39 +1,39 @@
--- char_gpt.lua -- a small transformer learns a text character by character and writes from it
+-- char_gpt.lua -- trains a small transformer on the characters of a text and generates text
 --
 --   mtorch scripts/char_gpt.lua                               learns the sentences of a small grammar
 --   mtorch scripts/char_gpt.lua --data book.txt --steps 5000 --size 192 --layers 4 --length 128
---   mtorch scripts/char_gpt.lua --prompt 'the old '           what the writing begins with
---   mtorch scripts/char_gpt.lua --dry-run                     everything once, in small
+--   mtorch scripts/char_gpt.lua --prompt 'the old '           the beginning of the generated text
+--   mtorch scripts/char_gpt.lua --dry-run                     a short run of every part
 --
--- A decoder as GPT-2 (Radford 2019): each character becomes a vector, its place another; layers of self-attention, in
--- which a place sees itself and those before it alone (causal), and of two linear maps; at each place scores of the
--- next character. All places of a window are trained at once by the surprise, -log2 of the probability of the
--- character that did come, in bits.
+-- The network is a decoder like GPT-2 (Radford 2019): embeddings of character and position are added; layers of causal
+-- self-attention, in which a position depends on itself and on earlier ones, and of two linear maps follow; the output
+-- are logits of the next character at each position. All positions of a window are trained at once. The loss is
+-- -log2 of the probability of the actual next character, in bits.
 local mt = require 'mtorch'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local folder = arg[0]:match('^(.*/)') or ''
 local text = dofile(folder .. 'char_text.lua')
 
 local options = mt.args{
-  {'data', help = 'text file; if not given sentences of a small grammar', metavar = 'FILE'},
+  {'data', help = 'text file; default: sentences of a small grammar', metavar = 'FILE'},
   {'steps', 500, 'steps of the optimizer', type = 'int', min = 1},
-  {'batch', 16, 'windows in a step', type = 'int', min = 1},
-  {'length', 64, 'characters of a window: as far back as the network sees', type = 'int', min = 1},
+  {'batch', 16, 'batch size, in windows', type = 'int', min = 1},
+  {'length', 64, 'characters of a window (context length)', type = 'int', min = 1},
   {'rate', 3e-3, 'learning rate', min = 0},
   {'decay', 0.1, 'weight decay of the matrices', min = 0},
-  {'warmup', 40, 'steps until the rate has grown to its full size', type = 'int', min = 0},
-  {'size', 128, 'numbers that stand for a character', type = 'int', min = 1},
+  {'warmup', 40, 'steps of linear warm-up of the learning rate', type = 'int', min = 0},
+  {'size', 128, 'size of the embeddings', type = 'int', min = 1},
   {'layers', 2, 'layers of the transformer', type = 'int', min = 1},
-  {'heads', 4, 'heads of the attention; they divide the size', type = 'int', min = 1},
-  {'dropout', 0.0, 'probability of a zero', min = 0, max = 1},
-  {'prompt', help = 'what the writing begins with', metavar = 'TEXT'},
-  {'sample', 240, 'characters to write at the end', type = 'int', min = 0},
-  {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest character', min = 0},
-  {'top_k', help = 'draw among so many of the likeliest characters alone', type = 'int', min = 1},
-  {'target', help = 'bits a character that must be reached', min = 0},
+  {'heads', 4, 'attention heads; they must divide the size', type = 'int', min = 1},
+  {'dropout', 0.0, 'dropout probability', min = 0, max = 1},
+  {'prompt', help = 'beginning of the generated text', metavar = 'TEXT'},
+  {'sample', 240, 'number of characters to generate', type = 'int', min = 0},
+  {'temperature', 0.8, 'sampling temperature; 0: always the most probable character', min = 0},
+  {'top_k', help = 'sample from the k most probable characters', type = 'int', min = 1},
+  {'target', help = 'required bits per character', min = 0},
   {'save', help = 'file for the trained parameters (safetensors)', type = 'output'},
-  {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
-  {'dry_run', false, 'everything once, in small'},
+  {'plot', help = 'file for the curve (.svg, .png)', endings = {'svg', 'png'}},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 local steps, length = small and 6 or options.steps, options.length
@@ -56,8 +56,8 @@ if not pcall(tokenizer.encode, tokenizer, prompt) then
 end
 print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
 
---- Windows of the text [n x length] that begin at these positions, and what follows each of their characters.
-local function windows(list, starts)
+--- Returns the windows [n x length] of the text at these positions, and the character after each of theirs.
+local function windows_at(list, starts)
   local at = starts:unsqueeze(2) + mt.range(0, length - 1):to(options.device)
   return list[at], list[at + 1]
 end
@@ -68,48 +68,48 @@ local GPT = nn.class 'CharGPT'
 
 function GPT:__init(characters)
   local size = options.size
-  self.token, self.place = nn.Embedding(characters, size), nn.Embedding(length, size)
+  self.token, self.position = nn.Embedding(characters, size), nn.Embedding(length, size)
   nn.init.normal_(self.token.weight, {std = 0.02})
-  nn.init.normal_(self.place.weight, {std = 0.02})
+  nn.init.normal_(self.position.weight, {std = 0.02})
   local layer = nn.TransformerEncoderLayer(size, options.heads, {dim_feedforward = 4 * size, dropout = options.dropout,
     activation = 'gelu', batch_first = true, norm_first = true})
   self.layers = nn.TransformerEncoder(layer, options.layers, nn.LayerNorm(size))
   self.head = nn.Linear(size, characters, {bias = false})
 end
 
---- Scores of each next character [batch x length x characters].
+--- Returns the logits of each next character [batch x length x characters].
 function GPT:forward(x)
-  local h = self.token(x) + self.place.weight:narrow(1, 1, x.shape[2])
+  local h = self.token(x) + self.position.weight:narrow(1, 1, x.shape[2])
   return self.head(self.layers(h, {is_causal = true}))
 end
 
 local net = GPT(tokenizer:size()):to(options.device)
 
--- Weight decay is for matrices; vectors (biases, normalisations) stay free.
+-- Weight decay applies to matrices only, not to vectors (biases, normalisations).
 local matrices, vectors = {}, {}
 for _, p in ipairs(net:parameters()) do table.insert(p:dim() > 1 and matrices or vectors, p) end
 local opt = optim.AdamW({{params = matrices, weight_decay = options.decay}, {params = vectors, weight_decay = 0}},
   {lr = options.rate, betas = {0.9, 0.95}})
--- A short rise, then half a cosine down to a tenth.
+-- Linear warm-up, then cosine decay to a tenth.
 local warmup = math.min(options.warmup, steps)
 local sched = optim.lr.LambdaLR(opt, function(done)
   if done < warmup then return (done + 1) / warmup end
-  local part = (done - warmup) / math.max(1, steps - warmup)
-  return 0.1 + 0.45 * (1 + math.cos(math.pi * part))
+  local progress = (done - warmup) / math.max(1, steps - warmup)
+  return 0.1 + 0.45 * (1 + math.cos(math.pi * progress))
 end)
 print(net)
 
 local function loss_of(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y:flatten()) end
 
---- The mean surprise on windows of the test text that lie side by side, in bits a character.
+--- Returns the mean loss on adjacent windows of the test text, in bits per character.
 local function evaluate()
   net:eval()
   local mean = mt.metrics.Mean()
   mt.no_grad(function()
     local starts = mt.range(1, math.min(#test - length, 128 * length), length):long():to(options.device)
-    for _, some in ipairs(starts:split(64)) do
-      local x, y = windows(test, some)
-      mean:update(loss_of(x, y), #some)
+    for _, batch in ipairs(starts:split(64)) do
+      local x, y = windows_at(test, batch)
+      mean:update(loss_of(x, y), #batch)
     end
   end)
   net:train()
@@ -120,9 +120,9 @@ end
 
 local curve, every = {}, math.max(1, math.floor(steps / 8))
 local bar = mt.progress(steps, {label = 'char_gpt'})
-local took = mt.time(function()
+local seconds = mt.time(function()
   for step = 1, steps do
-    local x, y = windows(train, mt.randint(1, #train - length, {options.batch}, {device = options.device}))
+    local x, y = windows_at(train, mt.randint(1, #train - length, {options.batch}, {device = options.device}))
     opt:zero_grad()
     local loss = loss_of(x, y)
     loss:backward()
@@ -131,23 +131,23 @@ local took = mt.time(function()
     sched:step()
     curve[step] = loss:item() / math.log(2)
     if step % every == 0 then
-      bar:print(('step %5d  train %.3f  test %.3f bits a character'):format(step, curve[step], evaluate()))
+      bar:print(('step %5d  train %.3f  test %.3f bits per character'):format(step, curve[step], evaluate()))
     end
     bar:update(step, {bits = curve[step]})
   end
 end, {quiet = true}).wall
 bar:finish()
 
--- ---- writing -------------------------------------------------------------------------------------
+-- ---- generation ----------------------------------------------------------------------------------
 
---- The prompt and n characters that go on after it; the network sees the last `length` characters.
-local function write(n)
+--- Returns the prompt and n generated characters; the network gets the last `length` characters.
+local function generate(n)
   net:eval()
   return mt.no_grad(function()
     local list = tokenizer:encode(prompt):to(options.device)
     for _ = 1, n do
-      local seen = list[{{math.max(1, #list - length + 1), -1}}]
-      local scores = net(seen:unsqueeze(1))[{1, -1}]
+      local context = list[{{math.max(1, #list - length + 1), -1}}]
+      local scores = net(context:unsqueeze(1))[{1, -1}]
       if options.top_k then
         local best, at = scores:topk(math.min(options.top_k, #scores))
         scores = mt.full({#scores}, -math.huge, {device = options.device}):index_copy(1, at, best)
@@ -157,10 +157,10 @@ local function write(n)
     return tokenizer:decode(list)
   end)
 end
-print('it writes:\n' .. write(small and 10 or options.sample))
+print('it writes:\n' .. generate(small and 10 or options.sample))
 
 if options.plot then
-  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits a character'})
+  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits per character'})
 end
 if options.save then
   data.save_safetensors(options.save, net:state_dict())
@@ -169,8 +169,8 @@ end
 
 local bits = evaluate()
 print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
-  target, steps, steps * options.batch * length / took))
+  target, steps, steps * options.batch * length / seconds))
 if not small and not (bits <= target) then
-  io.stderr:write(('char_gpt: %.4f bits a character on the test text, above the target of %.4f\n'):format(bits, target))
+  io.stderr:write(('char_gpt: %.4f bits per character on test text, above the target of %.4f\n'):format(bits, target))
   os.exit(1)
 end

@@ -1,34 +1,34 @@
--- char_lstm.lua -- a language model of characters: an LSTM reads a text and writes one like it
+-- char_lstm.lua -- trains an LSTM language model on the characters of a text and generates text
 --
 --   mtorch scripts/char_lstm.lua                              learns the sentences of a small grammar
 --   mtorch scripts/char_lstm.lua --data book.txt --steps 5000 --hidden 256 --layers 2
---   mtorch scripts/char_lstm.lua --dry-run                    everything once, in small
+--   mtorch scripts/char_lstm.lua --dry-run                    a short run of every part
 --
--- The network reads one character after another and says at each place how likely every character is to come next.
--- It is trained by the surprise, -log2 of the probability of the one that did come, in bits (Mikolov 2010; Graves
--- 2013). The text is cut into `batch` long rows that are read side by side, `length` characters in each step; the
--- LSTM's state goes on from step to step, gradients end at the beginning of each (truncated backpropagation).
+-- The network gets one character after another and returns the logits of the next one. The loss is -log2 of the
+-- probability of the actual next character, in bits (Mikolov 2010; Graves 2013). The text is cut into `batch`
+-- long rows that are processed in parallel, `length` characters in each step. The LSTM's state is passed from step to
+-- step; gradients end at the beginning of each step (truncated backpropagation through time).
 local mt = require 'mtorch'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local folder = arg[0]:match('^(.*/)') or ''
 local text = dofile(folder .. 'char_text.lua')
 
 local options = mt.args{
-  {'data', help = 'text file; if not given sentences of a small grammar', metavar = 'FILE'},
+  {'data', help = 'text file; default: sentences of a small grammar', metavar = 'FILE'},
   {'steps', 600, 'steps of the optimizer', type = 'int', min = 1},
-  {'batch', 32, 'rows of the text that are read side by side', type = 'int', min = 1},
+  {'batch', 32, 'batch size, in rows of the text', type = 'int', min = 1},
   {'length', 64, 'characters of each row in a step', type = 'int', min = 1},
   {'rate', 4e-3, 'learning rate', min = 0},
-  {'embedding', 32, 'numbers that stand for a character', type = 'int', min = 1},
+  {'embedding', 32, 'size of the embeddings', type = 'int', min = 1},
   {'hidden', 128, 'units of the LSTM', type = 'int', min = 1},
   {'layers', 1, 'layers of the LSTM', type = 'int', min = 1},
-  {'dropout', 0.0, 'probability of a zero between layers', min = 0, max = 1},
-  {'sample', 240, 'characters to write at the end', type = 'int', min = 0},
-  {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest character', min = 0},
-  {'target', help = 'bits a character that must be reached', min = 0},
+  {'dropout', 0.0, 'dropout probability between layers', min = 0, max = 1},
+  {'sample', 240, 'number of characters to generate', type = 'int', min = 0},
+  {'temperature', 0.8, 'sampling temperature; 0: always the most probable character', min = 0},
+  {'target', help = 'required bits per character', min = 0},
   {'save', help = 'file for the trained parameters (safetensors)', type = 'output'},
-  {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
-  {'dry_run', false, 'everything once, in small'},
+  {'plot', help = 'file for the curve (.svg, .png)', endings = {'svg', 'png'}},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 local steps = small and 6 or options.steps
@@ -42,7 +42,7 @@ local cut = math.floor(#ids * 0.9)
 local target = options.target or target_of(ids:tolist())
 print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
 
---- The ids as rows [batch x ..] that are read side by side.
+--- Returns the ids as rows [batch x ..].
 local function rows(list, batch)
   local length = math.floor(#list / batch)
   if length < 2 then text.refuse('the text is too short for %d rows', batch) end
@@ -61,7 +61,7 @@ function Model:__init(characters)
   self.head = nn.Linear(options.hidden, characters)
 end
 
---- Scores of each next character [batch x length x characters], and the state behind the last.
+--- Returns the logits of each next character [batch x length x characters], and the last state.
 function Model:forward(x, h, c)
   local out
   out, h, c = self.lstm(self.embedding(x), h, c)
@@ -73,14 +73,14 @@ local opt = optim.Adam(net:parameters(), {lr = options.rate})
 local sched = optim.lr.OneCycleLR(opt, {max_lr = options.rate, total_steps = steps})
 print(net)
 
---- The loss of rows in nats a character, `length` characters at a time, and the state behind them.
+--- Returns the loss of a piece of the rows, in nats per character, and the state after it.
 local function loss_of(x, y, h, c)
   local scores
   scores, h, c = net(x, h, c)
   return mt.cross_entropy(scores:flatten(1, 2), y:flatten()), h, c
 end
 
---- The mean surprise over the whole test text, in bits a character.
+--- Returns the mean loss on the whole test text, in bits per character.
 local function evaluate()
   net:eval()
   local mean, length = mt.metrics.Mean(), test.shape[2]
@@ -102,32 +102,32 @@ end
 local curve, every = {}, math.max(1, math.floor(steps / 10))
 local bar = mt.progress(steps, {label = 'char_lstm'})
 local at, h, c = 1
-local took = mt.time(function()
+local seconds = mt.time(function()
   for step = 1, steps do
-    if at + options.length > train.shape[2] then at, h, c = 1, nil, nil end -- the text begins again
+    if at + options.length > train.shape[2] then at, h, c = 1, nil, nil end -- start again from the beginning
     local x, y = train:narrow(2, at, options.length), train:narrow(2, at + 1, options.length)
     at = at + options.length
     opt:zero_grad()
     local loss
     loss, h, c = loss_of(x, y, h, c)
-    h, c = h:detach(), c:detach() -- the state goes on, its gradient does not
+    h, c = h:detach(), c:detach() -- keep the state, but not its graph
     loss:backward()
     nn.clip_grad_norm_(net:parameters(), 1) -- a long chain of products can make gradients very large
     opt:step()
     sched:step()
     curve[step] = loss:item() / math.log(2)
     if step % every == 0 then
-      bar:print(('step %5d  train %.3f  test %.3f bits a character'):format(step, curve[step], evaluate()))
+      bar:print(('step %5d  train %.3f  test %.3f bits per character'):format(step, curve[step], evaluate()))
     end
     bar:update(step, {bits = curve[step]})
   end
 end, {quiet = true}).wall
 bar:finish()
 
--- ---- writing -------------------------------------------------------------------------------------
+-- ---- generation ----------------------------------------------------------------------------------
 
---- Text that the network writes, character by character, after a line's end.
-local function write(n)
+--- Generates n characters, starting with the first one of the text.
+local function generate(n)
   net:eval()
   return mt.no_grad(function()
     local list, scores, state, cell = {}
@@ -140,10 +140,10 @@ local function write(n)
     return tokenizer:decode(mt.tensor(list, {dtype = 'int64'}))
   end)
 end
-print('it writes:\n' .. write(small and 20 or options.sample))
+print('it writes:\n' .. generate(small and 20 or options.sample))
 
 if options.plot then
-  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits a character'})
+  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits per character'})
 end
 if options.save then
   data.save_safetensors(options.save, net:state_dict())
@@ -152,9 +152,9 @@ end
 
 local bits = evaluate()
 print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
-  target, steps, steps * options.batch * options.length / took))
+  target, steps, steps * options.batch * options.length / seconds))
 if not small and not (bits <= target) then
-  io.stderr:write(('char_lstm: %.4f bits a character on the test text, above the target of %.4f\n')
+  io.stderr:write(('char_lstm: %.4f bits per character on the test text, above the target of %.4f\n')
     :format(bits, target))
   os.exit(1)
 end

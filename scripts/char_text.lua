@@ -1,22 +1,22 @@
--- char_text.lua -- what char_lstm.lua and char_gpt.lua read: a text file, or sentences of a small grammar
+-- char_text.lua -- the training text of char_lstm.lua and char_gpt.lua: a file, or generated sentences
 local mt = require 'mtorch'
 
 local text = {}
 
---- What cannot be meant ends the script with one sentence.
+--- Prints one sentence to stderr and exits with status 1.
 function text.refuse(...)
   io.stderr:write(arg[0]:match '([^/]*)%.lua$' or arg[0], ': ', string.format(...), '\n')
   os.exit(1)
 end
 
---- The next character by its scores [characters], as a tensor [1]: by chance, or the likeliest at temperature 0.
+--- Samples the next character from logits [characters], as a tensor [1]; temperature 0 takes the most probable.
 function text.choose(scores, temperature)
   if temperature == 0 then return scores:argmax():view(1) end
   return mt.multinomial((scores / temperature):softmax(1), 1)
 end
 
--- A sentence of the grammar is one choice of each list, all equally likely; the verb agrees with a noun that
--- stands two words before it. How much that tells is known: the logarithm of the number of sentences.
+-- A sentence of the grammar takes one entry of each list, all equally likely; the verb agrees with the noun
+-- before the place. The entropy is therefore known: the logarithm of the number of sentences.
 local subjects = {'cat', 'dog', 'bird', 'teacher', 'sailor', 'doctor', 'painter', 'child'}
 local plurals = {child = 'children'}
 local adjectives = {'small', 'old', 'hungry', 'quiet', 'happy', 'clever', 'tired', 'famous'}
@@ -25,7 +25,7 @@ local verbs = {'see', 'find', 'want', 'remember', 'follow', 'need', 'paint', 'se
 local objects = {'house', 'boat', 'letter', 'picture', 'lamp', 'garden', 'book', 'clock'}
 local colours = {'red', 'green', 'blue', 'white'}
 
---- n sentences as one text, and the bits that each character of it tells on average: no model can do better.
+--- Returns n sentences as one text, and its entropy in bits per character, which no model can go below.
 function text.sentences(n, seed)
   local lists = {subjects, adjectives, places, verbs, objects, colours, {false, true}}
   local columns, bits = {}, 0
@@ -34,21 +34,21 @@ function text.sentences(n, seed)
     columns[k] = mt.randint(1, #list, {n}, {generator = generator}):tolist()
     bits = bits + math.log(#list) / math.log(2)
   end
-  local made = {}
+  local lines = {}
   for i = 1, n do
     local function pick(k) return lists[k][columns[k][i]] end
-    local many, noun, verb = pick(7), pick(1), pick(4)
-    if many then noun = plurals[noun] or noun .. 's' end
-    if not many then verb = verb .. 's' end
-    made[i] = ('the %s %s %s %s a %s %s.\n'):format(pick(2), noun, pick(3), verb, pick(6), pick(5))
+    local is_plural, noun, verb = pick(7), pick(1), pick(4)
+    if is_plural then noun = plurals[noun] or noun .. 's' end
+    if not is_plural then verb = verb .. 's' end
+    lines[i] = ('the %s %s %s %s a %s %s.\n'):format(pick(2), noun, pick(3), verb, pick(6), pick(5))
   end
-  local all = table.concat(made)
+  local all = table.concat(lines)
   return all, bits * n / #all
 end
 
---- The bits that a character tells to who knows the one before it, counted in the text: what a model that looks
---- further back must beat.
-function text.bits_after_one(ids)
+--- Returns the conditional entropy of a character given the previous one, in bits, as counted in the text. A model
+--- with a longer context must be better.
+function text.bigram_entropy(ids)
   local pairs_seen, first_seen, n = {}, {}, #ids
   for i = 1, n - 1 do
     local pair = ids[i] * 65536 + ids[i + 1]
@@ -61,15 +61,15 @@ function text.bits_after_one(ids)
   return bits
 end
 
---- The text of a file, or sentences where `path` is nil; its name; and the bits a character that must be reached:
---- 0.1 more than the grammar has, or what a file's characters tell after one.
+--- Returns the text of a file, or sentences if `path` is nil; its name; and a function that returns the target in bits
+--- per character: 0.1 above the grammar's entropy, or the bigram entropy of the file.
 function text.load(path, small)
   if path then
     local file = io.open(path)
     if not file then text.refuse("--data: '%s' cannot be opened", path) end
     file:close()
     local all = mt.data.text(path)
-    return all, path, function(ids) return text.bits_after_one(ids) end
+    return all, path, function(ids) return text.bigram_entropy(ids) end
   end
   local all, bits = text.sentences(small and 60 or 6000, 1)
   return all, 'sentences', function() return bits + 0.1 end

@@ -1,4 +1,4 @@
--- gpt2.lua -- language models of Hugging Face's hub, GPT-2 and Llama: writes with them, trains them further
+-- gpt2.lua -- generates text with GPT-2 and Llama models of the Hugging Face hub, and fine-tunes them
 --
 --   mtorch scripts/gpt2.lua --model gpt2 --prompt 'The sea was'          a folder with config.json, *.safetensors and
 --                                                                        tokenizer.json, as huggingface-cli downloads
@@ -6,27 +6,27 @@
 --   mtorch scripts/gpt2.lua --model gpt2 --check expected.safetensors    compares logits: input_ids and logits
 --   mtorch scripts/gpt2.lua --dry-run                                    small random models of both kinds
 --
--- The modules below have the names that transformers gives its own, so that the files' tensors find their places.
--- While it writes, each layer keeps the keys and values of the text so far (a cache): a new token costs one pass
--- through the network for itself alone. GPT-2: Radford 2019; Llama: Touvron 2023.
+-- The modules below have the same names as in transformers, so that the files' tensors can be loaded by name.
+-- During generation each layer keeps the keys and values of the text so far (a KV cache), so that the forward pass
+-- computes the new token only. GPT-2: Radford 2019; Llama: Touvron 2023.
 local mt = require 'mtorch'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local attend = mt.scaled_dot_product_attention
 
 local options = mt.args{
   {'model', help = 'folder with config.json, *.safetensors and tokenizer.json', metavar = 'DIR'},
-  {'prompt', help = 'what the writing begins with', metavar = 'TEXT'},
-  {'sample', 60, 'tokens to write', type = 'int', min = 0},
-  {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest token', min = 0},
-  {'top_k', 40, 'draw among so many of the likeliest tokens alone; 0: among all', type = 'int', min = 0},
-  {'tune', help = 'text file to train further with', metavar = 'FILE'},
-  {'steps', 100, 'steps of that training', type = 'int', min = 1},
-  {'batch', 4, 'windows of the text in a step', type = 'int', min = 1},
+  {'prompt', help = 'beginning of the generated text', metavar = 'TEXT'},
+  {'sample', 60, 'number of tokens to generate', type = 'int', min = 0},
+  {'temperature', 0.8, 'sampling temperature; 0: always the most probable token', min = 0},
+  {'top_k', 40, 'sample from the k most probable tokens; 0: from all', type = 'int', min = 0},
+  {'tune', help = 'text file to fine-tune on', metavar = 'FILE'},
+  {'steps', 100, 'steps of fine-tuning', type = 'int', min = 1},
+  {'batch', 4, 'batch size, in windows of the text', type = 'int', min = 1},
   {'length', 64, 'tokens of a window', type = 'int', min = 1},
   {'rate', 1e-4, 'learning rate', min = 0},
-  {'save', help = 'folder for the model that was trained', metavar = 'DIR'},
+  {'save', help = 'folder for the fine-tuned model', metavar = 'DIR'},
   {'check', help = 'file with input_ids and logits to compare with (safetensors)', metavar = 'FILE'},
-  {'target', 1e-4, 'how far off the compared logits may be', min = 0},
+  {'target', 1e-4, 'largest allowed difference of the logits', min = 0},
   {'dry_run', false, 'small random models of both kinds'},
 }
 
@@ -35,17 +35,17 @@ local function quit(sentence, ...)
   os.exit(1)
 end
 
---- Ends the script where a file cannot be opened.
+--- Ends the script if a file cannot be opened.
 local function must_open(path)
   local file = io.open(path)
   if not file then quit("'%s' cannot be opened", path) end
   file:close()
 end
 
--- ---- what both kinds share -----------------------------------------------------------------------
+-- ---- shared by both architectures ----------------------------------------------------------------
 
---- Keys and values with those of the text so far before them, [batch x heads x length x features]. The queries see
---- all of them, or where they are several (then nothing was before) each those up to its own place.
+--- Attention with the cached keys and values before k and v, [batch x heads x length x features]. A single query
+--- attends to all of them. Several queries are causal; the cache must then be empty.
 local function attention(q, k, v, cache)
   if cache then
     if cache.k then k, v = mt.cat({cache.k, k}, 3), mt.cat({cache.v, v}, 3) end
@@ -55,22 +55,22 @@ local function attention(q, k, v, cache)
   return y:transpose(2, 3):flatten(3, 4)
 end
 
---- The projection [batch x length x heads * features] as heads.
+--- Splits a projection [batch x length x heads * features] into heads.
 local function heads(x, n) return x:unflatten(-1, {n, x.shape[3] / n}):transpose(2, 3) end
 
---- The cache of layer i, and how many tokens it holds.
+--- Returns the cache of layer i, created at its first use.
 local function cache_of(caches, i)
   if not caches then return nil end
   caches[i] = caches[i] or {}
   return caches[i]
 end
-local function seen(caches) return caches and caches[1] and caches[1].k.shape[3] or 0 end
+local function cached_length(caches) return caches and caches[1] and caches[1].k.shape[3] or 0 end
 
 -- ---- GPT-2 ---------------------------------------------------------------------------------------
 
-local Gpt2Block = nn.class 'GPT2Block'
+local GPT2Block = nn.class 'GPT2Block'
 
-function Gpt2Block:__init(c)
+function GPT2Block:__init(c)
   local n, inner, eps = c.n_embd, c.n_inner or 4 * c.n_embd, {eps = c.layer_norm_epsilon}
   self.n_head = c.n_head
   self.ln_1 = nn.LayerNorm(n, eps)
@@ -79,39 +79,39 @@ function Gpt2Block:__init(c)
   self.mlp = nn.ModuleDict{c_fc = nn.Linear(n, inner), c_proj = nn.Linear(inner, n)}
 end
 
-function Gpt2Block:forward(x, cache)
+function GPT2Block:forward(x, cache)
   local q, k, v = unpack(self.attn.c_attn(self.ln_1(x)):chunk(3, -1))
   x = x + self.attn.c_proj(attention(heads(q, self.n_head), heads(k, self.n_head), heads(v, self.n_head), cache))
   return x + self.mlp.c_proj(mt.gelu(self.mlp.c_fc(self.ln_2(x)), 'tanh'))
 end
 
-local Gpt2 = nn.class 'GPT2'
+local GPT2 = nn.class 'GPT2'
 
-function Gpt2:__init(c)
+function GPT2:__init(c)
   if c.scale_attn_by_inverse_layer_idx or (c.activation_function or 'gelu_new') ~= 'gelu_new' then
-    quit('of GPT-2 only the plain kind is known, with gelu_new and attention scaled by its width')
+    quit('GPT-2 is supported only with gelu_new and without scale_attn_by_inverse_layer_idx')
   end
   local blocks = {}
-  for i = 1, c.n_layer do blocks[i] = Gpt2Block(c) end
+  for i = 1, c.n_layer do blocks[i] = GPT2Block(c) end
   self.transformer = nn.ModuleDict{wte = nn.Embedding(c.vocab_size, c.n_embd),
     wpe = nn.Embedding(c.n_positions, c.n_embd), h = nn.ModuleList(blocks),
     ln_f = nn.LayerNorm(c.n_embd, {eps = c.layer_norm_epsilon})}
   self.places = c.n_positions
 end
 
---- Scores of each next token [batch x length x tokens]; the embedding is the last matrix too.
-function Gpt2:forward(ids, caches)
+--- Returns the logits of each next token [batch x length x tokens]; the embedding is also the output matrix.
+function GPT2:forward(ids, caches)
   local t = self.transformer
-  local x = t.wte(ids) + t.wpe.weight:narrow(1, seen(caches) + 1, ids.shape[2])
+  local x = t.wte(ids) + t.wpe.weight:narrow(1, cached_length(caches) + 1, ids.shape[2])
   for i = 1, #t.h do x = t.h[i](x, cache_of(caches, i)) end
   return mt.linear(t.ln_f(x), t.wte.weight)
 end
 
---- transformers keeps these matrices [in x out].
-local function turned(name)
+--- Whether transformers stores this parameter as [in x out].
+local function is_transposed(name)
   return name:find('%.c_%a+%.weight$') ~= nil
 end
---- The file's name of a parameter: 'transformer.' is missing in some. False: no parameter.
+--- Returns the parameter's name for a name in a file, where 'transformer.' may be missing; false if it has none.
 local function gpt2_name(name)
   if name == 'lm_head.weight' or name:find('%.attn%.bias$') or name:find('%.attn%.masked_bias$') then return false end
   return name:find('^transformer%.') and name or 'transformer.' .. name
@@ -119,8 +119,8 @@ end
 
 -- ---- Llama ---------------------------------------------------------------------------------------
 
---- Angles by which pairs of features turn from one place to the next (rotary embedding, Su 2021), Llama 3's scaling
---- for long texts included.
+--- Returns the angles by which pairs of features rotate per position (rotary embedding, Su 2021), with Llama 3's
+--- scaling for long texts.
 local function frequencies(c, width)
   local rope = c.rope_parameters or c.rope_scaling or {}
   local kind, base = rope.rope_type or rope.type or 'default', rope.rope_theta or c.rope_theta or 10000
@@ -133,14 +133,14 @@ local function frequencies(c, width)
       part = math.min(math.max(part, 0), 1)
       f = (1 - part) * f / rope.factor + part * f
     elseif kind ~= 'default' then
-      quit("the rotary embedding '%s' is not known here", kind)
+      quit("the rotary embedding '%s' is not supported", kind)
     end
     list[#list + 1] = f
   end
   return mt.tensor(list)
 end
 
---- Each feature of the first half with its partner in the second, turned by the angles of its place.
+--- Rotates each feature of the first half and its partner in the second by the angles of its position.
 local function rotate(x, cos, sin)
   local a, b = unpack(x:chunk(2, -1))
   return mt.cat({a * cos - b * sin, b * cos + a * sin}, -1)
@@ -182,7 +182,7 @@ function Llama:__init(c)
 end
 
 function Llama:forward(ids, caches)
-  local m, before = self.model, seen(caches)
+  local m, before = self.model, cached_length(caches)
   local x = m.embed_tokens(ids)
   local angles = mt.range(before, before + ids.shape[2] - 1):to(x.dtype):unsqueeze(2):to(x.device) *
     self.frequencies:to(x.device)
@@ -198,10 +198,10 @@ end
 
 -- ---- folders -------------------------------------------------------------------------------------
 
-local kinds = {gpt2 = {class = Gpt2, name = gpt2_name, turned = turned},
-  llama = {class = Llama, name = llama_name, turned = function() return false end}}
+local kinds = {gpt2 = {class = GPT2, name = gpt2_name, is_transposed = is_transposed},
+  llama = {class = Llama, name = llama_name, is_transposed = function() return false end}}
 
---- All tensors of a folder: one file, or several that an index names.
+--- Loads all tensors of a folder from one file, or from the files in an index.
 local function tensors_of(folder)
   local index = io.open(folder .. '/model.safetensors.index.json')
   if not index then
@@ -219,7 +219,7 @@ local function tensors_of(folder)
   return all
 end
 
---- The network of a folder, its kind and its tokenizer (nil where there is none).
+--- Loads the network of a folder; returns it, its architecture, its tokenizer (or nil) and its configuration.
 local function load(folder)
   must_open(folder .. '/config.json')
   local config = data.json(folder .. '/config.json')
@@ -231,7 +231,7 @@ local function load(folder)
   for name, value in pairs(tensors_of(folder)) do
     local own = kind.name(name)
     if own == 'lm_head.weight' and config.tie_word_embeddings then own = false end
-    if own then state[own] = kind.turned(own) and value:t() or value end
+    if own then state[own] = kind.is_transposed(own) and value:t() or value end
   end
   net:load_state_dict(state)
   local path = folder .. '/tokenizer.json'
@@ -240,11 +240,11 @@ local function load(folder)
   return net:to(options.device), kind, file and data.BPETokenizer(path) or nil, config
 end
 
---- Writes the network under the names that it was read by, with the other files of its folder.
+--- Saves the network with the names of transformers, and copies the other files of its folder.
 local function save(net, kind, from, to)
   local state = {}
   for name, value in pairs(net:state_dict()) do
-    state[name] = kind.turned(name) and value:t():contiguous() or value
+    state[name] = kind.is_transposed(name) and value:t():contiguous() or value
   end
   os.execute(("mkdir -p '%s'"):format(to:gsub("'", "'\\''")))
   data.save_safetensors(to .. '/model.safetensors', state, {metadata = {format = 'pt'}})
@@ -259,17 +259,17 @@ local function save(net, kind, from, to)
   end
 end
 
--- ---- writing, training, comparing ----------------------------------------------------------------
+-- ---- generation, training, comparison ------------------------------------------------------------
 
---- The next token by its scores: of the top_k likeliest one by chance, or the likeliest at temperature 0.
+--- Samples the next token from its logits, with top_k; at temperature 0 takes the most probable one.
 local function choose(scores)
   if options.temperature == 0 then return scores:argmax():view(1) end
   local best, at = scores:topk(math.min(options.top_k > 0 and options.top_k or #scores, #scores))
   return at[mt.multinomial((best / options.temperature):softmax(1), 1)]
 end
 
---- n tokens that go on after these, and how many came in a second.
-local function write(net, ids, n, last)
+--- Generates n tokens after `ids`; returns all of them and the tokens per second.
+local function generate(net, ids, n, last)
   net:eval()
   return mt.no_grad(function()
     local caches, list = {}, ids
@@ -285,7 +285,7 @@ local function write(net, ids, n, last)
   end)
 end
 
---- Trains with windows of a text; returns the mean loss of the first and of the last tenth of the steps.
+--- Trains on windows of a text; returns the mean loss of the first and of the last tenth of the steps.
 local function tune(net, ids, steps)
   local length = math.min(options.length, net.places, #ids - 1)
   local opt = optim.AdamW(net:parameters(), {lr = options.rate})
@@ -314,7 +314,7 @@ local function tune(net, ids, steps)
   return mean(1), mean(steps - part + 1)
 end
 
---- How far the logits are from these at most: of all tokens at once, and of one after another with the cache.
+--- Returns the largest difference of the logits from `expected`, of all tokens at once and one by one with the cache.
 local function difference(net, expected)
   net:eval()
   return mt.no_grad(function()
@@ -328,9 +328,9 @@ local function difference(net, expected)
   end)
 end
 
--- ---- the job -------------------------------------------------------------------------------------
+-- ---- main ----------------------------------------------------------------------------------------
 
---- Small random models of both kinds learn a few sentences and write.
+--- Trains small random models of both architectures on a few sentences and generates text.
 local function dry_run()
   local text = dofile((arg[0]:match('^(.*/)') or '') .. 'char_text.lua').sentences(40, 1)
   local tokenizer = data.BPETokenizer{train = text, vocab_size = 300}
@@ -345,7 +345,7 @@ local function dry_run()
     local net = kinds[c[1]].class(c):to(options.device)
     local first
     first, last = tune(net, ids, 20)
-    local list, speed = write(net, ids[{{1, 4}}], 10)
+    local list, speed = generate(net, ids[{{1, 4}}], 10)
     rate = speed
     print(('%s: loss %.3f to %.3f; writes %q'):format(c[1], first, last, tokenizer:decode(list)))
     if not (last < first) then quit('the loss of %s did not fall', c[1]) end
@@ -364,9 +364,9 @@ for _, p in ipairs(net:parameters()) do count = count + p:numel() end
 print(('%s: %s, %d parameters'):format(options.model, config.model_type, count))
 
 if options.check then
-  local off = difference(net, data.safetensors(options.check))
-  print(('final: logits_difference=%.3g target=%g'):format(off, options.target))
-  if not (off <= options.target) then quit('the logits differ by %g, more than %g', off, options.target) end
+  local largest = difference(net, data.safetensors(options.check))
+  print(('final: logits_difference=%.3g target=%g'):format(largest, options.target))
+  if not (largest <= options.target) then quit('the logits differ by %g, more than %g', largest, options.target) end
   return
 end
 if not tokenizer then quit("'%s' has no tokenizer.json", options.model) end
@@ -382,7 +382,7 @@ if options.tune then
 end
 
 local ids = tokenizer:encode(options.prompt or '\n'):to(options.device)
-local list, speed = write(net, ids, options.sample, config.eos_token_id and config.eos_token_id + 1)
+local list, speed = generate(net, ids, options.sample, config.eos_token_id and config.eos_token_id + 1)
 print(tokenizer:decode(list))
 print(('final: tokens=%d tokens_per_second=%.1f%s'):format(#list - #ids, speed,
   last and (' loss=%.4f loss_before=%.4f'):format(last, first) or ''))

@@ -1,14 +1,14 @@
 #!/bin/sh
-# run.sh -- installs what is missing, builds mtorch, then trains, tests or sanitizes it
+# run.sh -- installs missing packages, builds mtorch, and trains, tests or runs it with sanitizers
 #
 #   sh scripts/run.sh train [flags]   trains on "split"; the flags go to scripts/train_split.lua
 #   sh scripts/run.sh test [flags]    builds and runs every test; the flags go to ctest
-#   sh scripts/run.sh build           leaves the program at build/mtorch
-#   sh scripts/run.sh bundle          makes build-bundle/mtorch-VERSION, a folder that can be moved
+#   sh scripts/run.sh build           builds the program build/mtorch
+#   sh scripts/run.sh bundle          creates build-bundle/mtorch-VERSION, a relocatable folder
 #   sh scripts/run.sh sanitize        tests and trains under ASan + UBSan, then trains under valgrind
 #
 # Status: 0 ok, 1 the build failed, 2 usage, 3 something is missing and cannot be installed here,
-# 130 interrupted; otherwise that of the trainer or of ctest.
+# 130 interrupted; otherwise that of the training script or of ctest.
 set -eu
 
 # Packages of Debian 12 and 13; Ubuntu has the same names.
@@ -20,9 +20,9 @@ elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), 
 (of 2023 or later), fmt, CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
 xbyak; Catch2 2 or 3 for the tests'
 
-# Wanted, not needed: the first that there is of oneDNN, which makes large products and convolutions faster
-# (Debian 12, 13), and for the tests Open MPI, for what several processes do together, utf8proc, for normal forms of
-# text, librsvg, for figures as PNG files, and Graphviz, for drawings of graphs.
+# Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
+# and for the tests Open MPI (several processes), utf8proc (Unicode normalization), librsvg (figures as PNG files) and
+# Graphviz (drawings of graphs).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
@@ -31,7 +31,7 @@ graphs='graphviz'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
-trap 'exit 130' INT # the shell waits for the running program, which ends in its own way
+trap 'exit 130' INT # the shell waits for the running program, which handles the signal
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {
@@ -44,7 +44,7 @@ terminal() { [ -t 2 ] && [ "${TERM:-dumb}" != dumb ]; }
 
 # ---- packages ----
 
-# Prints those of the packages $@ that are not here; a tool from elsewhere counts as its package.
+# Prints the missing packages of $@; a tool that was installed otherwise replaces its package.
 missing() {
   # shellcheck disable=SC2016  # the names in ${} are dpkg's
   here=$(dpkg-query -W -f='<${Package} ${db:Status-Status}>' "$@" libluajit-5.1-dev 2>/dev/null || :)
@@ -61,8 +61,8 @@ missing() {
   done
 }
 
-# The package of LuaJIT. Debian 12's libluajit-5.1-dev is of March 2022 and compiles some loops wrongly: there
-# libluajit2-5.1-dev, OpenResty's branch, takes its place, unless more would be removed or someone would be asked.
+# Prints the package of LuaJIT. Debian 12's libluajit-5.1-dev is of March 2022 and compiles some loops wrongly: it is
+# replaced by libluajit2-5.1-dev, OpenResty's branch, unless that would remove other packages or need confirmation.
 luajit() {
   # shellcheck disable=SC2016
   version=$(dpkg-query -W -f='${db:Status-Status} ${Version}' libluajit-5.1-dev 2>/dev/null | sed -n 's/^installed //p')
@@ -83,7 +83,7 @@ apt() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
     -o Dpkg::Use-Pty=0 "$@" </dev/null >>"$log" 2>&1
 }
-# Fetches the package lists, waiting while another apt (the one of a first boot) holds them.
+# Downloads the package lists, waiting while another apt (of a first boot) has the lock.
 apt_update() {
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
     if apt update; then return 0; fi
@@ -120,7 +120,7 @@ ensure() {
   # shellcheck disable=SC2086  # a list of names
   if ! apt-get -s install $wanted >/dev/null 2>&1; then
     apt_update && fresh=yes
-    wanted=$(missing "$@") # which package of LuaJIT there is, is known now
+    wanted=$(missing "$@") # the package of LuaJIT is known only now
   fi
   # shellcheck disable=SC2086
   set -- $wanted
@@ -136,7 +136,7 @@ ensure() {
   rm -f "$log" "$build/.configured" "$root/build-sanitize/.configured"
 }
 
-# Installs the first of the packages $@ that there is, where that can be done without asking anyone.
+# Installs the first available package of $@, if that is possible without confirmation.
 want() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then return 0; fi
   [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || return 0
@@ -165,7 +165,7 @@ job_count() {
 
 compiler() { "${CXX:-c++}" -dumpversion 2>/dev/null || :; }
 
-# -Werror for the compiler that the project is developed with, and for no other.
+# -Werror only for the compiler with which the project is developed.
 werror() {
   case ${CXX:-c++}:$(compiler) in
     *clang*) echo OFF ;;
@@ -206,7 +206,7 @@ make_in() {
   shift
   mkdir -p "$dir"
   command -v cmake >/dev/null || fail 3 "cmake is missing"
-  # One build in a folder at a time; fd 9 holds the lock and is kept from the compiler's servers.
+  # One build in a folder at a time; fd 9 has the lock and is closed for the compiler's servers.
   exec 9>"$dir/.lock"
   if command -v flock >/dev/null && ! flock -n 9; then
     say "waiting for another build in $dir"
@@ -218,7 +218,7 @@ make_in() {
   key="$* $root ${CXX:-c++} $(compiler) ${nvcc:-no nvcc} ${kind:-}"
   if [ ! -e "$dir/CMakeCache.txt" ] || [ "$(cat "$dir/.configured" 2>/dev/null)" != "$key" ]; then
     if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$dir/CMakeCache.txt" 2>/dev/null; then
-      rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles" # none, or from before the folder moved
+      rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles" # missing, or from before the folder was moved
       if command -v ninja >/dev/null; then set -- -G Ninja "$@"; fi
     fi
     rm -f "$dir/.configured"
@@ -243,19 +243,19 @@ make_in() {
 make_normal() {
   with=$1
   if grep -q '^MTORCH_TESTS:[A-Z]*=ON' "$build/CMakeCache.txt" 2>/dev/null; then with=ON; fi
-  # To train, the best instruction set of this processor is enough; the tests run all of them.
+  # Training needs only the best instruction set of this processor; the tests run all of them.
   isas=all kind=
   if [ "$with" = OFF ]; then isas=native kind=$(best_isa); fi
   set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_TESTS=$with" "-DMTORCH_ISAS=$isas"
-  # Half a second less for each file; a compiler's cache wants none.
+  # Precompiled headers save half a second per file, but a compiler cache does not work with them.
   if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then set -- "$@" -DMTORCH_PCH=ON; fi
-  # Where no GPU is, nothing of the plug-in runs here: one kind of GPU will do, but for `build`.
+  # Without a GPU the plug-in is not used, so it is compiled for one architecture, except by `build`.
   if [ "$verb" != build ] && ! command -v nvidia-smi >/dev/null; then
     set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90
   fi
   make_in "$build" "$@"
 }
-# The features that decide it, so that another processor configures the folder again.
+# The CPU features that matter, so that the folder is configured again on another processor.
 best_isa() { sed -n '/^flags/{s/ /\n/gp;q}' /proc/cpuinfo | grep -xE 'avx2|fma|f16c|avx512_vbmi2' | tr '\n' ' '; }
 
 # Runs the tests of the folder $1; ctest's count ends the output.
@@ -300,7 +300,7 @@ sanitize() {
   ensure $core $tests
   want_faster
   dir=$root/build-sanitize
-  # CUDA is off: the driver and ASan want the same addresses; compute-sanitizer is the tool there.
+  # CUDA is off, because the driver and ASan need the same addresses; use compute-sanitizer there.
   make_in "$dir" -DMTORCH_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMTORCH_TESTS=ON \
     -DMTORCH_CUDA=OFF -DMTORCH_WERROR=OFF
   asan=strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1
@@ -308,7 +308,7 @@ sanitize() {
   export MTORCH_SANITIZED=1 MTORCH_STOP_MS=2000 MTORCH_START_MS=1000
   export ASAN_OPTIONS="$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
-  export LSAN_OPTIONS="print_suppressions=0:suppressions='$root/tests/program/lsan.supp'" # fontconfig keeps its tables
+  export LSAN_OPTIONS="print_suppressions=0:suppressions='$root/tests/program/lsan.supp'" # fontconfig leaks its tables
   ctest_in "$dir" "$@"
   say "training under ASan and UBSan"
   "$dir/mtorch" "$root/scripts/train_split.lua" --epochs 20
@@ -316,7 +316,7 @@ sanitize() {
   if command -v valgrind >/dev/null || (ensure valgrind) && command -v valgrind >/dev/null; then
     make_normal OFF
     say "training under valgrind"
-    # Only what is surely lost is an error: libgomp's threads are "possibly lost" at every exit.
+    # Only definite leaks are errors, because libgomp's threads are "possibly lost" at every exit.
     set -- --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
       --show-leak-kinds=definite -q
     if [ -e "$root/tests/valgrind.supp" ]; then
@@ -330,7 +330,7 @@ sanitize() {
 }
 
 # The newest nvcc of CUDA 12.8 or 12.9 that is installed: its programs run on drivers from 525 on, those
-# of CUDA 13 from 580 on. CUDACXX names another.
+# of CUDA 13 from 580 on. CUDACXX overrides it.
 bundle_nvcc() {
   for place in /usr/local/cuda-12.9/bin/nvcc /usr/local/cuda-12.8/bin/nvcc; do
     if [ -x "$place" ]; then echo "$place" && return; fi

@@ -1,44 +1,43 @@
--- sweep.lua -- a search over the flags of a training script, several runs at a time, and one report of all
+-- sweep.lua -- hyperparameter search over the flags of a training script, with runs in parallel and one report
 --
 --   mtorch scripts/sweep.lua                                            a small problem of its own: spirals
 --   mtorch scripts/sweep.lua --script scripts/train_split.lua --over 'hidden=10,50,100 rate=0.01..0.5' --runs 12 \
 --     --metric loss --processes 4
---   mtorch scripts/sweep.lua --dry-run                                  everything once, in small
+--   mtorch scripts/sweep.lua --dry-run                                  a short run of every part
 --
 -- `--over` names flags of the script and their values: a list, hidden=10,50,100, or a range, rate=0.001..0.1. Without
--- --runs every combination is tried (a grid search; lists alone); --runs 12 draws 12 of them: ranges are drawn evenly,
--- or evenly in logarithm where they span more than a factor of ten. --with has flags that all runs get.
+-- --runs every combination is tried (grid search, lists only); --runs 12 samples 12 of them: ranges uniformly,
+-- or log-uniformly if they span more than a factor of ten. --with has flags for all runs.
 --
--- A run is a process of its own. What it prints is all that is known of it: its last line `final: name=number ..`, of
--- which --metric names the figure to compare, and for the curves lines that begin with `epoch` and a number and go on
--- with names and numbers: `epoch 3  loss 0.25  valid_loss 0.31`. The figure should be of data that the run was not
--- trained with: the best loss in training is the best at learning by heart. Without --metric it is the first that there
--- is of valid_loss, another valid_.. or test_.., an accuracy, loss. Of losses and errors the smaller is better, else
--- the larger, if --mode does not say it.
+-- Each run is a process, whose output is parsed: the last line `final: name=number ..`, in which --metric names the
+-- value to compare, and for the curves lines that begin with `epoch` and a number, such as
+-- `epoch 3  loss 0.25  valid_loss 0.31`. The metric should be measured on data that the run was not trained with,
+-- because the training loss rewards overfitting. Without --metric it is the first that exists of valid_loss, another
+-- valid_.. or test_.., an accuracy, loss. Without --mode smaller losses and errors, but larger other values, win.
 local mt = require 'mtorch'
 local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
 
 local options = mt.args{
-  {'script', help = 'the training script; if not given a small problem of its own', metavar = 'FILE'},
+  {'script', help = 'the training script; default: a small problem', metavar = 'FILE'},
   {'over', help = "flags and their values, 'hidden=10,50 rate=0.01..0.5'", metavar = 'FLAGS'},
-  {'with', '', 'flags that all runs get', metavar = 'FLAGS'},
-  {'runs', help = 'draw so many combinations; if not given all are tried', type = 'int', min = 1},
+  {'with', '', 'flags for all runs', metavar = 'FLAGS'},
+  {'runs', help = 'number of combinations to sample; default: all', type = 'int', min = 1},
   {'metric', help = "name in the line 'final:' by which runs are ranked (default: see above)", metavar = 'NAME'},
-  {'mode', {'auto', 'min', 'max'}, 'whether the smaller or the larger figure is better; auto: by its name'},
+  {'mode', {'auto', 'min', 'max'}, 'whether smaller or larger values are better; auto: by the name of the metric'},
   {'processes', 2, 'runs at a time', type = 'int', min = 1},
-  {'target', help = 'what the best figure must reach'},
-  {'report', 'sweep.html', "page with everything; '' for none", type = 'output'},
-  {'dry_run', false, 'everything once, in small'},
-  {'train', false, 'one run of the small problem, with the flags that follow'},
+  {'target', help = 'required value of the best run'},
+  {'report', 'sweep.html', "HTML page with all results; '' writes none", type = 'output'},
+  {'dry_run', false, 'a short run of every part'},
+  {'train', false, 'one run of the small problem, with the flags below'},
   {'hidden', 16, 'units of its hidden layers', type = 'int', min = 1},
   {'rate', 0.01, 'its learning rate', min = 0},
   {'optimizer', {'Adam', 'SGD', 'RMSprop'}, 'its optimizer'},
   {'epochs', 400, 'passes over its points', type = 'int', min = 1},
 }
 
--- ---- the problem that is searched where no script is given ------------------------------------------
+-- ---- the small problem, used if no script is given --------------------------------------------------
 
---- Mean loss and accuracy of a network on the points of a loader.
+--- Returns mean loss and accuracy of a network on the points of a loader.
 local function evaluate(net, criterion, loader)
   local loss, accuracy = metrics.Mean(), metrics.Accuracy{threshold = 0}
   net:eval()
@@ -53,8 +52,8 @@ local function evaluate(net, criterion, loader)
   return loss:compute(), accuracy:compute()
 end
 
---- Trains a network of three layers to tell the two arms of a spiral apart: `sweep.lua --train --hidden 32 ..`. A third
---- of the points is kept aside: runs are compared by what they do on points that they were not trained with.
+--- Trains a network of three layers to classify the two arms of a spiral: `sweep.lua --train --hidden 32 ..`. Runs are
+--- compared by their results on a third of the points, which are not used for training.
 local function train()
   local set = mt.data.spiral(300)
   local train_set, valid_set = mt.data.random_split(mt.data.TensorDataset(set.x, set.y), {200, 100})
@@ -89,7 +88,7 @@ end
 
 -- ---- the settings --------------------------------------------------------------------------------
 
---- Ends the script with one sentence.
+--- Prints one sentence to stderr and exits with status 1.
 local function refuse(...)
   io.stderr:write('sweep: ', string.format(...), '\n')
   os.exit(1)
@@ -135,8 +134,8 @@ local function grid(parameters, k)
   return all
 end
 
---- One combination by chance.
-local function drawn(parameters)
+--- Samples one combination.
+local function sample(parameters)
   local setting = {}
   for k, p in ipairs(parameters) do
     local u = mt.rand(1):item()
@@ -155,7 +154,7 @@ end
 local parameters = parameters_of(over)
 local settings = {}
 if options.runs then
-  for i = 1, options.runs do settings[i] = drawn(parameters) end
+  for i = 1, options.runs do settings[i] = sample(parameters) end
 else
   settings = grid(parameters)
 end
@@ -177,7 +176,7 @@ local function command(setting)
   return table.concat(words, ' ')
 end
 
---- Runs all: xargs keeps `processes` of them going. A line tells when one has ended, and with what status.
+--- Runs all: xargs keeps `processes` of them running and prints the number and exit status of each that has ended.
 local function run_all(runs)
   local list = os.tmpname()
   local file = assert(io.open(list, 'w'))
@@ -203,7 +202,7 @@ local function run_all(runs)
   os.remove(list)
 end
 
---- Takes the figures and the curves out of what a run printed: run.final[name], run.curves[name] = {x=, y=}.
+--- Parses a run's output into values and curves: run.final[name], run.curves[name] = {x=, y=}.
 local function read(run)
   run.final, run.curves = {}, {}
   for line in io.lines(run.log) do
@@ -231,9 +230,9 @@ print(('%d runs of %s, %d at a time'):format(#runs, own and 'the spirals' or opt
 run_all(runs)
 for _, run in ipairs(runs) do read(run) end
 
--- ---- what came out -------------------------------------------------------------------------------
+-- ---- results -------------------------------------------------------------------------------------
 
---- The figure to rank by where none was named, and all that there are.
+--- Returns the default metric to rank by, and the names of all that were printed.
 local function usual_metric()
   local names, seen = {}, {}
   for _, run in ipairs(runs) do
@@ -251,14 +250,14 @@ local function usual_metric()
 end
 local printed
 if not metric then metric, printed = usual_metric() end
-local grows = not (metric:find 'loss' or metric:find 'err' or metric:find 'perplexity' or metric:find 'bits')
-if mode == 'auto' then mode = grows and 'max' or 'min' end
+local larger_is_better = not (metric:find 'loss' or metric:find 'err' or metric:find 'perplexity' or metric:find 'bits')
+if mode == 'auto' then mode = larger_is_better and 'max' or 'min' end
 if printed then
   print(('ranked by %s, the %s the better%s (--metric, --mode): the runs print %s'):format(metric,
     mode == 'max' and 'larger' or 'smaller', metric == 'loss' and ', in training' or '', table.concat(printed, ', ')))
 end
 
---- Whether the figure a is better than b; NaN and none are the worst.
+--- Whether the value a is better than b; NaN and nil are the worst.
 local function better(a, b)
   if a ~= a or a == nil then return false end
   if b ~= b or b == nil then return true end
@@ -280,7 +279,7 @@ for i, run in ipairs(order) do
   print(('%3d  %-50s %s=%s'):format(i, run.label, metric, tostring(row[#row])))
 end
 
---- For each curve one chart with the eight best runs, named by their ranks; that of the metric first.
+--- Returns one chart of each curve with the eight best runs, named by their ranks; that of the metric is first.
 local function charts()
   local names, list = {}, {}
   for name in pairs(order[1].curves) do names[#names + 1] = name end

@@ -1,40 +1,40 @@
--- train_mnist.lua -- learns to read handwritten digits: MiniTorch's network, a LeNet and a better one
+-- train_mnist.lua -- trains classifiers of handwritten digits: MiniTorch's network, a LeNet, a larger CNN
 --
 --   mtorch scripts/train_mnist.lua --data ../shared/data/mnist                  the best network, MNIST in that folder
 --   mtorch scripts/train_mnist.lua --data DIR --model module4                   MiniTorch's Module 4, 5000 digits
 --   mtorch scripts/train_mnist.lua --data DIR --model lenet --epochs 10
 --   mtorch scripts/train_mnist.lua --download                                   fetches MNIST first
---   mtorch scripts/train_mnist.lua                                              drawn digits, where there are none
---   mtorch scripts/train_mnist.lua --data DIR --checkpoint run.mt               goes on after it was stopped
---   mtorch scripts/train_mnist.lua --data DIR --report run.html --live          a browser follows
---   mtorch scripts/train_mnist.lua --dry-run                                    everything once, in small
+--   mtorch scripts/train_mnist.lua                                              generated digits, no files needed
+--   mtorch scripts/train_mnist.lua --data DIR --checkpoint run.mt               resumes if it was stopped
+--   mtorch scripts/train_mnist.lua --data DIR --report run.html --live          a page that updates itself
+--   mtorch scripts/train_mnist.lua --dry-run                                    a short run of every part
 --
--- An image is a tensor [1 x 28 x 28] from 0 (paper) to 1 (ink), its label a position from 1 to 10: the digit + 1.
--- A network gives ten scores for each image, logits; cross entropy compares their softmax with the label.
+-- An image is a tensor [1 x 28 x 28] from 0 (paper) to 1 (ink). Its label, from 1 to 10, is the digit + 1.
+-- A network returns ten logits for each image; cross entropy compares their softmax with the label.
 local mt = require 'mtorch'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 local T = data.transforms
 
 local options = mt.args{
-  {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
+  {'data', help = "folder of MNIST's files; default: generated digits", metavar = 'DIR'},
   {'download', false, 'fetch MNIST first'},
   {'model', {'best', 'lenet', 'module4'}, "the network; module4 is MiniTorch's"},
-  {'epochs', help = 'passes over the digits; if not given what suits the model, 12, 10 or 16', type = 'int', min = 0},
-  {'batch', help = 'digits in a step; if not given 64, 64 or 16', type = 'int', min = 1},
-  {'rate', help = 'learning rate; if not given 0.01, 0.001 or 0.01', min = 0},
-  {'train', help = 'train with so many digits; if not given all, of module4 5000', type = 'int', min = 1},
-  {'workers', 1, 'threads that make batches ahead; the result is the same', type = 'int', min = 0},
-  {'checkpoint', help = 'file that is written after each epoch, and resumed from', type = 'output'},
+  {'epochs', help = 'passes over the digits; default by model: best 12, lenet 10, module4 16', type = 'int', min = 0},
+  {'batch', help = 'batch size; default by model: 64, 64 or 16', type = 'int', min = 1},
+  {'rate', help = 'learning rate; default by model: 0.01, 0.001 or 0.01', min = 0},
+  {'train', help = 'number of training digits; default: all, for module4 5000', type = 'int', min = 1},
+  {'workers', 1, 'loader threads; the result does not depend on them', type = 'int', min = 0},
+  {'checkpoint', help = 'file that is written after each epoch and resumed from', type = 'output'},
   {'log', help = 'folder for TensorBoard', metavar = 'DIR'},
-  {'report', help = 'page with everything', type = 'output'},
-  {'live', false, 'a browser follows the run'},
-  {'target', help = 'accuracy in percent that must be reached; if not given 98.8, 97 or 95', min = 0, max = 100},
-  {'record', help = 'file for scripts/bench/peers/mnist_torch.py: the first 100 steps', type = 'output'},
-  {'dry_run', false, 'everything once, in small'},
+  {'report', help = 'HTML page with all results', type = 'output'},
+  {'live', false, 'serve the page during the run'},
+  {'target', help = 'required accuracy in percent; default by model: 98.8, 97 or 95', min = 0, max = 100},
+  {'record', help = 'save the first 100 steps for scripts/bench/peers/mnist_torch.py', type = 'output'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local device, small = options.device, options.dry_run
 
---- What cannot be meant ends the script with one sentence.
+--- Prints one sentence to stderr and exits with status 1.
 local function refuse(...)
   io.stderr:write('train_mnist: ', string.format(...), '\n')
   os.exit(1)
@@ -44,8 +44,8 @@ end
 
 local models = {}
 
---- MiniTorch's Module 4: its convolutions look at the pixel itself and those right of and below it, so that the border
---- lies on two sides only. All numbers begin uniform in (-0.05, 0.05).
+--- MiniTorch's Module 4. A window of its convolutions begins at the output pixel, so padding is needed on the right and
+--- below only. All parameters are initialized uniformly in (-0.05, 0.05).
 function models.module4()
   local net = nn.Sequential(
     nn.ZeroPad2d{0, 2, 0, 2}, nn.Conv2d(1, 4, 3), nn.ReLU(),
@@ -57,7 +57,7 @@ function models.module4()
   return net
 end
 
---- LeNet-5 (LeCun et al. 1998) with the rectifiers and maxima of today.
+--- LeNet-5 (LeCun et al. 1998) with ReLU and max pooling.
 function models.lenet()
   return nn.Sequential(
     nn.Conv2d(1, 6, 5, {padding = 2}), nn.ReLU(), nn.MaxPool2d(2),
@@ -67,7 +67,7 @@ function models.lenet()
     nn.Linear(84, 10))
 end
 
---- Three convolutions, each normalised and halved: 28, 14, 7, 3 pixels wide.
+--- Three convolutions with batch norm, each followed by pooling: 28, 14, 7, 3 pixels wide.
 function models.best()
   local function block(inputs, outputs, kernel)
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, {padding = (kernel - 1) / 2, bias = false}),
@@ -78,62 +78,62 @@ function models.best()
     nn.Dropout(0.3), nn.Linear(96 * 9, 10))
 end
 
--- What suits each: epochs, batch size, learning rate, and the accuracy that it must reach.
+-- Defaults of each model: epochs, batch size, learning rate, training digits, required accuracy.
 local settings = {
   module4 = {epochs = 16, batch = 16, rate = 0.01, train = 5000, target = 95},
   lenet = {epochs = 10, batch = 64, rate = 0.001, target = 97},
   best = {epochs = 12, batch = 64, rate = 0.01, target = 98.8},
 }
-local given = settings[options.model]
-local function chosen(name) return options[name] or given[name] end
+local defaults = settings[options.model]
+local function chosen(name) return options[name] or defaults[name] end
 local epochs = small and (options.epochs or 1) or chosen 'epochs'
 local batch, rate = chosen 'batch', chosen 'rate'
 
 -- ---- data ------------------------------------------------------------------------------------------
 
---- Two sets, for training and for the test.
+--- Returns the training set and the test set.
 local function digits()
   if small then return data.digits(160, 1), data.digits(64, 2) end
   if not options.data and not options.download then return data.digits(8000, 1), data.digits(2000, 2) end
   return data.mnist{root = options.data, download = options.download}
 end
 local train, test = digits()
--- Module 4 takes the pixels as they are in the files, from 0 to 255: its small first weights need them.
+-- Module 4 takes pixels from 0 to 255, as in the files, because its initial weights are small.
 if options.model == 'module4' then
   train, test = data.TensorDataset(train.x * 255, train.y), data.TensorDataset(test.x * 255, test.y)
 end
 
--- Training images are turned, shifted, scaled and slanted by random amounts, so that none is seen twice; in a loader
--- the amounts follow from seed, epoch and position.
-local augments = options.model == 'best' and not options.record
-if augments then
+-- Training images are rotated, translated, scaled and sheared at random, differently in each epoch. In a loader
+-- the random numbers depend only on seed, epoch and position.
+local is_augmented = options.model == 'best' and not options.record
+if is_augmented then
   train.transform = T.RandomAffine(10, {translate = {0.1, 0.1}, scale = {0.9, 1.1}, shear = 8,
     interpolation = 'bilinear'})
 end
 
 local function first(set, n) return n < set:size() and data.Subset(set, mt.range(1, n)) or set end
-local wanted = chosen 'train'
-if wanted then train = first(train, wanted) end
-if train:size() < batch then refuse('%d digits are no batch of %d', train:size(), batch) end
+local train_size = chosen 'train'
+if train_size then train = first(train, train_size) end
+if train:size() < batch then refuse('%d digits are fewer than a batch of %d', train:size(), batch) end
 
 local loader = data.DataLoader(train,
   {batch_size = batch, shuffle = true, drop_last = true, seed = options.seed,
-    workers = augments and options.workers or 0})
+    workers = is_augmented and options.workers or 0})
 
 -- ---- training --------------------------------------------------------------------------------------
 
 local net = models[options.model]():to(device)
-if options.record then net:double() end -- rounding grows from step to step, with Adam soon beyond 1e-4
+if options.record then net:double() end -- float32 rounding errors grow beyond 1e-4 with Adam
 local loss_of = nn.CrossEntropyLoss()
 local opt, sched, average
 local total_steps = epochs * loader:size()
 if options.model == 'best' then
   opt = optim.AdamW(net:parameters(), {lr = rate, weight_decay = 0.01})
-  -- The rate grows for some epochs and then shrinks to nothing.
+  -- The rate grows during the first fifth and then decreases to almost 0.
   sched = optim.lr.OneCycleLR(opt, {max_lr = rate, total_steps = total_steps, pct_start = 0.2})
-  -- What is tested is a running mean of the parameters: it does not tremble with the last batches.
-  -- It keeps 0.995 of itself in each step, less where there are few: of n steps with 1 - 7 / n, what it started from
-  -- counts about exp(-7), a thousandth, at the end.
+  -- An exponential moving average of the parameters is tested, because it depends less on the last batches.
+  -- Its decay is 0.995, or 1 - 7 / n if there are few steps n: the initial parameters then have
+  -- the weight exp(-7), about a thousandth, at the end.
   average = optim.swa.AveragedModel(net, {ema = math.max(0, math.min(0.995, 1 - 7 / total_steps)), use_buffers = true})
 elseif options.model == 'lenet' then
   opt = optim.Adam(net:parameters(), {lr = rate})
@@ -141,8 +141,8 @@ else
   opt = optim.SGD(net:parameters(), {lr = rate})
 end
 
--- What PyTorch needs to compute the same steps: the first parameters and buffers, the batches, the losses. Dropout is
--- left out, as it draws other numbers there.
+-- What PyTorch needs to compute the same steps: initial parameters and buffers, batches, losses. Dropout is
+-- turned off, because PyTorch draws other random numbers.
 local recorded
 if options.record then
   recorded = {start = net:clone():state_dict(), total_steps = total_steps, rate = rate, x = {}, y = {},
@@ -168,9 +168,9 @@ local function evaluate(network, set)
   return accuracy:compute() * 100, mean:compute()
 end
 
--- Module 4 looks at one batch of 16 of its 500 validation digits, every five batches.
+-- Module 4 is evaluated on one batch of 16 of 500 validation digits, every five batches.
 local valid = options.model == 'module4' and data.DataLoader(first(test, 500), {batch_size = 16})
-local function count_right()
+local function count_correct()
   local x, y = valid:iter()()
   if recorded then x = x:double() end
   net:eval()
@@ -182,9 +182,9 @@ end
 local report = mt.Report(options, {title = 'Handwritten digits: ' .. options.model, xlabel = 'epoch'})
 report:network(net)
 
---- What the page and TensorBoard show of an epoch.
+--- Writes an epoch's results to the page and to TensorBoard.
 local writer = options.log and mt.SummaryWriter(options.log)
-local curves = {} -- what each epoch came to, for a page that is resumed
+local curves = {} -- results of each epoch, for the page of a resumed run
 local function show(epoch, loss, test_loss, accuracy)
   report:scalars({['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}, epoch)
   if not writer then return end
@@ -192,10 +192,10 @@ local function show(epoch, loss, test_loss, accuracy)
   writer:add_scalar('loss/test', test_loss, epoch)
   writer:add_scalar('accuracy/test', accuracy, epoch)
 end
-local begin, step, most_right, full_epoch = 1, 0, 0, nil
+local first_epoch, step, max_correct, full_epoch = 1, 0, 0, nil
 local state = {model = net, optim = opt, sched = sched, average = average, loader = loader}
 local checkpoint = options.checkpoint
-if small and checkpoint then -- a dry run leaves no file
+if small and checkpoint then -- a dry run uses a temporary file
   checkpoint = os.tmpname()
   os.remove(checkpoint)
 end
@@ -206,14 +206,14 @@ if checkpoint then
       refuse("the schedule in '%s' is of %g epochs, not %d: say --epochs %g, or name another file", checkpoint,
         sched.total_steps / loader:size(), epochs, sched.total_steps / loader:size())
     end
-    begin, step, curves = resumed.epoch + 1, resumed.step, resumed.curves
-    most_right, full_epoch = resumed.most_right, resumed.full_epoch
-    for epoch, came in ipairs(curves) do report:scalars(came, epoch) end
+    first_epoch, step, curves = resumed.epoch + 1, resumed.step, resumed.curves
+    max_correct, full_epoch = resumed.most_right, resumed.full_epoch
+    for epoch, results in ipairs(curves) do report:scalars(results, epoch) end
     print(('goes on after epoch %d of %s'):format(resumed.epoch, checkpoint))
   end
 end
 
---- Keeps a step.
+--- Records a step.
 local function record(x, y, loss)
   if #recorded.loss < 100 then
     table.insert(recorded.x, x)
@@ -222,7 +222,7 @@ local function record(x, y, loss)
   end
 end
 
---- One pass over the training digits; the mean loss.
+--- Trains for one epoch; returns the mean loss.
 local function run_epoch(epoch)
   local mean = metrics.Mean()
   local bar = mt.progress(loader:size(), {label = 'epoch ' .. epoch})
@@ -241,17 +241,17 @@ local function run_epoch(epoch)
     if recorded then record(x, y, value) end
     bar:update(nil, {loss = value})
     if valid and step % 5 == 0 then
-      local right, of = count_right()
-      most_right = math.max(most_right, right)
-      if right == of then full_epoch = full_epoch or epoch end
-      bar:print(('Epoch %d loss %.4f valid acc %d/%d'):format(epoch, value, right, of))
+      local correct, of = count_correct()
+      max_correct = math.max(max_correct, correct)
+      if correct == of then full_epoch = full_epoch or epoch end
+      bar:print(('Epoch %d loss %.4f valid acc %d/%d'):format(epoch, value, correct, of))
     end
   end
   bar:finish()
   return mean:compute()
 end
 
---- Trains for an epoch and says, shows and keeps what came of it.
+--- Trains for an epoch; prints, shows and saves the results.
 local function train_epoch(epoch)
   local loss = run_epoch(epoch)
   local accuracy, test_loss = evaluate(average or net, test)
@@ -260,12 +260,12 @@ local function train_epoch(epoch)
   curves[epoch] = {['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}
   if checkpoint then
     state.epoch, state.step, state.curves = epoch, step, curves
-    state.most_right, state.full_epoch = most_right, full_epoch
+    state.most_right, state.full_epoch = max_correct, full_epoch
     mt.checkpoint.save(checkpoint, state)
   end
 end
 local seconds = mt.time(function()
-  for epoch = begin, epochs do train_epoch(epoch) end
+  for epoch = first_epoch, epochs do train_epoch(epoch) end
 end, {quiet = true}).wall
 if small and checkpoint then os.remove(checkpoint) end
 if writer then writer:close() end
@@ -276,32 +276,32 @@ if recorded then
   mt.save(options.record, recorded)
 end
 
--- ---- what came out ---------------------------------------------------------------------------------
+-- ---- results ---------------------------------------------------------------------------------------
 
 local accuracy, loss = evaluate(average or net, test)
 if report.on then
-  local confusion, wrong, asked = metrics.ConfusionMatrix(10), {}, {}
+  local confusion, wrong, labels = metrics.ConfusionMatrix(10), {}, {}
   ;(average or net):eval()
   for x, y in data.DataLoader(test, {batch_size = 250}):iter() do
-    local answer = mt.no_grad(average or net, x:to(device)):argmax(2):cpu()
-    confusion:update(answer, y)
-    for _, i in ipairs(answer:ne(y):nonzero():view(-1):tolist()) do
+    local class = mt.no_grad(average or net, x:to(device)):argmax(2):cpu()
+    confusion:update(class, y)
+    for _, i in ipairs(class:ne(y):nonzero():view(-1):tolist()) do
       if #wrong == 24 then break end
-      wrong[#wrong + 1], asked[#asked + 1] = x[i], ('%d>%d'):format(y[i]:item() - 1, answer[i]:item() - 1)
+      wrong[#wrong + 1], labels[#labels + 1] = x[i], ('%d>%d'):format(y[i]:item() - 1, class[i]:item() - 1)
     end
   end
   local names = {}
   for digit = 0, 9 do names[digit + 1] = tostring(digit) end
   report:confusion(confusion:compute(), names)
   report:filters(net)
-  if #wrong > 0 then report:image('test digits that it misreads, true > read', mt.stack(wrong), {labels = asked}) end
+  if #wrong > 0 then report:image('misclassified test digits, true > predicted', mt.stack(wrong), {labels = labels}) end
   print('report: ' .. report:finish())
 end
-local shown = valid and (' valid=%d/16 full_at_epoch=%s'):format(most_right, full_epoch or 'never') or ''
+local module4_results = valid and (' valid=%d/16 full_at_epoch=%s'):format(max_correct, full_epoch or 'never') or ''
 print(('final: model=%s train=%d test=%d epochs=%d%s loss=%.4f accuracy=%.2f seconds=%.1f'):format(options.model,
-  train:size(), test:size(), epochs, shown, loss, accuracy, seconds))
+  train:size(), test:size(), epochs, module4_results, loss, accuracy, seconds))
 local target = chosen 'target'
 if not small and accuracy < target then
-  io.stderr:write(('train_mnist: the accuracy is %.2f, the target %g\n'):format(accuracy, target))
+  io.stderr:write(('train_mnist: the accuracy is %.2f, below the target of %g\n'):format(accuracy, target))
   os.exit(1)
 end

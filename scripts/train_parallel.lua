@@ -1,17 +1,17 @@
--- train_parallel.lua -- data-parallel training: each process reads a part of every batch, gradients are averaged
+-- train_parallel.lua -- data-parallel training: each process has a part of every batch, gradients are averaged
 --
 --   mpirun -n 2 mtorch scripts/train_parallel.lua        two processes, half a batch each
---   mtorch scripts/train_parallel.lua                    a world of one, the whole batch
+--   mtorch scripts/train_parallel.lua                    one process, the whole batch
 --
--- Every process holds the same net: dist.parallel gives it rank 0's parameters, and backward() averages gradients,
--- so that equal steps keep the nets equal to the last bit, which the end of the script checks.
+-- Every process has the same network: dist.parallel copies rank 0's parameters, and backward() averages gradients,
+-- so that the parameters stay equal bit for bit, which the end of the script checks.
 local mt = require 'mtorch'
 local nn, optim, data, dist = mt.nn, mt.optim, mt.data, mt.dist
 
 local options = mt.args{
   {'hidden', 64, 'units of the hidden layers', type = 'int', min = 1},
   {'epochs', 100, 'passes over the points', type = 'int', min = 1},
-  {'batch', 64, 'points in a step, of all processes together', type = 'int', min = 1},
+  {'batch', 64, 'batch size, of all processes together', type = 'int', min = 1},
   {'rate', 0.01, 'learning rate of Adam', min = 0},
 }
 local rank, size = dist.init()

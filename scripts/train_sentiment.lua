@@ -1,41 +1,41 @@
--- train_sentiment.lua -- is a sentence about a film kind or unkind: convolution over word vectors
+-- train_sentiment.lua -- classifies sentences about films as positive or negative: convolution over word vectors
 --
---   mtorch scripts/train_sentiment.lua                          sentences made by a small grammar
+--   mtorch scripts/train_sentiment.lua                          generated sentences
 --   mtorch scripts/train_sentiment.lua --data SST-2             train.tsv and dev.tsv of that folder (GLUE's SST-2)
 --   mtorch scripts/train_sentiment.lua --data SST-2 --glove glove.6B.50d.txt --train 450 --valid 100 --epochs 30
---   mtorch scripts/train_sentiment.lua --text "not a dull moment"    says what the network thinks of it, too
---   mtorch scripts/train_sentiment.lua --dry-run                everything once, in small
+--   mtorch scripts/train_sentiment.lua --text "not a dull moment"    also classifies this sentence
+--   mtorch scripts/train_sentiment.lua --dry-run                a short run of every part
 --
 -- MiniTorch's Module 4, after Kim 2014, "Convolutional Neural Networks for Sentence Classification": every word is a
--- vector of `size` numbers; windows of 3, 4 and 5 words go through `maps` filters each, of each filter the largest
--- answer in the sentence is kept, wherever it was, and one linear layer weighs the answers. Word vectors are learned
--- with the rest, or begin as those of a GloVe file.
+-- vector of `size` numbers; `maps` filters each are applied to windows of 3, 4 and 5 words, max pooling over the
+-- sentence keeps one value per filter, and a linear layer follows. Word vectors are trained with the
+-- rest; they are initialized at random or from a GloVe file.
 local mt = require 'mtorch'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 
 local options = mt.args{
-  {'data', help = "folder of SST-2's files; if not given sentences of a small grammar", metavar = 'DIR'},
-  {'glove', help = 'file of word vectors to begin with', metavar = 'FILE'},
-  {'train', help = 'use only so many sentences', type = 'int', min = 1},
-  {'valid', help = 'test only so many sentences', type = 'int', min = 1},
-  {'epochs', help = "passes over the sentences; if not given 4 of SST-2, 12 of the grammar's", type = 'int', min = 1},
-  {'batch', 50, 'sentences in a step', type = 'int', min = 1},
+  {'data', help = "folder of SST-2's files; default: generated sentences", metavar = 'DIR'},
+  {'glove', help = 'file of initial word vectors', metavar = 'FILE'},
+  {'train', help = 'number of training sentences', type = 'int', min = 1},
+  {'valid', help = 'number of validation sentences', type = 'int', min = 1},
+  {'epochs', help = 'passes over the sentences; default: 4 for SST-2, 12 for generated ones', type = 'int', min = 1},
+  {'batch', 50, 'batch size, in sentences', type = 'int', min = 1},
   {'rate', 1e-3, 'learning rate', min = 0},
   {'size', 50, 'numbers of a word vector', type = 'int', min = 1},
   {'maps', 100, 'filters of each width', type = 'int', min = 1},
-  {'dropout', 0.5, 'probability of a zero before the last layer', min = 0, max = 1},
-  {'target', help = "accuracy in percent that must be reached; if not given 70 of SST-2, 90 of the grammar's", min = 0},
-  {'text', help = 'a sentence that the network judges at the end', metavar = 'TEXT'},
-  {'report', help = 'page with everything', type = 'output'},
-  {'dry_run', false, 'everything once, in small'},
+  {'dropout', 0.5, 'dropout probability before the last layer', min = 0, max = 1},
+  {'target', help = 'required accuracy in percent; default: 70 for SST-2, 90 for generated sentences', min = 0},
+  {'text', help = 'a sentence to classify at the end', metavar = 'TEXT'},
+  {'report', help = 'HTML page with all results', type = 'output'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 
 -- ---- sentences -----------------------------------------------------------------------------------
 
---- Sentences by a small grammar: {words, kind = 1 or unkind = 0}. What counts is the last clause, and a "not" turns
---- the word behind it round, so that single words are not enough.
-local function made_up(n)
+--- Generates n sentences, {text =, kind = 1 if positive, else 0}. The last clause decides, and "not" negates the
+--- word after it, so that single words are not enough.
+local function generate_sentences(n)
   local function words(text)
     local list = {}
     for word in text:gmatch '%S+' do list[#list + 1] = word end
@@ -49,10 +49,10 @@ local function made_up(n)
   local fillers = words 'really quite so very rather somehow often simply'
   local function any(list) return list[math.random(#list)] end
   local function clause(kind)
-    local turned = math.random() < 0.3
-    local word = any(adjectives[turned and 1 - kind or kind])
+    local negated = math.random() < 0.3
+    local word = any(adjectives[negated and 1 - kind or kind])
     local forms = {'the %s is %s %s', 'a %s that is %s %s', 'i found the %s %s %s', 'what a %s , %s %s'}
-    return any(forms):format(any(things), turned and 'not' or any(fillers), word)
+    return any(forms):format(any(things), negated and 'not' or any(fillers), word)
   end
   math.randomseed(options.seed or 1)
   local list = {}
@@ -65,8 +65,8 @@ local function made_up(n)
   return list
 end
 
---- The rows of the first of these files that the folder has: columns sentence and label, named in the first line or
---- not. In .tsv files quotation marks are words.
+--- Reads the first of these files that exists in the folder. Its columns are sentence and label; a header is optional.
+--- In .tsv files quotation marks are words.
 local function read(names)
   for _, name in ipairs(names) do
     local path = options.data .. '/' .. name
@@ -93,12 +93,12 @@ end
 local source = options.data and 'sst2' or 'made_up'
 local train, valid
 if small then
-  train, valid, source = made_up(60), made_up(20), 'made_up'
+  train, valid, source = generate_sentences(60), generate_sentences(20), 'made_up'
 elseif source == 'sst2' then
   train = first(read{'train.tsv', 'train.csv'}, options.train)
   valid = first(read{'dev.tsv', 'validation.tsv', 'dev.csv', 'validation.csv'}, options.valid)
 else
-  local all = made_up(2400)
+  local all = generate_sentences(2400)
   train, valid = first({unpack(all, 1, 2000)}, options.train), first({unpack(all, 2001)}, options.valid)
 end
 local epochs = small and 1 or options.epochs or source == 'sst2' and 4 or 12
@@ -106,7 +106,7 @@ local target = options.target or source == 'sst2' and 70 or 90
 
 -- ---- words as numbers ----------------------------------------------------------------------------
 
--- Position 1 fills short sentences up, 2 stands for words that training did not have.
+-- Index 1 is padding, 2 is for words that do not occur in training.
 local padding, unknown, widest = 1, 2, 5
 local position, count = {}, 2
 
@@ -120,7 +120,7 @@ for _, sentence in ipairs(train) do
   end
 end
 
---- Positions [n x longest], padded behind, and labels [n].
+--- Returns word indices [n x longest], padded at the end, and labels [n].
 local function numbers(list)
   local rows, labels = {}, {}
   for i, sentence in ipairs(list) do
@@ -134,7 +134,7 @@ local function numbers(list)
 end
 local train_set, valid_set = data.TensorDataset(numbers(train)), data.TensorDataset(numbers(valid))
 
---- A batch without the columns that are padding in all of its sentences.
+--- Returns a batch without the columns that are padding in all of its sentences.
 local function cut(x)
   local longest = x:ne(padding):sum(2):max():item()
   return x[{{}, {1, math.max(longest, widest)}}]
@@ -151,17 +151,17 @@ function TextCNN:__init(words, size, maps, dropout)
   self.out = nn.Linear(3 * maps, 1)
 end
 
---- Positions [batch x words] to one score each: above 0 means kind.
+--- Maps word indices [batch x words] to one logit each; above 0 means positive.
 function TextCNN:forward(x)
   local vectors = self.embedding(x):transpose(2, 3) -- [batch x size x words]
-  local answers = {}
-  for k = 1, 3 do answers[k] = self.convolutions[k](vectors):relu():amax(3) end -- the largest of each filter
-  return self.out(self.dropout(mt.cat(answers, 2))):squeeze(2)
+  local features = {}
+  for k = 1, 3 do features[k] = self.convolutions[k](vectors):relu():amax(3) end -- max pooling
+  return self.out(self.dropout(mt.cat(features, 2))):squeeze(2)
 end
 
 local net = TextCNN(count, options.size, options.maps, options.dropout):to(options.device)
 
---- Puts the vectors of a GloVe file ("word v1 v2 ..") in the places of the words that it has.
+--- Copies the vectors of a GloVe file ("word v1 v2 ..") into the rows of their words.
 local function load_vectors(path)
   local found = 0
   mt.no_grad(function()
@@ -193,19 +193,19 @@ local loader = data.DataLoader(train_set, {batch_size = options.batch, shuffle =
 local opt = optim.Adam(net:parameters(), {lr = options.rate})
 local criterion = nn.BCEWithLogitsLoss() -- the sigmoid is part of the loss
 
---- How many of the sentences that training did not see are right, in percent.
+--- Returns the accuracy on the validation sentences in percent.
 local function accuracy()
-  local counted = metrics.Accuracy{threshold = 0} -- a score above 0 means kind
+  local metric = metrics.Accuracy{threshold = 0} -- a logit above 0 means positive
   net:eval()
   mt.no_grad(function()
-    for x, y in data.DataLoader(valid_set, {batch_size = 500}):iter() do counted:update(net(cut(x)), y) end
+    for x, y in data.DataLoader(valid_set, {batch_size = 500}):iter() do metric:update(net(cut(x)), y) end
   end)
   net:train()
-  return 100 * counted:compute()
+  return 100 * metric:compute()
 end
 
--- As in MiniTorch, the best epoch counts. It is chosen on the validation sentences, on which it is measured too, so
--- that its accuracy is a little too good; that of the last epoch, `accuracy` in the final line, is not chosen.
+-- As in MiniTorch, the best epoch is reported. It is chosen by its accuracy on the validation sentences, which is
+-- therefore slightly optimistic; `accuracy` in the final line is that of the last epoch.
 local curves, best = {loss = {}, accuracy = {}}, 0
 local bar = mt.progress(epochs * loader:size(), {label = 'sentiment'})
 for epoch = 1, epochs do
@@ -224,10 +224,10 @@ for epoch = 1, epochs do
 end
 bar:finish()
 
--- ---- what it learned -----------------------------------------------------------------------------
+-- ---- results -------------------------------------------------------------------------------------
 
---- The probability that a sentence is kind.
-local function judge(text)
+--- Returns the probability that a sentence is positive.
+local function probability(text)
   net:eval()
   return mt.no_grad(function()
     local x = numbers{{text = text, kind = 0}}
@@ -235,13 +235,13 @@ local function judge(text)
   end)
 end
 local examples = options.text and {options.text} or {valid[1].text, valid[2].text, 'the film is not bad'}
-for _, text in ipairs(examples) do print(('%3.0f %% kind: %.90s'):format(100 * judge(text), text)) end
+for _, text in ipairs(examples) do print(('%3.0f %% positive: %.90s'):format(100 * probability(text), text)) end
 
 if options.report then
   print('report: ' .. mt.report{path = options.report, title = 'Sentiment of sentences', config = options,
     curves = {loss = curves.loss, ['accuracy in %'] = curves.accuracy}})
 end
-print(('the best epoch is chosen on the %d validation sentences themselves: its %.1f %% is a little too good')
+print(('the best epoch is chosen on the %d validation sentences themselves: its %.1f %% is optimistic')
   :format(#valid, best))
 print(('final: accuracy=%.1f best=%.1f loss=%.4f target=%g epochs=%d sentences=%s'):format(curves.accuracy[epochs],
   best, curves.loss[epochs], target, epochs, source))

@@ -2,11 +2,11 @@
 --
 --   mtorch scripts/train_split.lua --hidden 100 --dataset split --rate 0.05
 --   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PLOT
---   mtorch scripts/train_split.lua --dataset all --seeds 5       a table of simple, split and xor, which the task names
---   mtorch scripts/train_split.lua --dataset every --seeds 5     of all six sets; --dataset diag --seeds 5: of one
+--   mtorch scripts/train_split.lua --dataset all --seeds 5       a table of the sets simple, split and xor
+--   mtorch scripts/train_split.lua --dataset every --seeds 5     all six sets; --dataset diag --seeds 5: one set
 --   mtorch scripts/train_split.lua --compile                     an epoch is recorded by mt.compile and replayed
---   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
---   mtorch scripts/train_split.lua --report run.html --live      a page with everything, which a browser follows
+--   mtorch scripts/train_split.lua --device cuda                 one CUDA graph per epoch, unless --eager
+--   mtorch scripts/train_split.lua --report run.html --live      a page with all results that updates itself
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.core.util'
 local nn, optim, data = mt.nn, mt.optim, mt.data
@@ -18,17 +18,17 @@ local options = mt.args{
   {'rate', 0.05, 'learning rate', min = 0},
   {'epochs', 500, 'passes over the points', type = 'int', min = 1},
   {'batch', 10, 'points in a step', type = 'int', min = 1},
-  {'seeds', 1, 'runs with seeds one after the other, shown in a table', type = 'int', min = 1},
+  {'seeds', 1, 'number of runs, with consecutive seeds, shown in a table', type = 'int', min = 1},
   {'dataset', {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all', 'every'},
     'all: a table of simple, split and xor; every: of all six'},
-  {'compile', false, 'an epoch is recorded by mt.compile and replayed'},
-  {'eager', false, 'on a GPU: no graph of an epoch'},
+  {'compile', false, 'record an epoch with mt.compile and replay it'},
+  {'eager', false, 'on a GPU: do not use a CUDA graph'},
   {'plot', false, 'write the loss curve and the decision surface (.svg)'},
-  {'json', help = 'file for the numbers', type = 'output'},
-  {'report', help = 'page with everything', type = 'output'},
-  {'live', false, 'a browser follows the run'},
+  {'json', help = 'file for the results (.json)', type = 'output'},
+  {'report', help = 'HTML page with all results', type = 'output'},
+  {'live', false, 'serve the page during the run'},
 }
---- A flag that cannot be meant ends the script with one sentence.
+--- Prints one sentence to stderr and exits with status 1.
 local function refuse(...)
   io.stderr:write('train_split: ', string.format(...), '\n')
   os.exit(1)
@@ -38,14 +38,14 @@ local device = options.backend == 'gpu' and 'cuda' or options.device
 if core.device_unavailable_reason(device) ~= '' then refuse('%s', core.device_unavailable_reason(device)) end
 --- The sets of the table, or nil for one run.
 local sets = {all = {'simple', 'split', 'xor'}, every = {'simple', 'diag', 'split', 'xor', 'circle', 'spiral'}}
-local tabled = sets[options.dataset] or options.seeds > 1 and {options.dataset} or nil
-if tabled and (options.plot or options.json or options.report or options.live) then
+local table_sets = sets[options.dataset] or options.seeds > 1 and {options.dataset} or nil
+if table_sets and (options.plot or options.json or options.report or options.live) then
   refuse('--plot, --json, --report and --live show one run; choose one --dataset and --seeds 1')
 end
 
 -- ---- the network ---------------------------------------------------------------------------------
 
---- Weights uniform in (-0.5, 0.5), biases 0.1, as in MiniTorch.
+--- Creates a layer with weights uniform in (-0.5, 0.5) and biases 0.1, as in MiniTorch.
 local function layer(inputs, outputs)
   local linear = nn.Linear(inputs, outputs)
   mt.no_grad(function()
@@ -89,7 +89,7 @@ local function median(list)
   return (sorted[math.floor((n + 1) / 2)] + sorted[math.ceil((n + 1) / 2)]) / 2
 end
 
---- The points in a new order.
+--- Returns the points in random order.
 local function shuffled(set)
   local order = mt.randperm(set:size()):to(device)
   return set.x:index_select(1, order), set.y:index_select(1, order)
@@ -109,8 +109,8 @@ local function run_batches(net, opt, x, y)
   return loss
 end
 
---- A function that trains for one epoch. On a GPU the third one is recorded, and from then on replayed: some
---- hundred kernels in one launch.
+--- Returns a function that trains for one epoch. On a GPU the third epoch is recorded and then replayed: some hundred
+--- kernels in one launch.
 local function epoch_of(net, opt, set)
   local epoch, graph, x, y = 0, nil, nil, nil
   if options.compile then
@@ -132,7 +132,7 @@ local function epoch_of(net, opt, set)
   end
 end
 
---- What the network has learned, as arguments of mt.plot.contour.
+--- Returns the decision surface as arguments of mt.plot.contour.
 local function surface(run)
   local x, y = run.set.x, run.set.y
   return {
@@ -140,11 +140,11 @@ local function surface(run)
       return mt.no_grad(function() return run.net(mt.tensor{{a, b}}:to(device)):item() end)
     end,
     points = {x = x[{{}, 1}]:tolist(), y = x[{{}, 2}]:tolist(), class = y:tolist()},
-    title = ('%s: what the network has learned'):format(run.dataset), xlabel = 'x1', ylabel = 'x2',
+    title = ('%s: decision surface'):format(run.dataset), xlabel = 'x1', ylabel = 'x2',
   }
 end
 
---- The page of one run: mt.Report does nothing without --report and --live.
+--- Returns the report of one run; mt.Report does nothing without --report and --live.
 local function report_of(dataset)
   local config = {dataset = dataset, device = device}
   for _, key in ipairs {'pts', 'hidden', 'rate', 'epochs', 'batch', 'seed', 'threads'} do config[key] = options[key] end
@@ -152,7 +152,7 @@ local function report_of(dataset)
     xlabel = 'epoch'})
 end
 
---- Trains one network and returns what happened.
+--- Trains one network and returns its curves and times.
 local function train(dataset, seed, quiet)
   local started = core.time()
   mt.manual_seed(seed)
@@ -188,9 +188,9 @@ local function train(dataset, seed, quiet)
   report:network(net)
   report:finish()
   run.total = core.time() - started
-  local later = {}
-  for i = 2, #run.times do later[#later + 1] = run.times[i] end
-  run.ms_per_epoch = median(#later > 0 and later or run.times) * 1e3
+  local warm_times = {}
+  for i = 2, #run.times do warm_times[#warm_times + 1] = run.times[i] end
+  run.ms_per_epoch = median(#warm_times > 0 and warm_times or run.times) * 1e3
   return run
 end
 
@@ -202,7 +202,7 @@ local function final_line(run)
     run.ms_per_epoch, run.times[1] * 1e3, run.total)
 end
 
--- ---- what is left behind: pictures, a report, a record -------------------------------------------
+-- ---- files: plots and JSON -----------------------------------------------------------------------
 
 local function curves(run)
   return {
@@ -244,11 +244,11 @@ end
 
 -- ---- one run, or the table -----------------------------------------------------------------------
 
-if tabled then
+if table_sets then
   if options.dataset == 'all' then print('simple, split and xor; --dataset every: all six sets\n') end
   print(('| dataset | correct, median of %d seeds | worst | loss | ms/epoch | total s |'):format(options.seeds))
   print('|---|---|---|---|---|---|')
-  for _, name in ipairs(tabled) do
+  for _, name in ipairs(table_sets) do
     local correct, loss, ms, total, points = {}, {}, {}, {}, 0
     for seed = options.seed, options.seed + options.seeds - 1 do
       local run = train(name, seed, true)

@@ -1,17 +1,17 @@
--- transfer.lua -- transfer learning: a network that PyTorch trained on one task learns another from a few examples
+-- transfer.lua -- transfer learning: a network that PyTorch trained on one task is trained on another with few examples
 --
 --   mtorch scripts/transfer.lua --weights cnn.pt              weights that PyTorch saved: .pt, .pth or .safetensors
---   mtorch scripts/transfer.lua                               without them: trains such a network itself, and says so
---   mtorch scripts/transfer.lua --data ../shared/data/mnist   the digits of MNIST in that folder instead of drawn ones
+--   mtorch scripts/transfer.lua                               trains such a network first
+--   mtorch scripts/transfer.lua --data ../shared/data/mnist   MNIST's digits instead of generated ones
 --   mtorch scripts/transfer.lua --shots 5                     5 examples of each class instead of 10
---   mtorch scripts/transfer.lua --dry-run                     everything once, in small
+--   mtorch scripts/transfer.lua --dry-run                     a short run of every part
 --
--- The network knows the digits 0 to 4; it is to tell 5 to 9 apart, and sees only a few of each. Its convolutions have
--- learned what strokes and corners look like, which serves both tasks, so they are kept; the classifier on top of them
--- is new. First that is trained alone, the convolutions frozen by name, then everything with a small step. Here
--- that gains nothing: old and new digits are of one kind, the convolutions fit both (on MNIST's and on drawn digits the
--- classifier alone came out as good, or up to 0.004 better); the script says which was better. A network that starts
--- from nothing sees the same few examples, to compare with.
+-- The network was trained on the digits 0 to 4; it is to classify 5 to 9, with only a few examples of each. Its
+-- convolutions detect strokes and corners, which both tasks need, so they are kept; the classifier after them is new.
+-- First only the classifier is trained, with the convolutions frozen by name, then all layers with a low learning rate.
+-- Here the second step gains nothing, because the convolutions fit old and new digits (on MNIST's and on generated
+-- digits the classifier alone was as good, or up to 0.004 better); the script prints which was better. For comparison,
+-- a network with random initial weights is trained on the same examples.
 --
 -- In PyTorch the weights come from a network of the same names and shapes:
 --
@@ -24,24 +24,24 @@ local mt = require 'mtorch'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 
 local options = mt.args{
-  {'weights', help = "PyTorch's file (.pt, .pth, .safetensors); if not given a network is trained here",
+  {'weights', help = "PyTorch's file (.pt, .pth, .safetensors); default: a network is trained first",
     metavar = 'FILE'},
   {'keep', 'pretrained.safetensors', 'file for the network that is trained here', type = 'output'},
-  {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
+  {'data', help = "folder of MNIST's files; default: generated digits", metavar = 'DIR'},
   {'shots', 10, 'examples of each new class', type = 'int', min = 1},
   {'pretrain_epochs', 3, 'passes over the first task', type = 'int', min = 1},
-  {'head_epochs', 100, 'passes over the second with its last layers alone', type = 'int', min = 0},
-  {'tune_epochs', 60, 'passes with all layers', type = 'int', min = 0},
+  {'head_epochs', 100, 'passes over the second task, classifier only', type = 'int', min = 0},
+  {'tune_epochs', 60, 'passes over the second task, all layers', type = 'int', min = 0},
   {'batch', 32, 'images in a step', type = 'int', min = 1},
   {'rate', 2e-3, 'learning rate', min = 0},
   {'tune_rate', 2e-4, 'learning rate with all layers', min = 0},
-  {'target', help = 'accuracy that must be reached; if not given 0.85, of drawn digits 0.9', min = 0, max = 1},
-  {'dry_run', false, 'everything once, in small'},
+  {'target', help = 'required accuracy; default: 0.85, for generated digits 0.9', min = 0, max = 1},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 if small then options.pretrain_epochs, options.head_epochs, options.tune_epochs = 1, 2, 1 end
 
---- What cannot be meant ends the script with one sentence.
+--- Prints one sentence to stderr and exits with status 1.
 local function refuse(...)
   io.stderr:write('transfer: ', string.format(...), '\n')
   os.exit(1)
@@ -69,7 +69,7 @@ local function part(set, first, last)
     y = (set.y:index_select(1, wanted) - first):to(options.device)}
 end
 
---- `shots` examples of each of the classes 1..5, the first ones that come.
+--- Returns the first `shots` examples of each of the classes 1 to 5.
 local function few(set, shots)
   local list = {}
   for class = 1, 5 do
@@ -135,7 +135,7 @@ end
 local path, weights_from = options.weights, 'file'
 if not path then
   path, weights_from = options.keep, 'trained here'
-  if small then -- a dry run leaves no file
+  if small then -- a dry run uses a temporary file
     path = os.tmpname()
     os.remove(path)
     path = path .. '.safetensors'
@@ -151,7 +151,7 @@ end
 
 -- ---- 2. into a network for the second task -------------------------------------------------------
 
---- The tensors of a file by PyTorch's names. Checkpoints often hold them one table further in.
+--- Returns the tensors of a file by PyTorch's names. In checkpoints they are often in an inner table.
 local function state_in(file)
   local state = mt.load(file)
   for _, key in ipairs{'state_dict', 'model_state_dict', 'model'} do
@@ -165,7 +165,7 @@ local net = CNN(5):to(options.device)
 local state = state_in(path)
 if small and weights_from ~= 'file' then os.remove(path) end
 for name in pairs(state) do
-  if tostring(name):find '^classifier%.' then state[name] = nil end -- it answers the old question
+  if tostring(name):find '^classifier%.' then state[name] = nil end -- it belongs to the first task
 end
 local missing, unknown = net:load_state_dict(state, {strict = false})
 for _, name in ipairs(missing) do
@@ -176,7 +176,7 @@ end
 print(('from %s: %d tensors; new: %s; not used: %s'):format(path, #net:parameters() - #missing,
   table.concat(missing, ', '), #unknown > 0 and table.concat(unknown, ', ') or 'none'))
 
--- ---- 3. the new classifier alone, then everything with a small step ------------------------------------
+-- ---- 3. the new classifier, then all layers with a low learning rate -----------------------------------
 
 local function count(of)
   local n = 0
@@ -196,21 +196,21 @@ print(('the classifier alone: loss %.4f, accuracy %.3f'):format(loss, head))
 net:unfreeze()
 loss = fit(net, new_train, options.tune_epochs, options.tune_rate)
 local tuned = accuracy(net, new_test)
-print(('all layers, with a small step: loss %.4f, accuracy %.3f'):format(loss, tuned))
+print(('all layers, with a low learning rate: loss %.4f, accuracy %.3f'):format(loss, tuned))
 print(tuned == head and 'both are as good' or ('better by %.3f: %s'):format(math.abs(tuned - head),
   tuned > head and 'all layers' or 'the classifier alone'))
 
--- ---- 4. the same examples, from nothing ----------------------------------------------------------
+-- ---- 4. the same examples, from random weights ---------------------------------------------------
 
 local scratch = CNN(5):to(options.device)
 fit(scratch, new_train, options.head_epochs + options.tune_epochs, options.rate)
 local from_nothing = accuracy(scratch, new_test)
-print(('a network that starts from nothing: accuracy %.3f'):format(from_nothing))
+print(('a network with random initial weights: accuracy %.3f'):format(from_nothing))
 
 print(('final: accuracy=%.4f head_only=%.4f from_nothing=%.4f target=%g shots=%d digits=%s weights=%s'):format(tuned,
   head, from_nothing, target, options.shots, source, (weights_from:gsub(' ', '_'))))
 if not small and not (tuned >= target and tuned > from_nothing) then
-  io.stderr:write(('transfer: the accuracy is %.3f; the target is %g and more than %.3f, that from nothing\n'):format(
+  io.stderr:write(('transfer: accuracy %.3f; the target is %g, and more than the %.3f from random weights\n'):format(
     tuned, target, from_nothing))
   os.exit(1)
 end

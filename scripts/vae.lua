@@ -1,37 +1,37 @@
--- vae.lua -- a variational autoencoder: learns to draw digits, and what a few numbers say of each
+-- vae.lua -- a variational autoencoder that generates digits from a few latent variables
 --
 --   mtorch scripts/vae.lua --data ../shared/data/mnist        the digits of MNIST in that folder
---   mtorch scripts/vae.lua                                    drawn digits, where there are none
---   mtorch scripts/vae.lua --plot vae.svg                     pictures of digits that it made up
---   mtorch scripts/vae.lua --report vae.html --live           curves and pictures; a browser follows
---   mtorch scripts/vae.lua --dry-run                          everything once, in small
+--   mtorch scripts/vae.lua                                    generated digits, no files needed
+--   mtorch scripts/vae.lua --plot vae.svg                     pictures of sampled digits
+--   mtorch scripts/vae.lua --report vae.html --live           a page that updates itself
+--   mtorch scripts/vae.lua --dry-run                          a short run of every part
 --
--- An encoder gives for each image x a normal distribution q(z | x) over `latent` numbers; a decoder gives from such
--- numbers z the probability of ink in each pixel, p(x | z). Trained are both by the evidence lower bound (Kingma and
--- Welling 2014): log p(x) >= E[log p(x | z)] - KL(q(z | x) || N(0, 1)). The loss is its negative in nats an image.
--- Afterwards z drawn from N(0, 1) are decoded to digits that the network made up.
+-- For each image x an encoder returns a normal distribution q(z | x) of `latent` variables; for such z a decoder
+-- returns the probability of ink in each pixel, p(x | z). Both are trained by the evidence lower bound (Kingma and
+-- Welling 2014): log p(x) >= E[log p(x | z)] - KL(q(z | x) || N(0, 1)). The loss is its negative in nats per image.
+-- Afterwards samples z of N(0, 1) are decoded to images.
 local mt = require 'mtorch'
 local nn, optim, data, metrics, plot = mt.nn, mt.optim, mt.data, mt.metrics, mt.plot
 
 local options = mt.args{
-  {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
+  {'data', help = "folder of MNIST's files; default: generated digits", metavar = 'DIR'},
   {'download', false, 'fetch MNIST first'},
   {'epochs', 30, 'passes over the images', type = 'int', min = 1},
   {'batch', 128, 'images in a step', type = 'int', min = 1},
   {'rate', 2e-3, 'largest learning rate', min = 0},
   {'hidden', 400, 'units of the hidden layers', type = 'int', min = 1},
-  {'latent', 20, 'numbers that stand for an image', type = 'int', min = 1},
-  {'target', help = 'loss on test images that must be reached, in nats', min = 0},
-  {'plot', help = 'pictures of digits that it made up (.svg, .png)', endings = {'svg', 'png'}},
-  {'report', help = 'page with everything', type = 'output'},
-  {'live', false, 'a browser follows the run'},
-  {'dry_run', false, 'everything once, in small'},
+  {'latent', 20, 'number of latent variables', type = 'int', min = 1},
+  {'target', help = 'required loss on test images, in nats', min = 0},
+  {'plot', help = 'file for pictures of sampled digits (.svg, .png)', endings = {'svg', 'png'}},
+  {'report', help = 'HTML page with all results', type = 'output'},
+  {'live', false, 'serve the page during the run'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 
 -- ---- data ----------------------------------------------------------------------------------------
 
---- Training and test images, rows of 784 numbers from 0 (paper) to 1 (ink), and what they are.
+--- Returns training and test images, with values from 0 (paper) to 1 (ink), and the name of their source.
 local function images()
   if small then return data.digits(256, 1).x, data.digits(64, 2).x, 'drawn' end
   if not options.data and not options.download then return data.digits(8000, 1).x, data.digits(2000, 2).x, 'drawn' end
@@ -51,12 +51,12 @@ local VAE = nn.class 'VAE'
 function VAE:__init(pixels, hidden, latent)
   self.encoder = nn.Sequential(nn.Linear(pixels, hidden), nn.ReLU())
   self.mean = nn.Linear(hidden, latent)
-  self.log_var = nn.Linear(hidden, latent) -- of the logarithm: any number is one
+  self.log_var = nn.Linear(hidden, latent) -- the logarithm may be any number
   self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, pixels))
 end
 
---- Raw scores of the pixels, and q's mean and log variance. z = mean + deviation * noise lets gradients through to
---- both: the reparameterisation.
+--- Returns logits of the pixels, and q's mean and log variance. z = mean + deviation * noise has gradients by both:
+--- the reparameterisation trick.
 function VAE:forward(x)
   local h = self.encoder(x)
   local mean, log_var = self.mean(h), self.log_var(h)
@@ -64,11 +64,11 @@ function VAE:forward(x)
   return self.decoder(z), mean, log_var
 end
 
---- -log p(x | z) and the divergence of q from N(0, 1), both in nats an image.
+--- Returns -log p(x | z) and the KL divergence of q from N(0, 1), both in nats per image.
 local function losses(scores, x, mean, log_var)
-  local misses = mt.binary_cross_entropy_with_logits(scores, x, {reduction = 'sum'})
+  local reconstruction = mt.binary_cross_entropy_with_logits(scores, x, {reduction = 'sum'})
   local divergence = (mean:square() + log_var:exp() - log_var - 1):sum() / 2
-  return misses / #x, divergence / #x
+  return reconstruction / #x, divergence / #x
 end
 
 -- ---- training ------------------------------------------------------------------------------------
@@ -81,14 +81,14 @@ local sched = optim.lr.OneCycleLR(opt, {max_lr = options.rate, epochs = epochs, 
 print(('%d digits (%s) to train with, %d to test'):format(#train_x, source, #test_x))
 print(net)
 
---- The loss on the test images, and how much of it is the divergence.
+--- Returns the loss on the test images, and the divergence in it.
 local function evaluate()
   local total, part = metrics.Mean(), metrics.Mean()
   mt.no_grad(function()
     for _, x in ipairs(test_x:split(500)) do
       local scores, mean, log_var = net(x)
-      local misses, divergence = losses(scores, x, mean, log_var)
-      total:update(misses + divergence, #x)
+      local reconstruction, divergence = losses(scores, x, mean, log_var)
+      total:update(reconstruction + divergence, #x)
       part:update(divergence, #x)
     end
   end)
@@ -105,8 +105,8 @@ for epoch = 1, epochs do
     for x in loader:iter() do
       opt:zero_grad()
       local scores, mean, log_var = net(x)
-      local misses, divergence = losses(scores, x, mean, log_var)
-      local loss = misses + divergence
+      local reconstruction, divergence = losses(scores, x, mean, log_var)
+      local loss = reconstruction + divergence
       loss:backward()
       opt:step()
       sched:step()
@@ -115,7 +115,7 @@ for epoch = 1, epochs do
   end, {quiet = true}).wall
   local test_loss, divergence = evaluate()
   final = {train = train_loss:compute(), test = test_loss}
-  bar:print(('epoch %2d  train %.2f  test %.2f nats an image, %.2f of them the divergence'):format(epoch, final.train,
+  bar:print(('epoch %2d  train %.2f  test %.2f nats per image, %.2f of them the divergence'):format(epoch, final.train,
     test_loss, divergence))
   bar:update(epoch, {test = test_loss})
   report:scalars({['loss/train'] = final.train, ['loss/test'] = test_loss, divergence = divergence}, epoch)
@@ -123,20 +123,20 @@ for epoch = 1, epochs do
 end
 bar:finish()
 
--- ---- what it learned -----------------------------------------------------------------------------
+-- ---- results -------------------------------------------------------------------------------------
 
---- Rows of pixels as pictures.
-local function pictures(rows) return (rows:cpu():reshape(-1, 28, 28)) end
-local made_up, kept = mt.no_grad(function()
+--- Reshapes rows of pixels to images.
+local function as_images(rows) return (rows:cpu():reshape(-1, 28, 28)) end
+local samples, reconstructions = mt.no_grad(function()
   local z = mt.randn({30, options.latent}, {device = options.device})
   return net.decoder(z):sigmoid(), (net(test_x[{{1, 18}}]):sigmoid())
 end)
-print('digits that the network made up:')
-plot.images{pictures(made_up[{{1, 4}}]), cols = 4}
-if options.plot then print('pictures: ' .. plot.images{pictures(made_up), cols = 6, path = options.plot}) end
-report:image('digits that the network made up', pictures(made_up))
-report:image(('test digits, and what %d numbers keep of them'):format(options.latent),
-  pictures(mt.cat({test_x[{{1, 18}}], kept}, 1)))
+print('sampled digits:')
+plot.images{as_images(samples[{{1, 4}}]), cols = 4}
+if options.plot then print('pictures: ' .. plot.images{as_images(samples), cols = 6, path = options.plot}) end
+report:image('sampled digits', as_images(samples))
+report:image(('test digits, and their reconstructions from %d numbers'):format(options.latent),
+  as_images(mt.cat({test_x[{{1, 18}}], reconstructions}, 1)))
 if report:finish() then print('report: ' .. options.report) end
 
 print(('final: test_loss=%.2f train_loss=%.2f target=%g epochs=%d digits=%s'):format(final.test, final.train, target,

@@ -1,9 +1,9 @@
--- init.lua -- finishes the module: field access, submodules on first use, and what is easier said
--- in Lua
+-- init.lua -- completes the module mt: field access, submodules loaded at first use, and functions
+-- written in Lua
 
 local core = require 'mtorch.core'
 
---- The names in one of the library's tables, made already or not, in order.
+--- Returns the names in one of the library's tables, loaded or not, in order.
 function core.names(module)
   local names, meta = {}, getmetatable(module)
   if meta and meta.open then meta.open() end
@@ -28,11 +28,11 @@ function core.did_you_mean(names, name)
   return close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
 end
 
---- What an error says of an unknown name, for a list of those that there are; see core/advice.lua.
+--- Returns the hint in an error about an unknown name, from the existing names; see core/advice.lua.
 function core.advice(owner, key, names) return require 'mtorch.core.advice'(owner, key, names) end
 
---- A table whose unknown fields are errors that name the nearest known one. open(key) may make a field, open() all but
---- those of `lazy`, functions that make one each. A table that is strict already stays as it is.
+--- Makes unknown fields of a table errors that suggest the nearest name. open(key) may create a field, open() all but
+--- those of `lazy`, functions that create one each. A table with a metatable is returned unchanged.
 function core.strict(module, name, open, lazy)
   if getmetatable(module) then return module end
   local function described()
@@ -48,13 +48,13 @@ function core.strict(module, name, open, lazy)
 end
 
 local raise, entry, parameters = core.fail, core.entry, core.parameters
---- An error at the user's line: the message, formatted where more follows.
+--- Raises an error at the user's line; with further arguments the message is a format.
 function core.fail(message, ...)
   if select('#', ...) > 0 then message = message:format(...) end
   raise(message)
 end
 
---- The function itself, or what declares the constructor of a class.
+--- Returns the function itself, or the declared constructor of a class.
 local function declared(value)
   return type(value) == 'table' and (rawget(value, '__signature') or rawget(value, '__init')) or value
 end
@@ -67,7 +67,7 @@ function core.is_callable(value)
   return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
 end
 
---- Values as a list, with how many they are in n.
+--- Returns the values as a list, with their number in n.
 function core.pack(...) return {n = select('#', ...), ...} end
 
 --- Prints a long text; a notebook folds it under its title.
@@ -78,7 +78,7 @@ function core.print_long(title, text)
   io.stdout:flush()
 end
 
---- 'file:line' where a Lua function begins.
+--- Returns 'file:line' of the beginning of a Lua function.
 function core.place_of(f)
   local info = debug.getinfo(f, 'S')
   return ('%s:%d'):format(info.short_src, info.linedefined)
@@ -92,7 +92,7 @@ local function shape_equal(a, b)
   return true
 end
 
---- What a shape lacks: -1 is the last size; 0, which other languages begin with, is no position.
+--- Handles other indices of a shape: -1 is the last size; 0, the first index in other languages, is an error.
 local function shape_index(shape, key)
   if type(key) ~= 'number' or key > 0 then return nil end
   if key == 0 then core.fail 'shape: 0 is not a position; dimensions count from 1, and from -1 at the end' end
@@ -111,8 +111,8 @@ local function no_compiler()
 end
 core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel or no_compiler
 
---- What mt has, but opens when it is asked for: functions that do so, by name.
-local function library()
+--- Returns functions that load the lazy fields of mt, by name.
+local function lazy_fields()
   local lazy = {}
   for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.models', 'extras.onnx', 'extras.plot'} do
     local short = name:match '%w+$'
@@ -166,19 +166,19 @@ return function(mt, _, methods, tensor_meta, shape_meta)
 
   shape_meta.__eq, shape_meta.__index = shape_equal, shape_index
   shape_meta.__tostring = function(shape) return '(' .. table.concat(shape, ', ') .. ')' end
-  function shape_meta.__call() core.fail('shape: it is a field, no method: x.shape, x.shape[1], x:size(1)') end
+  function shape_meta.__call() core.fail('shape: it is a field, not a method: x.shape, x.shape[1], x:size(1)') end
   shape_meta.__metatable = false
 
   methods.data = core.declare('data(x)',
     'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to ' ..
-    'the bits of float16 and bfloat16. Gradients do not notice what is written through it: write before the forward ' ..
+    'the bits of float16 and bfloat16. Autograd does not see writes through it: write before the forward ' ..
     'or after the backward.',
     function(x)
       local p, ctype = core.data_address(x)
       return require('ffi').cast(ctype .. ' *', p)
     end)
 
-  -- Modules' functions that are about the program rather than about tensors.
+  -- Functions for the program rather than for tensors.
   mt.set_num_threads, mt.get_num_threads = core.set_num_threads, core.get_num_threads
   mt.set_flush_denormal = core.set_flush_denormal
   mt.arange = core.declare('arange(..)', 'Not here: mt.range(first, last[, step]) includes both ends.', function()
@@ -195,14 +195,14 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
     function(x) return require('mtorch.cuda.grid').indices(x) end)
   mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..
-    'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
+    'tensors or kept for reuse); and the number of allocations of this thread. mt.cuda.memory_stats() is for a GPU.',
     function()
       local _, allocated, peak, kept, allocations = core.memory()
       return setmetatable({allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations},
         {__tostring = shown_memory})
     end)
 
-  core.lazy = library()
+  core.lazy = lazy_fields()
   core.strict(mt, 'mt', function(key)
     if key == nil then core.complete() elseif type(key) == 'string' then core.open(key) end
   end, core.lazy)

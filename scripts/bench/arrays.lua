@@ -1,18 +1,18 @@
 -- arrays.lua -- rows of reductions, scans, sorting, movement of data, products and optimizers
 --
 -- <op>/<size> of 1-D values in 0.5..1.5, <op>_rows along the last dimension of a 1024 x 1024 matrix and <op>_cols along
--- the first; matmul/MxKxN, with nt_, tn_, tt_ where the memory holds the transpose of the second operand, the first,
--- both; <Optimizer>/64Ki: a step for one parameter of 64 Ki elements, /4 for six of 4 to 64.
+-- the first; matmul/MxKxN, with nt_, tn_, tt_ if the second operand, the first, or both are stored transposed;
+-- <Optimizer>/64Ki: a step for one parameter of 64 Ki elements, /4 for six of 4 to 64.
 local core = require 'mtorch.core'
 
--- What peers have: 1 whole, 2 along a dimension.
+-- The functions of peers: 1 over all elements, 2 along a dimension.
 local torch_has = {sum = 2, mean = 1, max = 2, min = 1, prod = 2, argmax = 2, amax = 2, var = 2, logsumexp = 2,
   cumsum = 2, cumprod = 2, cummax = 2, norm = 1, median = 2, sort = 2, softmax = 2, log_softmax = 2}
 local numpy_has = {sum = 2, mean = 1, max = 2, min = 1, prod = 2, argmax = 2, amax = 2, var = 2, cumsum = 2,
   cumprod = 2, sort = 2, median = 2}
 local jax_has = {softmax = 'jax.nn.softmax', log_softmax = 'jax.nn.log_softmax', logsumexp = 'jax.nn.logsumexp'}
 
---- Rows of one size and along the dimensions of a matrix, of functions that are called f(x, dim, ..).
+--- Adds rows of one size and along the dimensions of a matrix, for functions with calls f(x, dim, ..).
 local function rows_of(row, name, sized, along, kind, whole, rest)
   local scans = torch_has[name] and (whole ~= '' or name == 'logsumexp')
   local np = numpy_has[name] and 'np.' .. name
@@ -110,7 +110,7 @@ local function product_rows(row)
   end
 end
 
---- A step of every optimizer.
+--- Adds rows with a step of every optimizer.
 local function optimizers(row)
   local no_peer = {LBFGS = true, Lion = true}
   for _, size in ipairs {'4', '64Ki'} do

@@ -1,14 +1,14 @@
--- contender.lua -- a program that measures rows for bench.lua when asked, over a pipe: ours, and each peer's
+-- contender.lua -- controls a process that measures rows for bench.lua, over a pipe
 --
 -- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>row<TAB>inputs<TAB>setup<TAB>call` by
--- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>why`; then `run` by
--- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>why`.
+-- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>reason`; then `run` by
+-- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
 local Contender = {}
 Contender.__index = Contender
 
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
-local function last_words(path)
+local function last_error(path)
   local last = ''
   local file = io.open(path)
   for line in file and file:lines() or function() end do
@@ -18,7 +18,7 @@ local function last_words(path)
   return last
 end
 
---- Starts `words` with the environment `settings` ('A=1 B=2'); nothing is awaited.
+--- Starts the command `words` with the environment `settings` ('A=1 B=2'), without waiting for its answer.
 function Contender.start(name, words, settings)
   local self = setmetatable({name = name}, Contender)
   local path = os.tmpname()
@@ -29,18 +29,18 @@ function Contender.start(name, words, settings)
   for i, word in ipairs(words) do list[i] = quoted(word) end
   self.to = io.popen(('env %s %s > %s 2> %s'):format(settings, table.concat(list, ' '), quoted(path),
     quoted(self.errors)), 'w')
-  self.from = io.open(path) -- waits until the shell has opened it, too
+  self.from = io.open(path) -- blocks until the shell has opened it
   os.remove(path)
   return self
 end
 
---- The fields of the next line; 'none' and a sentence where the program has ended.
+--- Returns the fields of the next line, or 'none' and a sentence if the program has ended.
 function Contender:answer()
   local line = self.from and self.from:read('*l')
   if not line then
-    local why = last_words(self.errors)
+    local reason = last_error(self.errors)
     self:stop()
-    return 'none', why == '' and 'it ended without a word' or why
+    return 'none', reason == '' and 'it ended without a message' or reason
   end
   local fields = {}
   for field in (line .. '\t'):gmatch('([^\t]*)\t') do fields[#fields + 1] = field end
@@ -57,7 +57,7 @@ function Contender:ask(...)
   return self:answer()
 end
 
---- Lets the program end; it may be started again by Contender.start.
+--- Ends the program by closing its input.
 function Contender:stop()
   if self.to then self.to:close() end -- the end of its input
   if self.from then self.from:close() end

@@ -1,7 +1,7 @@
 -- elementwise.lua -- rows of every elementwise operation: <op>/<size>, and gradients <op>_back/<size>
 --
--- Ours follow from the list of operations; a line here gives what a peer calls: a function of the inputs (x, y, z), or
--- an expression of them. JAX is called as NumPy where nothing else is said.
+-- mtorch's calls follow from the list of operations; a line here has a peer's call: a function of the inputs (x, y, z),
+-- or an expression of them. JAX's calls are NumPy's by default.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
@@ -101,7 +101,7 @@ lerp         torch.lerp(x,y,0.3)       -
   peers[name] = {torch = torch, numpy = numpy, jax = jax ~= '' and jax or numpy and numpy:gsub('^np%.', 'jnp.') or nil}
 end
 
--- The same as loops of C++, and as methods of tinygrad, for the graphs.
+-- The calls as loops of C++, and as methods of tinygrad, for the graphs.
 local cpp = {neg = '-x[i]', add = 'x[i] + y[i]', mul = 'x[i] * y[i]', div = 'x[i] / y[i]', exp = 'std::exp(x[i])',
   log = 'std::log(x[i])', tanh = 'std::tanh(x[i])', relu = 'std::max(x[i], 0.f)', sin = 'std::sin(x[i])',
   sqrt = 'std::sqrt(x[i])', sigmoid = '1 / (1 + std::exp(-x[i]))', silu = 'x[i] / (1 + std::exp(-x[i]))'}
@@ -121,7 +121,7 @@ local function called(text, names)
   return ('%s(%s)'):format(text, table.concat(names, ', '))
 end
 
---- The inputs of an operation as text, but for their shape, and the call.
+--- Returns the inputs of an operation as text without their shape, and the call.
 local function described(op)
   local given, kinds, names, words = numbers[op.name] or {}, {}, {}, {}
   local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
@@ -139,8 +139,8 @@ local function described(op)
   return names, kinds, words
 end
 
---- Whether the operation wants its parameters: tried with one element.
-local function wants_parameters(op)
+--- Whether the operation requires its parameters, by a call with one element.
+local function requires_parameters(op)
   local list = {}
   for i = 1, op.inputs do list[i] = op.accepts == 'integer' and mt.ones({1}, {dtype = 'int64'}) or mt.ones(1) end
   if op.mask_first then list[1] = mt.ones(1):bool() end
@@ -155,7 +155,7 @@ end
 
 local function rows_of(row, op, sizes)
   local names, kinds, words = described(op)
-  if #op.params > 0 and #words == op.inputs and wants_parameters(op) then
+  if #op.params > 0 and #words == op.inputs and requires_parameters(op) then
     for i = op.inputs + 1, op.inputs + #op.params do words[i] = '0.5' end
   end
   local call, peer = ('mt.%s(%s)'):format(op.name, table.concat(words, ', ')), peers[op.name] or {}

@@ -1,12 +1,12 @@
--- functions.lua -- rows of functions that people write themselves, in one piece (mt.map, mt.zip, mt.fuse) and as chains
+-- functions.lua -- rows of user-defined functions, compiled (mt.map, mt.zip, mt.fuse) and as chains of operations
 --
--- own_<name>/<size>: by numbers of a normal distribution (row functions: n/1024 rows of 1024, from 16 Ki on), compiled;
--- own_<name>_out/<size>: the same into a given tensor, as the loop of C++ does always;
--- own_<name>_back/<size>: the backward pass alone, all gradients, the incoming one given. chain_<name>/<size>: the same
--- function as operations one by one. PyTorch's side is the same chain in both, torch_compile's and JAX's are compiled.
+-- own_<name>/<size>: compiled, for normally distributed values (row functions: n/1024 rows of 1024, from 16 Ki on);
+-- own_<name>_out/<size>: the same into a given tensor, as in the C++ loop;
+-- own_<name>_back/<size>: the backward pass only, for a given incoming gradient. chain_<name>/<size>: the same
+-- function as operations one by one. PyTorch's side is the chain in both, torch_compile's and JAX's are compiled.
 local mt = require 'mtorch'
 
--- Each is made where its row is timed.
+-- Each function is compiled in the process that measures its row.
 local own = {
   gelu = function()
     return mt.map(function(x) return 0.5 * x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) end)
@@ -17,7 +17,7 @@ local own = {
   triad = function() return mt.zip(function(x, y) return x + 2.5 * y end) end,
   swish_mul_add = function() return mt.zip(function(x, y, z) return x * mt.sigmoid(x) * y + z end) end,
 }
--- The same of tensors: chains as they are, row functions through mt.fuse.
+-- Functions of tensors: chains run eagerly, row functions through mt.fuse.
 local chains = {
   gelu = function(x) return 0.5 * x * (1 + (0.7978845608 * (x + 0.044715 * x ^ 3)):tanh()) end,
   axb_relu_mul = function(x, y) return (2.5 * x + 1.5):relu() * y end,

@@ -1,4 +1,4 @@
--- gpu.lua -- rows that only a GPU is asked for: launches, 64 Mi elements, larger products, networks' parts
+-- gpu.lua -- rows for GPUs only: launches, 64 Mi elements, larger products, layers of networks
 local function launches_and_large(row, o)
   local n = o.quick and 2 ^ 16 or 2 ^ 26
   local side = math.sqrt(n)
@@ -13,7 +13,7 @@ local function launches_and_large(row, o)
 
   -- name, inputs, ours, PyTorch's
   for _, r in ipairs {
-    {'device_copy', 'x=N y=N', 'y:copy_(x)', 'y.copy_(x)'}, -- the bandwidth that others are measured by
+    {'device_copy', 'x=N y=N', 'y:copy_(x)', 'y.copy_(x)'}, -- the reference for bandwidths
     {'clone', 'x=N', 'x:clone()', 'x.clone()'}, {'add', 'x=N y=N', 'x + y', 'x + y'},
     {'relu', 'x=N', 'mt.relu(x)', 'torch.relu(x)'}, {'exp', 'x=N', 'mt.exp(x)', 'torch.exp(x)'},
     {'gelu', 'x=N', 'mt.gelu(x)', 'F.gelu(x)'}, {'sum', 'x=N', 'mt.sum(x)', 'torch.sum(x)'},
@@ -51,7 +51,7 @@ local function products(row, o)
     torch = 'F.conv2d(x, w, padding=1)'})
 end
 
---- Layers of ResNet-50, an embedding, attention, and whole steps.
+--- Adds rows with layers of ResNet-50, an embedding, attention, and whole steps.
 local function networks(row, o)
   local function network(name, ...) row('networks', 'net_' .. name, ...) end
   local images, words, rows = o.quick and 1 or 32, o.quick and 256 or 16384, o.quick and 300 or 30000

@@ -38,7 +38,7 @@ end
 
 local grid, axis = 'stroke="#ddd" fill="none"', 'stroke="#444" fill="none"'
 
---- Names with their colours in a line from x, y; `names` in order.
+--- Draws a legend: names with their colours in a line from x, y.
 local function legend(page, x, y, names)
   for _, name in ipairs(names) do
     page:add('<rect x="%.1f" y="%.1f" width="12" height="4" fill="%s"/>', x, y - 6, colour_of(name))
@@ -49,7 +49,7 @@ end
 
 local function log10(x) return math.log(x) / math.log(10) end
 
---- Where the run was measured, in a line.
+--- Returns a line about the machine of the run.
 local function where(run)
   local m = run.machine or {}
   return ('%s, %s, %s thread%s, %s'):format(m.processor or '?', m.isa or '?', m.threads or '?',
@@ -58,7 +58,7 @@ end
 
 -- ---- bars of ratios ----
 
---- For each row a bar of each peer: its time / ours, logarithmic; to the right of 1 ours is faster.
+--- Draws for each row a bar per peer: its time / mtorch's, logarithmic; to the right of 1 mtorch is faster.
 function graphs.ratios(path, run, columns)
   local ours, names, shown = columns[1].name, {}, {}
   for i = 2, #columns do names[i - 1] = columns[i].name end
@@ -128,7 +128,7 @@ local function axes(page, panel, labels)
   page:text(p.left + 4, p.top - 6, p.title, 'font-size="12" font-weight="bold"')
 end
 
---- The rows of each operation by size: {{name=, series = {contender = {{n, us}, ..}}}, ..}.
+--- Groups the rows by operation: {{name=, series = {contender = {{n, us}, ..}}}, ..}.
 local function by_operation(run, columns)
   local list, found = {}, {}
   local factors = {[''] = 1, Ki = 1024, Mi = 1024 ^ 2}
@@ -160,7 +160,7 @@ local function by_operation(run, columns)
   return several
 end
 
---- Time over size, a panel for each operation, both axes logarithmic; the memory copy is dashed.
+--- Draws time over size, with a log-log panel for each operation; the memory copy is dashed.
 function graphs.sizes(path, run, columns)
   local operations, across = by_operation(run, columns), 3
   local wide, high = 250, 190
@@ -176,7 +176,7 @@ function graphs.sizes(path, run, columns)
     for name, line in pairs(op.series) do
       for _, point in ipairs(line) do
         panel.x_lo, panel.x_hi = math.min(panel.x_lo, log10(point[1])), math.max(panel.x_hi, log10(point[1]))
-        if name ~= 'copy' then -- which takes no time for few bytes
+        if name ~= 'copy' then -- copies of few bytes take almost no time
           panel.y_lo, panel.y_hi = math.min(panel.y_lo, log10(point[2])), math.max(panel.y_hi, log10(point[2]))
         end
       end
@@ -207,7 +207,7 @@ end
 
 -- ---- roofline ----
 
--- Operations for each element of the first input, of rows that say nothing of them.
+-- Operations per element of the first input, for rows without `flops`.
 local per_element = {add = 1, mul = 1, sum = 1, own_triad = 2, own_axb_relu_mul = 4, own_softmax = 5,
   own_layer_norm = 7}
 
@@ -228,7 +228,7 @@ local function points_of(run, name)
   return list
 end
 
---- A place for a label of a point where no label is yet: {x, y, anchor}.
+--- Returns a free position for the label of a point: {x, y, anchor}.
 local function place(taken, x, y, text, right)
   local wide = 6 * #text
   for _, try in ipairs {{7, 4}, {-wide / 2, 17}, {-wide / 2, -9}, {-7 - wide, 4}, {7, 17}, {7, -9}, {-7 - wide, -9},
@@ -244,7 +244,7 @@ local function place(taken, x, y, text, right)
   end
 end
 
---- Arithmetic over intensity (operations for each byte of inputs and results) under the machine's two limits.
+--- Draws GFLOP/s over arithmetic intensity (operations per byte of inputs and results) under the machine's limits.
 function graphs.roofline(path, run, columns)
   local machine = run.machine or {}
   local bandwidth = 2 * 2 ^ 22 / machine.copy.us / 1e3 -- GB/s, read and written

@@ -1,7 +1,7 @@
 -- jobs.lua -- rows of whole jobs and programs: gradients through views, an epoch, start-up, first calls, memory, disk
 --
--- first_<what>/us: the first call of a function in a fresh process, libraries being open already; memory_<job>/MiB: the
--- largest resident memory of a training program; disk/MiB: the program, or a peer's package (Python not counted).
+-- first_<what>/us: the first call of a function in a new process, with libraries already open; memory_<job>/MiB: the
+-- largest resident memory of a training program; disk/MiB: the program, or a peer's package without Python.
 local views = {
   select = {'local v = x:view(N, 16, 512)', 'v:select(1, i)', 'v = x.view(N, 16, 512)', 'v.select(0, i)'},
   narrow = {'', 'x:narrow(1, 16 * i - 15, 16)', 'v = 0', 'x.narrow(0, 16 * i, 16)'},
@@ -10,13 +10,13 @@ local views = {
   chunk = {'local v = x:chunk(N)', 'v[i]', 'v = x.chunk(N)', 'v[i]'},
 }
 
---- Views of 16 x 512 each, all of a tensor, summed with different weights, and back.
+--- Adds rows of n views of 16 x 512 of one tensor, summed with different weights, with backward.
 local function views_rows(row, o)
   for _, kind in ipairs{'select', 'narrow', 'index', 'unbind', 'chunk'} do
     for _, n in ipairs(o.quick and {16} or {16, 256, 4096}) do
       local text = {}
       for i, words in ipairs(views[kind]) do text[i] = words:gsub('N', n) end
-      local zeros = n == 4096 and kind ~= 'unbind' and kind ~= 'chunk' -- PyTorch: a tensor of zeros for each: minutes
+      local zeros = n == 4096 and kind ~= 'unbind' and kind ~= 'chunk' -- PyTorch: zeros for each view take minutes
       row('whole jobs', ('views_%s/%d'):format(kind, n), ('x=leaf:%dx512'):format(16 * n), {
         {('local function call() %s local sum = 0 for i = 1, %d do sum = sum + %s * (i / %d) end x.grad = nil ' ..
           'sum:sum():backward() end'):format(text[1], n, text[2], n), 'call()'},
@@ -48,7 +48,7 @@ local function first_rows(row)
     row(group, ('first_step_%s/us'):format(s[1]), '', {
       {("local step, x, y = require('bench.networks').%s(%s)"):format(s[1], s[2]), 'step(x, y)'}, fresh = true,
       torch = {'import networks_torch\nstep = ' .. torch, 'step()'}})
-    -- Until it is recorded and replayed, against the one call that compiles.
+    -- The time until the step is replayed, compared with the call that compiles.
     row(group, ('first_step_%s_compiled/us'):format(s[1]), '', {
       {("local step, x, y = require('bench.networks').%s(%s) step = mt.compile(step)"):format(unpack(s)),
         'for _ = 1, 4 do step(x, y) end'}, fresh = true,

@@ -1,10 +1,10 @@
--- loaders.lua -- rows of loaders: batches of rows, of pictures in files, an epoch of a perceptron
+-- loaders.lua -- rows of loaders: batches of rows, of image files, an epoch of a perceptron
 --
 -- loader_rows/64: a shuffled batch of 64 rows of 784 floats. loader_png/64: one of 64 pictures of 28 x 28 in PNG files,
 -- read by two workers. epoch_perceptron/8192: 784 - 128 - 10, batches of 64 of 8192 shuffled rows, SGD.
 local mt = require 'mtorch'
 
---- The next batch, epoch after epoch.
+--- Returns a function that returns the next batch, epoch after epoch.
 local function batches(loader)
   local next_batch = loader:iter()
   return function()

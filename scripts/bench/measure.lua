@@ -1,56 +1,56 @@
--- measure.lua -- measures what docs/benchmarks.md shows, part by part, and writes it with its graphs
+-- measure.lua -- measures the tables of docs/benchmarks.md part by part, and writes the page and its graphs
 --
---   QUIET=quiet mtorch scripts/bench/measure.lua --folder DIR [--parts steps,own] [--measure false]
+--   QUIET=quiet mtorch scripts/bench/measure.lua --folder DIR [--parts steps,own]
 --
--- DIR keeps a file for each part, so that one can be measured again. QUIET is a command that stands before each
--- measurement; MTORCH_PEER_PYTHON names the Python that has the peers.
+-- DIR contains a file for each part, so that one can be measured again. QUIET is a command that is put before each
+-- measurement; MTORCH_PEER_PYTHON is the Python interpreter with the peers.
 package.path = arg[0]:gsub('bench/measure%.lua$', '?.lua;') .. package.path
 local mt = require 'mtorch'
 local report = require 'bench.report'
 local tools = require 'bench.tools'
 
 local options = mt.args {
-  {'folder', help = 'where the files of the parts are', required = true},
+  {'folder', help = 'folder for the files of the parts', required = true},
   {'parts', 'all', 'parts to measure; none: only the page is written', metavar = 'NAME,..'},
 }
 
-local held = 'ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2'
--- name, title, what there is to say, flags of bench.lua, settings.
+local limit_to_avx2 = 'ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2'
+-- {name, title, description, flags of bench.lua, environment variables}.
 local parts = {
   {'steps', 'Training steps', 'An epoch of split (50 points in batches of 10) at three widths, and a step of a ' ..
     'perceptron: forward, backward, update. `_compiled`: through `mt.compile`; JAX by `jax.jit`, an epoch as one ' ..
-    'scan; Numba and C++ are loops written by hand.', "--only '^step_split,^step_mlp' --peer torch,jax,numba,cpp"},
+    'scan; Numba and C++ are hand-written loops.', "--only '^step_split,^step_mlp' --peer torch,jax,numba,cpp"},
   {'networks', 'Training steps of larger networks', 'Columns as above; `no_onednn`: without oneDNN.',
     "--only '^step_cnn,^step_lstm,^step_gru,^step_transformer' --peer torch,jax --without-onednn"},
   {'steps_compiled', 'Training steps through torch.compile', '',
     "--only '^step_split_compiled/100$,^step_mlp_compiled' --peer torch_compile"},
   {'own', 'Functions written by hand', '`own_`: one function of `mt.map`, `mt.zip` or `mt.fuse`; `_back`: its ' ..
-    'backward pass alone; `chain_`: the same as operations one by one.',
+    'backward pass only; `chain_`: the same as operations one by one.',
     "--only '^own_.*/1Mi,^chain_.*/1Mi' --peer torch,jax,numba,cpp,copy"},
   {'own_compiled', 'Functions written by hand through torch.compile', '',
     "--only '^own_.*/1Mi' --peer torch_compile"},
-  {'products', 'Matrix products', 'nt: the memory holds the transpose of the second operand; tn: of the first; tt: ' ..
-    'of both.', "--group '^products' --peer torch,cblas --without-onednn"},
+  {'products', 'Matrix products', 'nt: the second operand is stored transposed; tn: the first; tt: ' ..
+    'both.', "--group '^products' --peer torch,cblas --without-onednn"},
   {'convolutions', 'Convolutions and pooling', 'Batch x channels x height x width and the channels of the result; ' ..
     'windows of 3 x 3.', "--group '^convolutions' --peer torch --without-onednn"},
-  {'functions', 'Functions and their gradients', '`_back`: the gradient alone, the incoming one given.',
+  {'functions', 'Functions and their gradients', '`_back`: the backward pass only, for a given gradient.',
     "--group '^functions' --peer torch"},
-  {'whole', 'Programs', 'Start-up, size on disk (the program; a package, Python and its dependencies not counted), ' ..
+  {'whole', 'Programs', 'Start-up, size on disk (the program; a package without Python and dependencies), ' ..
     'memory of training a small CNN on 8192 digits for an epoch, steps of optimizers, the jobs of README.',
     "--only '^startup,^disk,^memory,^chain/4,^split_epoch,^Adam/,^SGD/,^AdamW/' " ..
     '--peer torch,numpy,jax,tinygrad,python'},
-  {'first', 'First calls', 'In a new process, libraries being open. `_compiled`: until the step is recorded and ' ..
+  {'first', 'First calls', 'In a new process, with open libraries. `_compiled`: until the step is recorded and ' ..
     'replayed (4 calls); JAX: the call that compiles.',
     "--only '^first_map,^first_fuse,^first_step_split' --peer torch,jax"},
   {'threads', 'Two threads', "The ratio is two threads' time / one thread's.", "--only '^matmul/1024x1024x1024$," ..
     '^matmul/256x256x256$,^conv_forward/32x,^conv_weights/32x,^gelu/1Mi,^tan/1Mi,^exp/1Mi,^add/1Mi,^sum/1Mi,' ..
     "^softmax_rows,^sort/1Mi,^step_mlp/,^step_split/1000," ..
     "^step_cnn/,^step_lstm/,^step_transformer/' --peer two_threads"},
-  {'avx2', 'As a processor without AVX-512', 'The same processor, both sides held to AVX2.',
+  {'avx2', 'As a processor without AVX-512', 'The same processor, with AVX2 on both sides.',
     "--only '^step_split/100,^step_mlp/,^step_cnn/,^exp/1Mi,^tanh/1Mi,^gelu/1Mi,^add/1Mi,^sum/1Mi,^softmax/1Mi," ..
     '^matmul/64x64x64$,^matmul/256x256x256$,^matmul/1024x1024x1024$,^conv_forward/64x16,^chain/4$,^add/4$' ..
     "' --peer torch",
-    'MTORCH_ISA=avx2 ' .. held},
+    'MTORCH_ISA=avx2 ' .. limit_to_avx2},
   {'elementwise', 'Elementwise operations of 1 Mi values', '', "--group '^elementwise' --sizes 1Mi --peer torch"},
   {'arrays', 'Reductions, scans, sorting, movement of 1 Mi values', '',
     "--group '^reductions,^movement' --sizes 1Mi --peer torch"},
@@ -59,13 +59,13 @@ local parts = {
 }
 
 local function path(part) return ('%s/%s.json'):format(options.folder, part) end
-local function there(part)
+local function is_measured(part)
   local file = io.open(path(part))
   if file then file:close() end
   return file ~= nil
 end
 
---- What bench.lua prints with these flags, the words of the shell.
+--- Runs bench.lua with these flags, as shell words; returns its output.
 local function bench(flags, settings, before)
   local pipe = io.popen(("env %s %s '%s' '%sbench.lua' %s"):format(settings or '', before or '', tools.program,
     tools.folder, flags))
@@ -80,11 +80,11 @@ local function measure(part)
   io.write(bench(('%s --save %s'):format(part[4], path(part[1])), part[5], os.getenv 'QUIET'))
 end
 
---- The machine, its limits, and the versions of the columns.
-local function sitting()
+--- Returns a text about the machine, its limits, and the versions of the columns.
+local function describe_machine()
   local seen, machine, lines = {}, nil, {}
   for _, part in ipairs(parts) do
-    local run = there(part[1]) and report.read(path(part[1]))
+    local run = is_measured(part[1]) and report.read(path(part[1]))
     for _, c in ipairs(run and part[1] ~= 'avx2' and run.columns or {}) do
       machine = run.machine
       if not seen[c.name] then lines[#lines + 1], seen[c.name] = ('- `%s`: %s'):format(c.name, c.title), true end
@@ -101,17 +101,17 @@ end
 local head = [[
 # Benchmarks
 
-Written by `mtorch scripts/bench/measure.lua`, every table by the command above it: all columns of a row take turns in
-one sitting, medians of seven turns. A ratio is the time of the column before it / ours: above 1 mtorch is faster. One
-thread where nothing else is said. The machine is virtual and shared: read the ratios, not the times.
+Written by `mtorch scripts/bench/measure.lua`; the command above a table creates it. All columns of a row are measured
+in turns, and a time is the median of seven turns. A ratio is the time of the column before it / mtorch's: above 1
+mtorch is faster. The default is one thread. The machine is virtual and shared: compare ratios, not times.
 
 ]]
 
 local function page()
-  local text = {head .. sitting()}
+  local text = {head .. describe_machine()}
   for _, part in ipairs(parts) do
     local name, title, words, flags, settings = unpack(part, 1, 5)
-    if there(name) and name ~= 'sizes' then
+    if is_measured(name) and name ~= 'sizes' then
       text[#text + 1] = ('\n## %s\n'):format(title)
       if words ~= '' then text[#text + 1] = words .. '\n' end
       text[#text + 1] = ('    %smtorch scripts/bench.lua %s\n'):format(settings and settings .. ' ' or '', flags)
@@ -124,8 +124,8 @@ end
 
 for _, part in ipairs(parts) do measure(part) end
 local docs = tools.folder .. '../docs/'
-if there 'sizes' then bench(('--from %s --graph sizes --plot %sbench_sizes.svg'):format(path 'sizes', docs)) end
-if there 'products' and there 'elementwise' and there 'arrays' and there 'own' then
+if is_measured 'sizes' then bench(('--from %s --graph sizes --plot %sbench_sizes.svg'):format(path 'sizes', docs)) end
+if is_measured 'products' and is_measured 'elementwise' and is_measured 'arrays' and is_measured 'own' then
   local files = {path 'products', path 'elementwise', path 'arrays', path 'own'}
   local rows = '^matmul/%d+x,^add/1Mi,^sum/1Mi,^own_triad/1Mi,^own_axb_relu_mul/1Mi'
   bench(("--from %s --peer torch --graph roofline --plot %sbench_roofline.svg --only '%s'"):format(

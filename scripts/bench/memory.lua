@@ -1,4 +1,4 @@
--- memory.lua -- trains a small CNN on as many drawn digits for one epoch and prints the largest memory of the process
+-- memory.lua -- trains a small CNN on generated digits for one epoch and prints the largest memory of the process
 --
 --   mtorch scripts/bench/memory.lua --count 8192      peers/memory_torch.py does the same
 local mt = require 'mtorch'

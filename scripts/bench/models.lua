@@ -1,7 +1,7 @@
--- models.lua -- rows of what people run on a GPU: 16-bit attention, convolutions and losses, GPT-2 and ResNet-18 steps
+-- models.lua -- rows of typical GPU work: 16-bit attention, convolutions and losses, GPT-2 and ResNet-18 steps
 --
--- Both sides have the same shapes and dtypes; PyTorch's are eager with its own attention and a fused AdamW, as in its
--- guides. Inputs are made by the setup, so that a row's memory goes with it.
+-- Both sides have the same shapes and dtypes; PyTorch is eager, with its fused attention and AdamW, as in its guides.
+-- Inputs are created by the setup, so that a row's memory is freed with it.
 local setups = {}
 
 setups.gpt = {[[
@@ -128,7 +128,7 @@ def step():
     opt.step()
 ]]}
 
---- The texts with the values of `@name` in them.
+--- Replaces `@name` in the texts by its value.
 local function filled(texts, values)
   local list = {}
   for i, text in ipairs(texts) do list[i] = text:gsub('@(%w+)', function(name) return tostring(values[name]) end) end

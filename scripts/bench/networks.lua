@@ -86,7 +86,7 @@ local function transformer_step()
   return step, mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
 end
 
--- The function, what makes it here, and what in peers/networks_torch.py and peers/networks_jax.py.
+-- The function, and its constructors here and in peers/networks_torch.py and peers/networks_jax.py.
 local makers = {
   split = split_epoch, mlp = mlp_step, cnn = cnn_step, transformer = transformer_step,
   lstm = function() return recurrent_step('LSTM') end, gru = function() return recurrent_step('GRU') end,

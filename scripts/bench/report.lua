@@ -1,4 +1,4 @@
--- report.lua -- what bench.lua reads and writes: saved rows (TSV, JSON), tables, means, comparison with an earlier run
+-- report.lua -- the results of bench.lua: files (TSV, JSON), tables, means, comparison with an earlier run
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
@@ -9,7 +9,7 @@ local report = {}
 
 -- ---- files ----
 
---- Writes what was measured: .json with everything, else `name<TAB>microseconds` of the first column.
+--- Saves a run: all of it as .json, else `name<TAB>microseconds` of the first column.
 function report.save(path, run)
   if path:match('%.json$') then return mt.data.save_json(path, run) end
   local lines, first = {'# ' .. run.columns[1].title}, run.columns[1].name
@@ -31,18 +31,18 @@ local function read_tsv(path)
   return {rows = rows, columns = {{name = 'mtorch', title = path:match('[^/]*$')}}}
 end
 
---- What report.save wrote; nil and a sentence where it cannot be read.
+--- Reads a file of report.save; returns nil and a sentence if it cannot.
 function report.read(path)
   if not path:match('%.json$') then return read_tsv(path) end
   local ok, run = pcall(mt.data.json, path)
   if not ok then return nil, tostring(run) end
   if type(run) ~= 'table' or not run.rows or not run.columns then
-    return nil, ("'%s' is no file of bench.lua --save"):format(path)
+    return nil, ("'%s' is not a file of bench.lua --save"):format(path)
   end
   return run
 end
 
---- Several runs as one: rows of a name keep the results of the last, columns are those of all.
+--- Merges runs: a row has the results of all runs, the last of each contender; the columns are those of all.
 function report.merge(runs)
   local all, columns, rows = {columns = {}, rows = {}, machine = runs[#runs].machine}, {}, {}
   for _, run in ipairs(runs) do
@@ -68,7 +68,7 @@ end
 local Writer = {}
 Writer.__index = Writer
 
---- Writes rows of `columns`, ours first, as markdown or as plain text.
+--- Returns a writer of rows as markdown or plain text; the first of `columns` is the reference.
 function report.writer(columns, markdown)
   return setmetatable({columns = columns, markdown = markdown}, Writer)
 end
@@ -78,7 +78,7 @@ local function number(x)
   return ('%.' .. digits .. 'f'):format(x)
 end
 
---- A time with its unit, three digits.
+--- Formats a time with its unit and three digits.
 function report.time_text(us)
   if us < 0.9995 then return number(us * 1e3) .. ' ns' end
   if us < 999.5 then return number(us) .. ' us' end
@@ -86,7 +86,7 @@ function report.time_text(us)
   return number(us / 1e6) .. ' s'
 end
 
---- A power of ten of microseconds, for an axis.
+--- Formats a power of ten in microseconds, for an axis.
 function report.tick_text(us)
   return us < 0.999 and ('%g ns'):format(us * 1e3) or us < 999 and ('%g us'):format(us) or us < 999999 and
     ('%g ms'):format(us / 1e3) or ('%g s'):format(us / 1e6)
@@ -98,12 +98,12 @@ function Writer:cell(row, result)
   return row.unit == 'MiB' and number(result.us) .. ' MiB' or report.time_text(result.us)
 end
 
-local function ratio(ours, theirs) return ours and theirs and theirs.us / ours.us end
+local function ratio(reference, other) return reference and other and other.us / reference.us end
 
--- One line: the first cell, ours, and a pair of cells for each other column.
-function Writer:line(first, ours, pair_of)
+--- Returns a line: the first cell, the reference time, and a pair of cells for each other column.
+function Writer:line(first, reference, pair_of)
   local markdown = self.markdown
-  local text = (markdown and '| %s | %s |' or '%-22s %12s'):format(first, ours)
+  local text = (markdown and '| %s | %s |' or '%-22s %12s'):format(first, reference)
   for i = 2, #self.columns do
     text = text .. (markdown and ' %s | %s |' or ' %14s %8s'):format(pair_of(self.columns[i]))
   end
@@ -118,35 +118,35 @@ function Writer:head()
 end
 
 function Writer:row(r)
-  local ours = r.results[self.columns[1].name]
-  if not self.markdown and #self.columns == 1 then return ours and ('%s\t%.3f'):format(r.name, ours.us) end
-  return self:line(self.markdown and '`' .. r.name .. '`' or r.name, self:cell(r, ours), function(column)
-    local theirs = r.results[column.name]
-    local times = ratio(ours, theirs)
-    return self:cell(r, theirs), times and ('%.2f'):format(times) or '-'
+  local reference = r.results[self.columns[1].name]
+  if not self.markdown and #self.columns == 1 then return reference and ('%s\t%.3f'):format(r.name, reference.us) end
+  return self:line(self.markdown and '`' .. r.name .. '`' or r.name, self:cell(r, reference), function(column)
+    local other = r.results[column.name]
+    local speedup = ratio(reference, other)
+    return self:cell(r, other), speedup and ('%.2f'):format(speedup) or '-'
   end)
 end
 
---- The geometric means of the ratios of these rows; nil where there are none.
+--- Returns a line with the geometric means of the ratios of these rows, or nil if there are none.
 function Writer:mean(group, rows)
-  local most = 0
+  local max_rows = 0
   local function pair(column)
     local sum, n = 0, 0
     for _, r in ipairs(rows) do
-      local times = ratio(r.results[self.columns[1].name], r.results[column.name])
-      if times then sum, n = sum + math.log(times), n + 1 end
+      local speedup = ratio(r.results[self.columns[1].name], r.results[column.name])
+      if speedup then sum, n = sum + math.log(speedup), n + 1 end
     end
-    most = math.max(most, n)
+    max_rows = math.max(max_rows, n)
     local mean = n > 0 and ('%.2f'):format(math.exp(sum / n)) or '-'
     return n .. (n == 1 and ' row' or ' rows'), self.markdown and '**' .. mean .. '**' or mean
   end
   local text = self:line(self.markdown and '**' .. group .. ', geometric mean**' or 'mean: ' .. group, '', pair)
-  return most > 0 and text or nil
+  return max_rows > 0 and text or nil
 end
 
 -- ---- comparison ----
 
---- How much slower the machine itself is than it was: by what was measured of it in both runs; at least 1.
+--- Returns by what factor the machine itself became slower, by the copy and loop of both runs; at least 1.
 local function drift(old, new)
   local worst = 1
   for _, key in ipairs {'copy', 'loop'} do
@@ -156,9 +156,9 @@ local function drift(old, new)
   return worst
 end
 
---- The rows of `new` that are slower than in `old` beyond noise, as {name=, old=, new=, allowed=}. A row's noise is the
---- width between its quartiles, in both runs: the lower quartile now must be above the upper one then, and the
---- median must have grown by more than both widths and by more than the machine itself became slower.
+--- Returns the rows of `new` that are slower than in `old` beyond noise, as {name=, old=, new=, allowed=}. Noise
+--- is a row's interquartile range in both runs: the lower quartile now must be above the upper one then, and the
+--- median must have grown by more than both ranges and by more than the machine itself became slower.
 function report.regressions(old, new)
   local before, slower, machine = {}, {}, drift(old, new)
   for _, r in ipairs(old.rows) do before[r.name] = r.results.mtorch end

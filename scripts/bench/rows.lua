@@ -1,4 +1,4 @@
--- rows.lua -- the rows of the benchmark: their names, their inputs, and what each contender calls
+-- rows.lua -- the rows of the benchmark: their names, their inputs, and the call of each contender
 --
 -- A row is one call row(group, name, inputs, sides). `inputs` is text, `x=1024x1024 i=index10:5`: a name, a kind (none:
 -- 0.5..1.5; uniformLO,HI; normal; indexN: positions from 1, in Python from 0; intN: 0..N; bool; zeros; leaf before a
@@ -8,21 +8,21 @@
 -- reports: the call returns its own figure; fresh: the first call in a new process counts.
 local rows = {}
 
-local ours = {mtorch = '', no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2', two_threads = ''}
--- What oneDNN may calculate.
+local own_contenders = {mtorch = '', no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2', two_threads = ''}
+-- Groups of rows that oneDNN may compute.
 local onednn = {products = true, convolutions = true, ['training steps'] = true}
 
---- What a contender calls in a row: setup and call; nil where it has none.
+--- Returns a contender's setup and call in a row, or nil if it has none.
 function rows.side(row, contender)
   local sides = row.sides
   local side = sides[contender]
-  if ours[contender] or contender == 'copy' and sides.copies then side = sides[1] end
+  if own_contenders[contender] or contender == 'copy' and sides.copies then side = sides[1] end
   if contender == 'no_onednn' and not onednn[row.group] then return nil end
   if type(side) == 'table' then return side[1], side[2] end
   return side and '', side
 end
 
---- All rows that `selected(name, group)` takes, in their order; `o` has quick, device, sizes.
+--- Returns all rows for which `selected(name, group)` is true, in order; `o` has quick, device, sizes.
 function rows.all(o, selected)
   local list = {}
   local function row(group, name, inputs, sides)

@@ -1,13 +1,13 @@
--- threads.lua -- whether threads help on a quiet machine, and what they cost on a busy one
+-- threads.lua -- measures the speed-up by threads on an idle machine, and their cost on a busy one
 --
 --   mtorch scripts/bench/threads.lua                 200 runs of each, with 0, 1 and 2 busy cores
 --   mtorch scripts/bench/threads.lua --runs 20 --busy 0
 --
--- One row for each operation and number of busy cores (programs that compute without end): median
--- and 99th percentile in ms of runs by one thread and by all, 20 in turns, and how many times faster
--- all are. A row is "ok" where the median of all threads is at most 1.15 times that of one and
--- the 99th percentile at most 10 ms more; without busy cores, where they are as much faster as `least`
--- says. Status 1 if a row is not.
+-- One row per operation and number of busy cores (programs that compute endlessly): median and 99th
+-- percentile in ms of runs with one thread and with all threads, 20 in turns, and the speed-up. A row
+-- is "ok" if the median of all threads is at most 1.15 times that of one thread and the 99th percentile
+-- at most 10 ms more; without busy cores the speed-up must also be at least `min_speedup`. The status is 1 if
+-- a row is not ok.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -30,14 +30,14 @@ for i = -1, -100, -1 do program = arg[i] or program end
 
 local x, rows, square = mt.randn(1024 * 1024), mt.randn(1024, 1024), mt.randn(512, 512)
 local jobs = {
-  {name = 'exp', least = 1.3, run = function() return x:exp() end},
-  {name = 'softmax', least = 1.7, run = function() return rows:softmax(2) end},
-  {name = 'sum', least = 1.7, run = function() return x:sum() end},
-  {name = 'sort', least = 1.5, run = function() return x:sort() end},
-  {name = '512^3', least = 1.3, run = function() return square:matmul(square) end},
+  {name = 'exp', min_speedup = 1.3, run = function() return x:exp() end},
+  {name = 'softmax', min_speedup = 1.7, run = function() return rows:softmax(2) end},
+  {name = 'sum', min_speedup = 1.7, run = function() return x:sum() end},
+  {name = 'sort', min_speedup = 1.5, run = function() return x:sort() end},
+  {name = '512^3', min_speedup = 1.3, run = function() return square:matmul(square) end},
 }
 
---- A program that keeps a core busy until it is killed, or for ten minutes.
+--- Starts a program that keeps a core busy until it is killed, or for ten minutes.
 local function start_busy()
   local code = 'local stop = os.time() + 600 while os.time() < stop do for i = 1, 1e7 do end end'
   local argv = ffi.new('const char *[4]', program, '-e', code)
@@ -54,14 +54,14 @@ local function stop_all(pids)
   end
 end
 
---- Milliseconds of one run.
+--- Returns the milliseconds of one run.
 local function time(job)
   local began = core.time()
   job.run()
   return (core.time() - began) * 1e3
 end
 
---- Median and 99th percentile.
+--- Returns median and 99th percentile.
 local function summary(times)
   table.sort(times)
   local n = #times
@@ -83,10 +83,10 @@ local function measure(job, busy)
   end
   local m1, p1 = summary(one)
   local m2, p2 = summary(all)
-  local ok = m2 <= 1.15 * m1 and p2 <= p1 + 10 and (busy > 0 or m1 / m2 >= job.least)
+  local ok = m2 <= 1.15 * m1 and p2 <= p1 + 10 and (busy > 0 or m1 / m2 >= job.min_speedup)
   missed = missed + (ok and 0 or 1)
   print(('%-8s %4d   %9.3f %9.3f   %9.3f %9.3f   %6.2f %5s   %s'):format(job.name, busy, m1, p1, m2,
-    p2, m1 / m2, busy > 0 and '' or job.least, ok and 'ok' or 'missed'))
+    p2, m1 / m2, busy > 0 and '' or job.min_speedup, ok and 'ok' or 'missed'))
 end
 
 print(('%-8s %4s   %9s %9s   %9s %9s   %6s %5s'):format('', 'busy', '1 thread', '99 %',

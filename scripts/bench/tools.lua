@@ -1,4 +1,4 @@
--- tools.lua -- what rows of the benchmark call beside mtorch: copies, the BLAS, C++ loops, whole programs, launches
+-- tools.lua -- calls for rows of the benchmark besides mtorch: copies, the BLAS, C++ loops, whole programs, launches
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -28,7 +28,7 @@ end
 
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- Runs a program; its success and what it printed.
+--- Runs a program; returns its success and its output.
 function tools.output(words)
   local list = {}
   for i, word in ipairs(words) do list[i] = quoted(tostring(word)) end
@@ -46,12 +46,12 @@ function tools.process(...)
   local began = core.time()
   local failed = ffi.C.posix_spawnp(pid, words[1], nil, nil, ffi.cast('char *const *', argv), ffi.C.environ)
   if failed == 0 then ffi.C.waitpid(pid[0], status, 0) end
-  local taken = core.time() - began
+  local seconds = core.time() - began
   if failed ~= 0 or status[0] ~= 0 then error('cannot run ' .. table.concat(words, ' '), 0) end
-  return taken * 1e6
+  return seconds * 1e6
 end
 
---- The number after `key=` in the output of one of our scripts (of the folder scripts/).
+--- Runs a script of the folder scripts/; returns the number after `key=` in its output.
 function tools.script(key, name, ...)
   local path = tools.folder .. name
   local ok, text = tools.output {tools.program, path, ...}
@@ -60,7 +60,7 @@ function tools.script(key, name, ...)
   return value
 end
 
---- Microseconds that a call takes from Lua while the GPU is far from done with the earlier ones.
+--- Returns the microseconds of a call on the host while earlier calls are still running on the GPU.
 function tools.launching(call)
   local times, loops = {}, 200
   for i = 1, 10 do
@@ -73,7 +73,7 @@ function tools.launching(call)
   return tools.median(times) * 1e6
 end
 
---- The gradient of y alone, the incoming one given: a function.
+--- Returns a function that computes the gradients of y for a fixed incoming gradient, without the forward pass.
 function tools.gradient(y, ...)
   local inputs, options = {...}, {grad_outputs = {mt.randn_like(y)}, retain_graph = true}
   return function() return mt.grad(y, inputs, options) end
@@ -98,22 +98,22 @@ function tools.open_blas()
   return blas
 end
 
---- a b by cblas_sgemm into memory that is there; 'tn': the memory holds the transpose of a; and so on.
+--- Returns a function that computes a b by cblas_sgemm into allocated memory; 'tn': a is stored transposed; and so on.
 function tools.sgemm(layout, a, b)
   local ta, tb = layout:sub(1, 1) == 't', layout:sub(2, 2) == 't'
   local m, k, n = a:size(ta and 2 or 1), a:size(ta and 1 or 2), b:size(tb and 1 or 2)
   local c, library = mt.zeros(m, n), tools.open_blas()
   local pa, pb, pc = a:data(), b:data(), c:data()
-  local order, as_is, transposed = 101, 111, 112
+  local row_major, no_trans, trans = 101, 111, 112
   return function()
-    library.cblas_sgemm(order, ta and transposed or as_is, tb and transposed or as_is, m, n, k, 1, pa, ta and m or k,
+    library.cblas_sgemm(row_major, ta and trans or no_trans, tb and trans or no_trans, m, n, k, 1, pa, ta and m or k,
       pb, tb and k or n, 0, pc, n)
     return c
   end
 end
 
 local compiled = 0
---- Compiles C++ and returns the library; every text is a shared object of its own.
+--- Compiles C++ into a shared library and opens it.
 function tools.compile(text, ...)
   compiled = compiled + 1
   local base = os.tmpname()
@@ -128,9 +128,9 @@ function tools.compile(text, ...)
   return library
 end
 
---- A function that runs loops of C++ over float inputs into `o`, memory that is there. `body` sees the inputs by name,
---- `o` and `n`, the number of elements of the first; `file`, instead of a body, names a source of bench/peers/ whose
---- `extern "C" void row_N(..)` takes nothing.
+--- Returns a function that runs C++ loops over float inputs into `o`, which is allocated. `body` can use the inputs by
+--- name, `o` and `n`, the number of elements of the first; `file`, instead of a body, is a source of bench/peers/ whose
+--- `extern "C" void row_N(..)` has no parameters.
 function tools.compiled_loop(names, values, file, body)
   local name = ('row_%d'):format(compiled)
   if file ~= '' then
@@ -159,7 +159,7 @@ function tools.compiled_loop(names, values, file, body)
   end
 end
 
---- GFLOP/s of one thread that multiplies and adds in registers: the processor's limit as g++ reaches it.
+--- Returns the GFLOP/s of multiply-adds in registers on one thread, the peak that g++ reaches.
 function tools.peak()
   local library = tools.compile [[
 #ifdef __AVX512F__
@@ -194,7 +194,7 @@ function tools.words(text)
   return list
 end
 
---- MiB of the program.
+--- Returns the size of the program in MiB.
 function tools.size_of_program()
   local path = tools.program
   if not path:find('/') then path = select(2, tools.output {'which', path}):match('[^\n]+') end
@@ -204,19 +204,19 @@ function tools.size_of_program()
   return size / 2 ^ 20
 end
 
--- ---- who is there ----
+-- ---- availability ----
 
-local function answers(command)
+local function first_line(command)
   local ok, text = tools.output(command)
   return ok and text:match('[^\n]+')
 end
 
---- Why a contender of worker.lua cannot be measured, and how to get it; nil where it can.
+--- Returns why a contender of worker.lua is not available and how to install it, or nil if it is available.
 function tools.missing(name)
-  if name == 'cpp' then return not answers {'g++', '--version'} and 'g++ is not here (Debian: apt install g++)' end
-  if name == 'luajit' then return not answers {'luajit', '-v'} and 'luajit is not here (apt install luajit)' end
+  if name == 'cpp' then return not first_line {'g++', '--version'} and 'g++ is not here (Debian: apt install g++)' end
+  if name == 'luajit' then return not first_line {'luajit', '-v'} and 'luajit is not here (apt install luajit)' end
   if name == 'python' then
-    return not answers {tools.python(), '-c', 'print(1)'} and 'python3 is not here (apt install python3)'
+    return not first_line {tools.python(), '-c', 'print(1)'} and 'python3 is not here (apt install python3)'
   end
   if name == 'cblas' then
     return not tools.open_blas() and 'libopenblas.so.0 is not here (apt install libopenblas0-openmp)'
@@ -226,9 +226,9 @@ end
 function tools.python() return os.getenv('MTORCH_PEER_PYTHON') or 'python3' end
 
 function tools.version(name)
-  if name == 'cpp' then return answers {'g++', '--version'} .. ' -O3 -march=native' end
-  if name == 'python' then return answers {tools.python(), '--version'} end
-  if name == 'luajit' then return answers {'luajit', '-v'}:match('^LuaJIT %S+') end
+  if name == 'cpp' then return first_line {'g++', '--version'} .. ' -O3 -march=native' end
+  if name == 'python' then return first_line {tools.python(), '--version'} end
+  if name == 'luajit' then return first_line {'luajit', '-v'}:match('^LuaJIT %S+') end
   if name == 'cblas' then return ffi.string(tools.open_blas().openblas_get_config()) end
   if name == 'copy' then return 'memcpy' end
   return ('mtorch %s, %d thread%s'):format(tools.device == 'cpu' and core.isa() or core.device_name(tools.device),

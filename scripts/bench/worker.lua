@@ -1,12 +1,12 @@
--- worker.lua -- measures the rows that bench.lua sends: ours, and the limits that need no Python (contender.lua)
+-- worker.lua -- measures the rows that bench.lua sends, for contenders that need no Python (contender.lua)
 --
---   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu --least S --warm S
+--   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu --min_time S --warm S
 --
 -- NAME: mtorch; cblas (the BLAS called directly); copy (memcpy of as many bytes as the row reads and writes); cpp
--- (loops in C++, g++ -O3 -march=native); python, luajit (how long they take to start).
+-- (loops in C++, g++ -O3 -march=native); python, luajit (their start-up times).
 local options = require('mtorch').args {
-  {'name', 'mtorch', 'who measures'},
-  {'least', 5e-3, 'seconds of a run'},
+  {'name', 'mtorch', 'contender to measure'},
+  {'min_time', 5e-3, 'shortest duration of a run in seconds'},
   {'warm', 5e-2, 'seconds of calls before the first run'},
 }
 local mt = require 'mtorch'
@@ -26,7 +26,7 @@ local function run(call, loops)
   return core.time() - began
 end
 
---- The tensors of `x=1024x1024 i=index10:5 ..` (rows.lua says what kinds there are), and their names.
+--- Creates the tensors of `x=1024x1024 i=index10:5 ..` (rows.lua lists the kinds); returns their names and values.
 local function make_inputs(text)
   local names, values = {}, {}
   for name, kind, shape in text:gmatch('(%w+)=([%w%.,-]-):?([%dx]+)%f[%s%z]') do
@@ -50,7 +50,7 @@ local function make_inputs(text)
   return names, values
 end
 
---- The function that a row times: `setup` is statements, `call` an expression or, with `;` or `=`, statements.
+--- Returns the function to time: `setup` is statements, `call` an expression or statements.
 local function make_call(inputs, setup, call)
   local names, values = make_inputs(inputs)
   setup = setup:gsub('\\n', '\n')
@@ -70,31 +70,31 @@ local function bytes_moved(values, ...)
   return bytes
 end
 
-local makers = {}
-function makers.mtorch(inputs, setup, call) return make_call(inputs, setup, call) end
-function makers.copy(inputs, setup, call)
+local builders = {}
+function builders.mtorch(inputs, setup, call) return make_call(inputs, setup, call) end
+function builders.copy(inputs, setup, call)
   local f, _, values = make_call(inputs, setup, call)
   local half = math.ceil(bytes_moved(values, f()) / 2)
   return tools.memory_copy(half), {}, {}
 end
-function makers.cpp(inputs, setup, call)
+function builders.cpp(inputs, setup, call)
   local names, values = make_inputs(inputs)
   return tools.compiled_loop(names, values, setup, call), names, values
 end
-makers.cblas, makers.python, makers.luajit = makers.mtorch, makers.mtorch, makers.mtorch
+builders.cblas, builders.python, builders.luajit = builders.mtorch, builders.mtorch, builders.mtorch
 
--- ---- the conversation ----
+-- ---- requests ----
 
 local call, loops
 local answers = {}
 
---- Makes the function and calls it until it is warm; `reports` says that a call returns its own microseconds.
+--- Creates the function and warms it up; 'reports' means that a call returns its own microseconds.
 function answers.prepare(_, inputs, setup, text, reports)
   call, loops = nil, 1
-  jit.flush() -- loops would keep the traces of earlier rows and be slower for each
+  jit.flush() -- otherwise the traces of earlier rows would slow the loops down
   collectgarbage()
   collectgarbage()
-  local f, _, values = (makers[options.name] or makers.mtorch)(inputs, setup, text)
+  local f, _, values = (builders[options.name] or builders.mtorch)(inputs, setup, text)
   if reports == 'reports' then
     call, loops = f, nil
     return 'ready', 0, 0
@@ -107,11 +107,11 @@ function answers.prepare(_, inputs, setup, text, reports)
   began = core.time()
   while second < options.warm do
     local taken = run(f, loops)
-    if taken >= options.least and core.time() - began > options.warm then break end
-    if taken < options.least then loops = math.max(2 * loops, math.floor(1.2 * loops * options.least / taken)) end
+    if taken >= options.min_time and core.time() - began > options.warm then break end
+    if taken < options.min_time then loops = math.max(2 * loops, math.floor(1.2 * loops * options.min_time / taken)) end
   end
-  if second < 20 * options.least then loops = math.max(loops, 4) end -- a single call shows no collector's work
-  began = core.time() -- slow calls too are compiled, and have found their memory, after some
+  if second < 20 * options.min_time then loops = math.max(loops, 4) end -- a single call includes no garbage collection
+  began = core.time() -- slow calls also need repetitions until code and memory are reused
   for _ = 1, 16 do
     if core.time() - began < 10 * options.warm then run(f, 1) end
   end
@@ -121,7 +121,7 @@ end
 
 function answers.run()
   if not loops then return 'time', call() end
-  run(call, math.ceil(loops / 2)) -- the caches hold what another contender used
+  run(call, math.ceil(loops / 2)) -- fills the caches again after another contender
   return 'time', run(call, loops) / loops * 1e6
 end
 

@@ -1,12 +1,12 @@
--- compiled.lua -- One function of numbers three ways: interpreted by LuaJIT, composed of operations, compiled by mt.map
+-- compiled.lua -- a function of numbers in three ways: a LuaJIT loop, operations of tensors, compiled by mt.map
 --
---   mtorch scripts/lessons/compiled.lua                    a table by size, and where the time of the first call goes
+--   mtorch scripts/lessons/compiled.lua                    a table by size, and the parts of the first call's time
 --   mtorch scripts/lessons/compiled.lua --largest 1048576 --plot compiled.svg
 --
--- The lecture asks why Python is slow: calls, types, loops. Here the same function of numbers is called for each
--- element by a Lua loop, first through tensors' methods, then through a typed pointer that LuaJIT compiles; then it is
--- written as operations of whole tensors, each of which reads and writes memory; then mt.map traces it once and runs
--- a program of all its operations block by block, or as machine code.
+-- Why Python is slow: calls, types, loops. Here the same function of numbers is called for each element by a Lua loop,
+-- first through methods of tensors, then through a typed pointer, which LuaJIT compiles; then it is written as tensor
+-- operations, each of which reads and writes memory; then mt.map traces it once and runs a program of all its
+-- operations block by block, or as machine code.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
@@ -35,7 +35,7 @@ local ways = {
   {'mt.map', mt.map(gelu)},
 }
 
--- ---- where the first call goes -------------------------------------------------------------------------
+-- ---- the first call ------------------------------------------------------------------------------------
 
 local function milliseconds(fn)
   local began = core.time()

@@ -3,16 +3,16 @@
 --   mtorch scripts/lessons/cuda_conv2d.lua                     a table, a CSV file and a graph
 --   mtorch scripts/lessons/cuda_conv2d.lua --compile           only compiles the kernels: needs no GPU
 --
--- out[row][column] is the sum of the filter's elements times the image's around (row, column); outside
--- of the image there are zeros. The image has 1000 x 2000 pixels, the filter 3 x 3. Each kernel is
--- written twice: in Lua, which runs on the CPU as well, and in CUDA C, which needs a GPU.
+-- out[row][column] is the sum of the filter's elements times the pixels around (row, column), with zero
+-- padding. The image has 1000 x 2000 pixels, the filter 3 x 3. Each kernel is written twice: in Lua,
+-- which also runs on the CPU, and in CUDA C, which needs a GPU.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
   {'height', 1000, 'rows of the image', type = 'int', min = 1},
   {'width', 2000, 'columns of the image', type = 'int', min = 1},
-  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
   {'csv', 'cuda_conv2d.csv', "file for the table; '' for none", type = 'output'},
   {'plot', 'cuda_conv2d.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
@@ -20,12 +20,12 @@ local options = mt.args {
 -- ---- in Lua ----------------------------------------------------------------------------------------
 
 local TILE_X, TILE_Y, RADIUS = 32, 8, 1                -- a warp is a row of 32 pixels
-local ROOM_X, ROOM_Y = TILE_X + 2 * RADIUS, TILE_Y + 2 * RADIUS -- a tile with a rim of RADIUS around it
+local ROOM_X, ROOM_Y = TILE_X + 2 * RADIUS, TILE_Y + 2 * RADIUS -- a tile with a halo of RADIUS around it
 
--- Naive: a thread makes one pixel, and reads all it needs from global memory.
+-- Naive: a thread computes one pixel and reads its inputs from global memory.
 local lua_naive = mt.kernel(function(m, f, out)
-  local column, row = grid(2)                          -- x runs along a row of the image
-  local r = math.floor(f.shape[1] / 2)                 -- how far the filter reaches
+  local column, row = grid(2)                          -- x is the column of the image
+  local r = math.floor(f.shape[1] / 2)                 -- the radius of the filter
   if row <= out.shape[1] and column <= out.shape[2] then
     local sum = 0
     for i = 1, f.shape[1] do
@@ -40,7 +40,7 @@ local lua_naive = mt.kernel(function(m, f, out)
   end
 end)
 
--- The filter in constant memory, which serves a whole warp at once; RADIUS is a captured number.
+-- The filter is in constant memory, which is broadcast to a warp; RADIUS is a captured number.
 local lua_constant = mt.kernel(function(m, f, out)
   local column, row = grid(2)
   local filter = constant(f)
@@ -58,20 +58,20 @@ local lua_constant = mt.kernel(function(m, f, out)
   end
 end)
 
--- A tile in shared memory with its rim: the threads of a block fetch it together, outside of the image
--- as zeros; after that no thread asks where the image ends.
+-- A tile with its halo in shared memory: the threads of a block load it together, with zeros outside of
+-- the image, so that the loop over the filter needs no bounds checks.
 local lua_shared = mt.kernel(function(m, f, out)
   local column, row = grid(2)
   local tile, filter = shared(ROOM_Y, ROOM_X), constant(f)
   local row0, column0 = (block_idx.y - 1) * TILE_Y - RADIUS, (block_idx.x - 1) * TILE_X - RADIUS
   local thread = (thread_idx.y - 1) * TILE_X + thread_idx.x
-  for place = thread, ROOM_X * ROOM_Y, TILE_X * TILE_Y do -- more places than threads
-    local down, right = math.floor((place - 1) / ROOM_X) + 1, (place - 1) % ROOM_X + 1
-    local y, x = row0 + down, column0 + right
+  for at = thread, ROOM_X * ROOM_Y, TILE_X * TILE_Y do -- more elements than threads
+    local tile_row, tile_column = math.floor((at - 1) / ROOM_X) + 1, (at - 1) % ROOM_X + 1
+    local y, x = row0 + tile_row, column0 + tile_column
     local inside = y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2]
-    tile[down][right] = inside and m[y][x] or 0
+    tile[tile_row][tile_column] = inside and m[y][x] or 0
   end
-  barrier()                                            -- all have written before anybody reads
+  barrier()                                            -- all writes are done before the reads
   if row <= out.shape[1] and column <= out.shape[2] then
     local sum = 0
     for i = 0, 2 * RADIUS do
@@ -101,7 +101,7 @@ local lua_steps = {{'Lua naive', by_grid(lua_naive)}, {'Lua constant filter', by
 local sizes = { {1, 1}, {16, 16}, {33, 45}, {48, 500}, {7, 1025}, {options.height, options.width} }
 local weights = mt.randn(3, 3)
 
---- Each step against mt.conv2d on the CPU, for images that are no multiples of a tile, too.
+--- Checks each step against mt.conv2d on the CPU, also for images that are not multiples of a tile.
 local function check(steps, device)
   for _, size in ipairs(sizes) do
     local m = mt.randn(size[1], size[2])
@@ -114,11 +114,11 @@ local function check(steps, device)
   print(('all are right, for images of 1 x 1 to %d x %d'):format(options.height, options.width))
 end
 
-local function on_the_cpu()
+local function run_lua_kernels()
   print(('-- kernels in Lua on the CPU: %d x %d with 3 x 3 --'):format(options.height, options.width))
   check(lua_steps, 'cpu')
-  -- A tile without its rim: the threads at its edges read beside it, which the check tells.
-  local rimless = mt.kernel(function(m, f, out)
+  -- A tile without its halo: the threads at its edges read out of bounds, which check=true reports.
+  local no_halo = mt.kernel(function(m, f, out)
     local column, row = grid(2)
     local tile = shared(TILE_Y, TILE_X)
     tile[thread_idx.y][thread_idx.x] = m[row][column]
@@ -127,7 +127,7 @@ local function on_the_cpu()
   end, {check = true})
   local small = mt.zeros(TILE_Y, TILE_X)
   local out = small:clone()
-  lesson.fails('a tile without its rim', 'out of bounds', function() rimless[{1, threads}](small, weights, out) end)
+  lesson.fails('a tile without halo', 'out of bounds', function() no_halo[{1, threads}](small, weights, out) end)
   local m, rows = mt.rand(options.height, options.width), {}
   for i, step in ipairs {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}} do
     local us = lesson.device_microseconds('cpu', function() step[2](m, weights) end, options.runs)
@@ -138,19 +138,19 @@ local function on_the_cpu()
     options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
 end
 
-if not options.compile then on_the_cpu() end
+if not options.compile then run_lua_kernels() end
 lesson.needs_gpu(options, 'the rest of this script')
 
 -- ---- the kernels in CUDA C -------------------------------------------------------------------------
 
--- Naive: a thread makes one pixel, and reads all it needs from global memory. For 3 x 3 that is 9
--- reads a pixel, of which the caches serve all but one.
+-- Naive: a thread computes one pixel and reads its inputs from global memory. For 3 x 3 that is 9 reads
+-- per pixel, of which all but one hit the caches.
 local naive_source = [[
 __global__ void conv2d_k(const float* m, const float* f, float* out, int f_size, int m_h, int m_w) {
   int row = blockIdx.y * blockDim.y + threadIdx.y;
   int column = blockIdx.x * blockDim.x + threadIdx.x;
-  int r = f_size / 2;                                  // how far the filter reaches
-  if (row < m_h && column < m_w) {                     // the guard: blocks may stick out of the image
+  int r = f_size / 2;                                  // the radius of the filter
+  if (row < m_h && column < m_w) {                     // the guard: blocks may exceed the image
     float sum = 0.0f;
     for (int i = 0; i < f_size; ++i) {
       for (int j = 0; j < f_size; ++j) {
@@ -165,9 +165,9 @@ __global__ void conv2d_k(const float* m, const float* f, float* out, int f_size,
 }
 ]]
 
--- Constant memory: 64 KiB that is not written while kernels run, with a cache of its own that serves a
--- whole warp at once when all want the same element, as they do of the filter. And RADIUS is known
--- when the kernel is compiled, so the compiler unrolls both loops.
+-- Constant memory: 64 KiB that is not written while kernels run. Its cache broadcasts an element to a
+-- whole warp if all threads read the same one, as they do with the filter. RADIUS is known when the
+-- kernel is compiled, so the compiler unrolls both loops.
 local constant_source = [[
 __constant__ float F_c[2 * RADIUS + 1][2 * RADIUS + 1];  // filled by k:set_constant('F_c', tensor)
 __global__ void conv2d_constant(const float* m, float* out, int m_h, int m_w) {
@@ -188,9 +188,9 @@ __global__ void conv2d_constant(const float* m, float* out, int m_h, int m_w) {
 }
 ]]
 
--- Shared memory: the threads of a block fetch their patch of the image with a rim of RADIUS around it,
--- outside of the image as zeros; after that no thread asks where the image ends, and each pixel has
--- been read from global memory about once.
+-- Shared memory: the threads of a block load a tile of the image with a halo of RADIUS, with zeros
+-- outside of the image, so that the loops need no bounds checks and each pixel is read from global
+-- memory about once.
 local shared_source = [[
 #define ROOM_X (TILE_X + 2 * RADIUS)
 #define ROOM_Y (TILE_Y + 2 * RADIUS)
@@ -198,13 +198,13 @@ __constant__ float F_c[2 * RADIUS + 1][2 * RADIUS + 1];
 __global__ void __launch_bounds__(TILE_X * TILE_Y)
 conv2d_shared(const float* m, float* out, int m_h, int m_w) {
   __shared__ float tile[ROOM_Y][ROOM_X];
-  int row0 = blockIdx.y * TILE_Y, column0 = blockIdx.x * TILE_X;      // the corner of the patch
+  int row0 = blockIdx.y * TILE_Y, column0 = blockIdx.x * TILE_X;      // the corner of the tile
   int thread = threadIdx.y * TILE_X + threadIdx.x;
-  for (int i = thread; i < ROOM_X * ROOM_Y; i += TILE_X * TILE_Y) {   // more places than threads
+  for (int i = thread; i < ROOM_X * ROOM_Y; i += TILE_X * TILE_Y) {   // more elements than threads
     int y = row0 + i / ROOM_X - RADIUS, x = column0 + i % ROOM_X - RADIUS;
     tile[i / ROOM_X][i % ROOM_X] = y >= 0 && y < m_h && x >= 0 && x < m_w ? m[y * m_w + x] : 0.0f;
   }
-  __syncthreads();                                     // all have written before anybody reads
+  __syncthreads();                                     // all writes are done before the reads
   int row = row0 + threadIdx.y, column = column0 + threadIdx.x;
   if (row < m_h && column < m_w) {
     float sum = 0.0f;
@@ -218,7 +218,7 @@ conv2d_shared(const float* m, float* out, int m_h, int m_w) {
 }
 ]]
 
--- `rank`: tensors of any other number of dimensions are refused before anything is launched.
+-- `rank`: tensors with another number of dimensions are errors before the launch.
 local k = lesson.kernels(options, {
   {source = naive_source, name = 'conv2d_k', rank = {m = 2, f = 2, out = 2}},
   {source = constant_source, name = 'conv2d_constant', rank = {m = 2, out = 2}, defines = {RADIUS = RADIUS}},
@@ -235,7 +235,7 @@ local function naive(m, f)
   k.conv2d_k[{blocks(h, w), threads}](m, f, out, f.shape[1], h, w)
   return out
 end
---- A kernel with the filter in constant memory; the filter is copied there with each call.
+--- Wraps a kernel with the filter in constant memory, which each call copies there.
 local function with_constant(kernel)
   return function(m, f)
     local h, w = m.shape[1], m.shape[2]
@@ -249,25 +249,25 @@ local constant_filter, shared_tile = with_constant(k.conv2d_constant), with_cons
 local steps = {{'naive', naive}, {'constant filter', constant_filter}, {'shared tile', shared_tile},
                {'mt.conv2d', built_in}, unpack(lua_steps)}
 
--- ---- are they right? -------------------------------------------------------------------------------
+-- ---- checks ----------------------------------------------------------------------------------------
 
 check(steps, 'cuda')
 
--- The notebook's own mistake: an image of 1 x h x w given to a kernel for h x w. There it ran, with a
--- height of 1 and a width of h; here the call says what is wrong.
-local m, there = mt.rand(options.height, options.width):cuda(), weights:cuda()
-local ok, message = pcall(naive, m:view(1, options.height, options.width), there)
+-- A mistake of the notebook: an image of 1 x h x w for a kernel of h x w. There it ran with a height of
+-- 1 and a width of h; here it is an error.
+local m, weights_gpu = mt.rand(options.height, options.width):cuda(), weights:cuda()
+local ok, message = pcall(naive, m:view(1, options.height, options.width), weights_gpu)
 assert(not ok, 'a 3-d image was not refused')
 print('a 3-d image: ' .. message)
 
--- ---- how fast? -------------------------------------------------------------------------------------
+-- ---- times -----------------------------------------------------------------------------------------
 
 print(('\n-- %d x %d with 3 x 3 --'):format(options.height, options.width))
 local rows, first = {}, nil
 for _, step in ipairs(steps) do
-  local us = lesson.microseconds(function() step[2](m, there) end, options.runs)
+  local us = lesson.microseconds(function() step[2](m, weights_gpu) end, options.runs)
   first = first or us
-  -- the image is read and written once at least
+  -- the image is read and written at least once
   rows[#rows + 1] = {step[1], us, 8 * m:numel() / us / 1e3, first / us}
 end
 local m_cpu = m:cpu()

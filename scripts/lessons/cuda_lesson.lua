@@ -1,28 +1,28 @@
--- cuda_lesson.lua -- what the cuda_*.lua scripts share: compiling, timing, checking, tables, graphs
+-- cuda_lesson.lua -- functions of the cuda_*.lua scripts: compiling, timing, checking, tables, graphs
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
 local lesson = {}
 
---- Ends the script with a sentence, as a success: there is nothing to be seen here.
+--- Prints why the script is skipped and exits with status 0.
 local function skip(why)
   print('skipped: ' .. why)
   os.exit(0)
 end
 
---- Where there is no GPU, says so and ends, unless the kernels are only to be compiled. `rest` is what
---- needs one: 'this script', or what comes after kernels in Lua, which ran on the CPU.
+--- If there is no GPU, the script is skipped, unless the kernels are only to be compiled. `rest` names the
+--- part that needs a GPU, by default 'this script'.
 function lesson.needs_gpu(options, rest)
   local usable, why = mt.cuda.is_available()
   if not usable and not options.compile then
-    skip(('%s runs its kernels on an NVIDIA GPU, and %s (--compile compiles them all the same)'):format(
+    skip(('%s runs its kernels on an NVIDIA GPU, and %s (--compile only compiles them)'):format(
       rest or 'this script', why))
   end
   if usable then print(('GPU: %s'):format(mt.cuda.device_name())) end
 end
 
---- Compiles {{source =, name =, ..}, ..} and gives the kernels by their names; with --compile that is
---- all. The first run takes some 50 ms for each, later ones find the code on disk.
+--- Compiles {{source =, name =, ..}, ..} and returns the kernels by name; with --compile the script ends
+--- then. The first run takes about 50 ms for each; later runs use the cache on disk.
 function lesson.kernels(options, list)
   local kernels = {}
   for _, spec in ipairs(list) do
@@ -41,8 +41,8 @@ function lesson.kernels(options, list)
   return kernels
 end
 
---- Microseconds of one call of fn: the median of `runs` runs, each long enough to be measured. A
---- launch only asks the GPU for work, so the clock stops when the GPU has done it.
+--- Returns the microseconds of one call of fn: the median of `runs` runs, each long enough to be measured.
+--- Launches are asynchronous, so a run ends with a synchronisation.
 function lesson.microseconds(fn, runs)
   runs = runs or 5
   local function run(n)
@@ -52,7 +52,7 @@ function lesson.microseconds(fn, runs)
     mt.cuda.synchronize()
     return (core.time() - began) / n
   end
-  run(1) -- the first call also loads what is not loaded yet
+  run(1) -- the first call also loads modules
   local n = runs > 1 and math.max(1, math.min(1000, math.floor(0.02 / math.max(run(1), 1e-7)))) or 1
   local times = {}
   for i = 1, runs do times[i] = run(n) end
@@ -60,13 +60,13 @@ function lesson.microseconds(fn, runs)
   return times[math.ceil(runs / 2)] * 1e6
 end
 
---- The same without a GPU in it.
+--- The same on the CPU.
 function lesson.cpu_microseconds(fn, runs)
   local _, _, median = mt.timeit(fn, {n = 1, runs = runs or 3, quiet = true})
   return median * 1e6
 end
 
---- Either of them, by the device that fn's tensors are on; short functions are called many times a run.
+--- Calls one of them, by the device of fn's tensors; short functions are called many times per run.
 function lesson.device_microseconds(device, fn, runs)
   if device ~= 'cpu' then return lesson.microseconds(fn, runs) end
   local began = core.time()
@@ -86,7 +86,7 @@ function lesson.fails(title, what, fn)
   print(('%s: %s'):format(title, message))
 end
 
---- Raises where a result on any device differs from what it should be.
+--- Raises an error if a result on any device differs from the expected one.
 function lesson.check(what, got, wanted, tolerance)
   got, wanted = got:cpu(), wanted:cpu()
   if not mt.allclose(got, wanted, {rtol = tolerance, atol = tolerance}) then
@@ -101,7 +101,7 @@ local function number(value)
   return (value >= 100 and '%.0f' or value >= 10 and '%.1f' or '%.2f'):format(value)
 end
 
---- Prints rows as a table of markdown, and writes them to a CSV file where `path` is not ''.
+--- Prints rows as a markdown table, and writes them to a CSV file if `path` is not ''.
 function lesson.table(columns, rows, path)
   local widths, lines = {}, {}
   for c, name in ipairs(columns) do
@@ -131,7 +131,7 @@ function lesson.table(columns, rows, path)
   print('table: ' .. path)
 end
 
---- A graph over logarithmic axes: one line for each of `columns` from 2 on, over column 1.
+--- Writes a log-log plot: one line for each of `columns` from 2 on, over column 1.
 function lesson.graph(columns, rows, title, xlabel, ylabel, path)
   if path == '' then return end
   local series = {}

@@ -1,8 +1,8 @@
 -- cuda_matmul.lua -- matrix products by grid kernels, each step explained: naive, shared memory, registers
 --
 --   mtorch scripts/lessons/cuda_matmul.lua                     tables, CSV files and a graph
---   mtorch scripts/lessons/cuda_matmul.lua --size 1024         the largest product of the first table (on the CPU)
---   mtorch scripts/lessons/cuda_matmul.lua --largest 2048      stops earlier than at 8192
+--   mtorch scripts/lessons/cuda_matmul.lua --size 1024         largest product of the first table (on the CPU)
+--   mtorch scripts/lessons/cuda_matmul.lua --largest 2048      largest product on a GPU
 --   mtorch scripts/lessons/cuda_matmul.lua --compile           only compiles the kernels: needs no GPU
 --
 -- c = a b, where a is m x k, b is k x n and c is m x n, all row-major: the element in row i and column
@@ -13,17 +13,17 @@ local lesson = require 'cuda_lesson'
 
 local options = mt.args {
   {'largest', 8192, 'largest n of the products n x n on a GPU', type = 'int', min = 1},
-  {'cpu', 2048, 'largest n that the CPU computes beside the GPU', type = 'int', min = 1},
+  {'cpu', 2048, 'largest n for which the CPU is also measured', type = 'int', min = 1},
   {'rows', 50000, 'rows of the tall product', type = 'int', min = 1},
   {'size', 512, 'largest n of the kernels in Lua on the CPU', type = 'int', min = 1},
-  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
   {'csv', 'cuda_matmul.csv', "file for the table; '' for none", type = 'output'},
   {'plot', 'cuda_matmul.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
 }
 -- ---- in Lua: from one cell to a grid ---------------------------------------------------------------
 
---- One element of c, the work of one thread. Threads that have no element do nothing: the guard.
+--- Computes one element of c, the work of one thread. The guard skips threads without an element.
 local function cell(i, j, a, b, c)
   if i <= c.shape[1] and j <= c.shape[2] then
     local sum = 0
@@ -32,15 +32,15 @@ local function cell(i, j, a, b, c)
   end
 end
 
--- The same function inlined into a grid kernel: each thread asks for its place in the grid. Here x runs
--- along a row of c, so that neighbouring threads have neighbouring columns.
+-- The same function inlined into a grid kernel, with the position of each thread in the grid. x is the
+-- column of c, so that adjacent threads have adjacent columns.
 local lua_naive = mt.kernel(function(a, b, c)
   local j, i = grid(2)
   cell(i, j, a, b, c)
 end)
 
--- In tiles: a block makes 16 x 16 elements, and its threads fetch pieces of a and b into shared memory
--- together, as the second kernel in CUDA C below does.
+-- Tiled: a block computes 16 x 16 elements, and its threads load tiles of a and b into shared memory
+-- together, as in the second CUDA C kernel below.
 local SIDE = 16
 local lua_tiled = mt.kernel(function(a, b, c)
   local j, i = grid(2)
@@ -50,14 +50,14 @@ local lua_tiled = mt.kernel(function(a, b, c)
   for step = 0, a.shape[2] - 1, SIDE do
     left[y][x] = i <= a.shape[1] and step + x <= a.shape[2] and a[i][step + x] or 0
     right[y][x] = step + y <= b.shape[1] and j <= b.shape[2] and b[step + y][j] or 0
-    barrier()                                          -- all have written before anybody reads
+    barrier()                                          -- all writes are done before the reads
     for k = 1, SIDE do sum = sum + left[y][k] * right[k][x] end
-    barrier()                                          -- all have read before anybody writes again
+    barrier()                                          -- all reads are done before the next writes
   end
   if i <= c.shape[1] and j <= c.shape[2] then c[i][j] = sum end
 end)
 
--- The guard left out: an error with its line, and nothing outside of a tensor is touched.
+-- Without the guard: with check=true the error is reported with its line, and nothing outside is changed.
 local lua_unguarded = mt.kernel(function(a, b, c)
   local j, i = grid(2)
   local sum = 0
@@ -65,7 +65,7 @@ local lua_unguarded = mt.kernel(function(a, b, c)
   c[i][j] = sum
 end, {check = true})
 
---- A product by a grid kernel: blocks of 16 x 16 threads, as many as cover c.
+--- Returns the product by a grid kernel, with enough blocks of 16 x 16 threads to cover c.
 local function by_grid(kernel)
   return function(a, b)
     local c = mt.empty({a.shape[1], b.shape[2]}, {device = a.device})
@@ -75,17 +75,17 @@ local function by_grid(kernel)
 end
 local lua_steps = {{'Lua', by_grid(lua_naive)}, {'Lua tiled', by_grid(lua_tiled)}}
 
-local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, our own and OpenBLAS on the CPU
+local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, mtorch's kernels and OpenBLAS on the CPU
 
---- The way of the notebook: one cell, all cells as plain Lua, then threads; and what the guard is for.
-local function first_steps()
+--- The steps of the notebook: one element, all elements in plain Lua, then grid kernels, with and without the guard.
+local function run_notebook_steps()
   print('-- 5 digits of 784 pixels times 784 x 10 weights --')
   local a, b = mt.rand(5, 784), mt.randn(784, 10)
   local c, wanted = mt.zeros(5, 10), a:matmul(b)
   cell(1, 1, a, b, c)
-  print(('one cell by hand: c[1][1] = %.4f'):format(c[1][1]:item()))
+  print(('one element by hand: c[1][1] = %.4f'):format(c[1][1]:item()))
   lesson.check('one cell', c[1][1], wanted[1][1], 1e-4)
-  mt.launch_kernel(cell, {5, 10}, a, b, c)             -- cell(i, j, a, b, c) for all 50, one after the other
+  mt.launch_kernel(cell, {5, 10}, a, b, c)             -- calls cell(i, j, a, b, c) for all 50 in order
   lesson.check('mt.launch_kernel', c, wanted, 1e-4)
   for _, step in ipairs(lua_steps) do lesson.check(step[1], step[2](a, b), wanted, 1e-4) end
   print('mt.launch_kernel and the grid kernels: right')
@@ -99,9 +99,9 @@ local function first_steps()
   lesson.table({'5 x 784 times 784 x 10, on the CPU', 'us', 'times mt.launch_kernel'}, rows)
 end
 
---- Products n x n on the CPU, in billions of operations a second.
-local function sizes_on_the_cpu()
-  print('\n-- n x n times n x n on the CPU: billions of multiplications and additions a second --')
+--- Measures products n x n on the CPU, in GFLOP/s.
+local function time_sizes_on_cpu()
+  print('\n-- n x n times n x n on the CPU, in GFLOP/s --')
   local rows, n = {}, 64
   while n <= options.size do
     local a, b = mt.randn(n, n), mt.randn(n, n)
@@ -117,9 +117,9 @@ local function sizes_on_the_cpu()
     options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
 end
 
---- A training set times the weights of ten classes, by the shape of the blocks: x runs along the 10 columns,
---- so that in blocks of 16 x 16 the guard sends 6 of 16 threads home.
-local function tall_on_the_cpu()
+--- Measures a training set times the weights of ten classes, with several block shapes: x is one of 10 columns,
+--- so that in blocks of 16 x 16 the guard skips 6 of 16 threads.
+local function time_tall_on_cpu()
   local count = math.min(options.rows, 10000)
   local a, b = mt.rand(count, 784), mt.randn(784, 10)
   local wanted, rows = built_in(a, b), {}
@@ -139,54 +139,54 @@ local function tall_on_the_cpu()
 end
 
 if not options.compile then
-  first_steps()
-  sizes_on_the_cpu()
-  tall_on_the_cpu()
+  run_notebook_steps()
+  time_sizes_on_cpu()
+  time_tall_on_cpu()
 end
 lesson.needs_gpu(options, 'the rest of this script')
 
 -- ---- naive: one thread, one element ----------------------------------------------------------------
 
 -- Every thread reads a whole row of a and a whole column of b from global memory: 2 k numbers for k
--- multiplications. The neighbours in a warp read the same row and neighbouring columns, so the reads
--- of b come in one piece (are "coalesced") and those of a are one read for all; the caches help too.
--- Still, memory decides how fast this is.
+-- multiplications. The threads of a warp read the same row and adjacent columns, so the reads of b are
+-- coalesced and those of a are broadcast; the caches help too. Still, the memory bandwidth limits the
+-- speed.
 local naive_source = [[
 __global__ void matmul_naive(const float* a, const float* b, float* c, int m, int n, int k) {
-  int column = blockIdx.x * blockDim.x + threadIdx.x;  // x runs along a row of c: neighbours in a warp
-  int row = blockIdx.y * blockDim.y + threadIdx.y;     // have neighbouring columns
+  int column = blockIdx.x * blockDim.x + threadIdx.x;  // x is the column of c: adjacent threads
+  int row = blockIdx.y * blockDim.y + threadIdx.y;     // have adjacent columns
   if (row < m && column < n) {                         // the guard: the grid has whole blocks
     float sum = 0.0f;
     for (int i = 0; i < k; ++i) {
       sum += a[(long long)row * k + i] * b[(long long)i * n + column];
     }
-    c[(long long)row * n + column] = sum;              // written once: sum lived in a register
+    c[(long long)row * n + column] = sum;              // written once: sum is in a register
   }
 }
 ]]
 
--- ---- tiled: the threads of a block fetch together --------------------------------------------------
+-- ---- tiled: the threads of a block share tiles -----------------------------------------------------
 
--- A block makes a tile of c. Its threads walk along k in steps of TILE: each fetches one number of a
--- and one of b into shared memory, then all use what all have fetched. So every number is read from
--- global memory once for TILE uses instead of once for each.
+-- A block computes a tile of c. In steps of TILE along k each thread loads one number of a and one of b
+-- into shared memory, then all threads use the tiles. So every number is read from global memory once
+-- for TILE uses instead of once for each.
 local tiled_source = [[
 __global__ void matmul_tiled(const float* a, const float* b, float* c, int m, int n, int k) {
-  __shared__ float left[TILE][TILE];                   // a piece of a, seen by the whole block
-  __shared__ float right[TILE][TILE];                  // a piece of b
+  __shared__ float left[TILE][TILE];                   // a tile of a, shared by the block
+  __shared__ float right[TILE][TILE];                  // a tile of b
   int x = threadIdx.x, y = threadIdx.y;
   int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
   float sum = 0.0f;
   for (int step = 0; step < k; step += TILE) {
-    // Outside of the matrices a zero is fetched, which adds nothing. No thread leaves early: all must
-    // come to the barriers.
+    // Outside of the matrices a zero is stored, which adds nothing. No thread returns early: all must
+    // reach the barriers.
     left[y][x] = row < m && step + x < k ? a[(long long)row * k + step + x] : 0.0f;
     right[y][x] = step + y < k && column < n ? b[(long long)(step + y) * n + column] : 0.0f;
-    __syncthreads();                                   // all have written before anybody reads
+    __syncthreads();                                   // all writes are done before the reads
     for (int i = 0; i < TILE; ++i) {
-      sum += left[y][i] * right[i][x];                 // left: one number for the warp; right: 32 in a row
+      sum += left[y][i] * right[i][x];                 // left: a broadcast; right: 32 adjacent numbers
     }
-    __syncthreads();                                   // all have read before anybody writes again
+    __syncthreads();                                   // all reads are done before the next writes
   }
   if (row < m && column < n) {
     c[(long long)row * n + column] = sum;
@@ -194,27 +194,27 @@ __global__ void matmul_tiled(const float* a, const float* b, float* c, int m, in
 }
 ]]
 
--- ---- registers: a thread makes 8 x 8 elements ------------------------------------------------------
+-- ---- registers: a thread computes 8 x 8 elements ---------------------------------------------------
 
--- Shared memory is fast, but in the tiled kernel two reads of it serve one multiplication. Here a
--- thread fetches 8 numbers of a and 8 of b into registers and makes 64 multiplications of them. A
--- block of 256 threads makes a tile of 128 x 128; thread (tx, ty) has the rows ty, ty + 16, .. and
--- the columns tx, tx + 16, .., so that neighbours always touch neighbours.
+-- Shared memory is fast, but the tiled kernel reads it twice for each multiplication. Here a thread
+-- loads 8 numbers of a and 8 of b into registers for 64 multiplications. A block of 256 threads
+-- computes a tile of 128 x 128; thread (tx, ty) has the rows ty, ty + 16, .. and the columns
+-- tx, tx + 16, .., so that adjacent threads access adjacent numbers.
 local register_source = [[
-#define EDGE 128                                       // the tile of c that a block makes: EDGE x EDGE
-#define DEPTH 8                                        // how much of k is fetched at once
-#define EACH 8                                         // a thread makes EACH x EACH elements
+#define EDGE 128                                       // a block computes EDGE x EDGE elements of c
+#define DEPTH 8                                        // how much of k is loaded at once
+#define EACH 8                                         // a thread computes EACH x EACH elements
 #define SIDE (EDGE / EACH)                             // SIDE x SIDE = 256 threads
 __global__ void __launch_bounds__(SIDE * SIDE)
 matmul_registers(const float* a, const float* b, float* c, int m, int n, int k) {
-  __shared__ float left[DEPTH][EDGE + 1];              // turned round; + 1: a column in different banks
+  __shared__ float left[DEPTH][EDGE + 1];              // transposed; + 1 avoids bank conflicts
   __shared__ float right[DEPTH][EDGE];
   int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
   int row0 = blockIdx.y * EDGE, column0 = blockIdx.x * EDGE;
   float sum[EACH][EACH] = {};                          // 64 registers
   for (int step = 0; step < k; step += DEPTH) {
     for (int i = threadIdx.x; i < EDGE * DEPTH; i += SIDE * SIDE) {   // 4 numbers of a for each thread
-      int row = i / DEPTH, q = i % DEPTH;              // 8 neighbours read 8 numbers in a row
+      int row = i / DEPTH, q = i % DEPTH;              // 8 threads read 8 adjacent numbers
       left[q][row] = row0 + row < m && step + q < k ? a[(long long)(row0 + row) * k + step + q] : 0.0f;
     }
     for (int i = threadIdx.x; i < DEPTH * EDGE; i += SIDE * SIDE) {   // and 4 of b
@@ -247,16 +247,16 @@ matmul_registers(const float* a, const float* b, float* c, int m, int n, int k) 
 ]]
 
 local TILE = 32
-local two = {a = 2, b = 2, c = 2}                      -- all three must be matrices
+local matrices = {a = 2, b = 2, c = 2}                      -- all three are matrices
 local k = lesson.kernels(options, {
-  {source = naive_source, name = 'matmul_naive', rank = two},
-  {source = tiled_source, name = 'matmul_tiled', rank = two, defines = {TILE = TILE}},
-  {source = register_source, name = 'matmul_registers', rank = two},
+  {source = naive_source, name = 'matmul_naive', rank = matrices},
+  {source = tiled_source, name = 'matmul_tiled', rank = matrices, defines = {TILE = TILE}},
+  {source = register_source, name = 'matmul_registers', rank = matrices},
 })
 
 -- ---- launches --------------------------------------------------------------------------------------
 
---- The sizes of a product, checked: the kernels trust them.
+--- Checks and returns the sizes of a product; the kernels do not check them.
 local function sizes(a, b)
   assert(a.shape[2] == b.shape[1], 'the inner sizes differ')
   return a.shape[1], b.shape[2], a.shape[2]
@@ -283,7 +283,7 @@ local function registers(a, b)
 end
 local steps = {{'naive', naive}, {'tiled', tiled}, {'registers', registers}, {'mt.matmul', built_in}, unpack(lua_steps)}
 
---- Every product, against mt.matmul on the CPU where that does not take long, else on the GPU.
+--- Checks every product against mt.matmul, on the CPU if that is fast enough, else on the GPU.
 local function check(a, b, a_cpu, b_cpu)
   local wanted = a_cpu and built_in(a_cpu, b_cpu) or built_in(a, b)
   local inner = a.shape[2]
@@ -292,7 +292,7 @@ local function check(a, b, a_cpu, b_cpu)
   end
 end
 
--- ---- are they right? Sizes that are no multiples of a tile, too ------------------------------------
+-- ---- checks, also of sizes that are not multiples of a tile ----------------------------------------
 
 for _, s in ipairs { {1, 1, 1}, {16, 16, 16}, {48, 48, 48}, {33, 33, 33}, {45, 40, 33}, {128, 128, 8}, {130, 140, 20},
                      {500, 10, 64}, {2, 300, 7}, {5, 10, 784} } do
@@ -301,9 +301,9 @@ for _, s in ipairs { {1, 1, 1}, {16, 16, 16}, {48, 48, 48}, {33, 33, 33}, {45, 4
 end
 print('all products are right, of 1 x 1 to 500 x 10')
 
--- ---- how fast, by size -----------------------------------------------------------------------------
+-- ---- times by size ---------------------------------------------------------------------------------
 
-print('\n-- n x n times n x n: billions of multiplications and additions a second --')
+print('\n-- n x n times n x n, in GFLOP/s --')
 local titles, rows = {'n', 'naive', 'tiled', 'registers', 'mt.matmul', 'Lua', 'Lua tiled', 'CPU'}, {}
 local n = 64
 while n <= options.largest do
@@ -311,7 +311,7 @@ while n <= options.largest do
   local a, b = a_cpu:cuda(), b_cpu:cuda()
   local on_cpu = n <= options.cpu
   check(a, b, on_cpu and a_cpu, on_cpu and b_cpu)
-  local row, work = {n}, 2 * n ^ 3 / 1e3               -- operations in thousands: over us, billions a second
+  local row, work = {n}, 2 * n ^ 3 / 1e3               -- thousands of operations / us = GFLOP/s
   for c, step in ipairs(steps) do
     row[c + 1] = work / lesson.microseconds(function() step[2](a, b) end, options.runs)
   end
@@ -320,25 +320,25 @@ while n <= options.largest do
   n = n * 2
 end
 lesson.table(titles, rows, options.csv)
-lesson.graph(titles, rows, 'Matrix products n x n: what each step gains', 'n', 'Gflop/s', options.plot)
+lesson.graph(titles, rows, 'Matrix products n x n', 'n', 'Gflop/s', options.plot)
 
--- ---- a tall one: a whole training set times ten classes --------------------------------------------
+-- ---- a tall product: a whole training set times ten classes ----------------------------------------
 
 print(('\n-- %d x 784 times 784 x 10: what the copy back costs --'):format(options.rows))
 local a_cpu, b_cpu = mt.rand(options.rows, 784), mt.randn(784, 10)
 local a, b = a_cpu:cuda(), b_cpu:cuda()
 check(a, b, a_cpu, b_cpu)
-local tall, first = {}, nil
+local tall_rows, first = {}, nil
 for _, step in ipairs(steps) do
-  local alone = lesson.microseconds(function() step[2](a, b) end, options.runs)
-  -- the 500 000 numbers of the result, brought back to the CPU's memory
-  local back = lesson.microseconds(function() step[2](a, b):cpu() end, options.runs)
-  first = first or alone
-  tall[#tall + 1] = {step[1], alone, back, first / alone}
+  local us = lesson.microseconds(function() step[2](a, b) end, options.runs)
+  -- with the copy of the 500 000 results to the CPU
+  local us_with_copy = lesson.microseconds(function() step[2](a, b):cpu() end, options.runs)
+  first = first or us
+  tall_rows[#tall_rows + 1] = {step[1], us, us_with_copy, first / us}
 end
 local cpu = lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs)
-tall[#tall + 1] = {'CPU', cpu, cpu, first / cpu}
-local both = lesson.microseconds(function() built_in(a_cpu:cuda(), b):cpu() end, options.runs)
-tall[#tall + 1] = {'mt.matmul, digits copied there too', nil, both, first / both}
-lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall,
+tall_rows[#tall_rows + 1] = {'CPU', cpu, cpu, first / cpu}
+local us_with_copies = lesson.microseconds(function() built_in(a_cpu:cuda(), b):cpu() end, options.runs)
+tall_rows[#tall_rows + 1] = {'mt.matmul, with the copy of the digits', nil, us_with_copies, first / us_with_copies}
+lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall_rows,
   options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_tall.csv') or '')

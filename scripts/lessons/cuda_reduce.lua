@@ -3,14 +3,14 @@
 --   mtorch scripts/lessons/cuda_reduce.lua                     a table, a CSV file and a graph
 --   mtorch scripts/lessons/cuda_reduce.lua --compile           only compiles the kernels: needs no GPU
 --
--- A sum is the opposite of a map: all threads want to write the same number. Three ways out, each
--- faster than the one before, and each right for every length (MiniTorch's own is wrong above 1024).
+-- In a sum, unlike a map, all threads contribute to the same number. There are three kernels, each
+-- faster than the previous one, and correct for every length (MiniTorch's is wrong above 1024).
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
   {'largest', 2 ^ 26, 'elements of the largest sum', type = 'int', min = 1},
-  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
   {'csv', 'cuda_reduce.csv', "file for the table; '' for none", type = 'output'},
   {'plot', 'cuda_reduce.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
@@ -19,8 +19,8 @@ lesson.needs_gpu(options)
 
 local THREADS = 256
 local source = [[
-// Naive: every thread adds its element to the same place. atomicAdd makes the others wait, so that no
-// addition is lost; the order is anybody's, and with it the last bits.
+// Naive: every thread adds its element to the same address. atomicAdd serializes the additions, so that
+// none is lost; their order, and therefore the last bits, vary from run to run.
 __global__ void sum_naive(const float* x, float* out, long long n) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
@@ -28,35 +28,35 @@ __global__ void sum_naive(const float* x, float* out, long long n) {
   }
 }
 
-// Tree: the threads of a block add in pairs, 256 numbers, 128, 64, .. 1. What is left of each block
-// goes to part[block], and the kernel is launched again on those. The order is always the same.
+// Tree: the threads of a block add in pairs, 256 numbers, 128, 64, .. 1. The sum of each block is
+// stored in part[block], and the kernel is launched again on these. The order is always the same.
 __global__ void sum_tree(const float* x, float* part, long long n) {
-  __shared__ float team[THREADS];                      // memory that the threads of this block share
+  __shared__ float team[THREADS];                      // shared memory of this block
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  team[threadIdx.x] = i < n ? x[i] : 0.0f;             // who has no element brings a zero
-  __syncthreads();                                     // all have written before anybody reads
+  team[threadIdx.x] = i < n ? x[i] : 0.0f;             // zero if there is no element
+  __syncthreads();                                     // all writes are done before the reads
   for (int half = THREADS / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {                          // the first half adds what the second half has
+    if (threadIdx.x < half) {                          // adds the second half to the first
       team[threadIdx.x] += team[threadIdx.x + half];
     }
-    __syncthreads();                                   // outside of the `if`: all threads must come here
+    __syncthreads();                                   // outside of the `if`: all threads must reach it
   }
   if (threadIdx.x == 0) {
     part[blockIdx.x] = team[0];
   }
 }
 
-// The 32 threads of a warp run in step and can look into each other's registers: no shared memory and
-// no barrier. Lane 0 ends with the sum.
+// The 32 threads of a warp can read each other's registers by shuffles, without shared memory or
+// barriers. Lane 0 gets the sum.
 __device__ float warp_sum(float sum) {
   for (int step = 16; step > 0; step /= 2) {
-    sum += __shfl_down_sync(0xffffffffu, sum, step);   // what the lane `step` further has
+    sum += __shfl_down_sync(0xffffffffu, sum, step);   // the value of lane + step
   }
   return sum;
 }
 
-// Warp: each thread first adds many elements on its own, in strides of the whole grid, so that
-// neighbours read neighbours; then the warp adds up, then the warps of the block.
+// Warp: each thread first adds many elements with a grid stride, so that reads are coalesced; then
+// the sums of the warp are added, then those of the warps of the block.
 __global__ void sum_warp(const float* x, float* part, long long n) {
   long long all = (long long)gridDim.x * blockDim.x;
   float sum = 0.0f;
@@ -70,7 +70,7 @@ __global__ void sum_warp(const float* x, float* part, long long n) {
     of_warp[warp] = sum;
   }
   __syncthreads();
-  if (warp == 0) {                                     // the first warp adds what the warps have
+  if (warp == 0) {                                     // the first warp adds the sums of the warps
     sum = warp_sum(lane < THREADS / 32 ? of_warp[lane] : 0.0f);
     if (lane == 0) {
       part[blockIdx.x] = sum;
@@ -92,7 +92,7 @@ local function naive(x)
 end
 
 local function tree(x)
-  repeat                                               -- n, n / 256, n / 65536, .. until one is left
+  repeat                                               -- n, n / 256, n / 65536, .. until one number remains
     local n = #x
     local blocks = mt.cdiv(n, THREADS)
     local part = mt.empty({blocks}, {device = 'cuda'})
@@ -113,7 +113,7 @@ end
 
 local function built_in(x) return (x:sum()) end
 
--- ---- are they right? -------------------------------------------------------------------------------
+-- ---- checks ----------------------------------------------------------------------------------------
 
 local steps = {{'naive', naive}, {'tree', tree}, {'warp', warp}, {'x:sum()', built_in}}
 local longest
@@ -121,18 +121,18 @@ for _, n in ipairs {1, 31, 32, 33, 500, 1024, 1025, 65537, 2 ^ 20 + 1} do
   if n <= math.max(options.largest, 1025) then
     longest = n
     local x = mt.rand(n)
-    local wanted, there = x:double():sum():item(), x:cuda()
+    local wanted, on_gpu = x:double():sum():item(), x:cuda()
     for _, step in ipairs(steps) do
-      local got = step[2](there):item()
-      -- naive adds one after the other, and each addition rounds
-      local fine = math.abs(got - wanted) <= wanted * (step[1] == 'naive' and 1e-3 or 1e-5)
-      if not fine then error(('%s of %d numbers is %g, not %g'):format(step[1], n, got, wanted), 0) end
+      local got = step[2](on_gpu):item()
+      -- naive adds one number after the other, with more rounding errors
+      local is_close = math.abs(got - wanted) <= wanted * (step[1] == 'naive' and 1e-3 or 1e-5)
+      if not is_close then error(('%s of %d numbers is %g, not %g'):format(step[1], n, got, wanted), 0) end
     end
   end
 end
 print(('all are right, for 1 to %d numbers'):format(longest))
 
--- ---- how fast? -------------------------------------------------------------------------------------
+-- ---- times -----------------------------------------------------------------------------------------
 
 local titles, rows = {'n'}, {}
 for c, step in ipairs(steps) do titles[c + 1] = step[1] .. ' us' end

@@ -1,31 +1,31 @@
--- cuda_threads.lua -- who am I? Threads, blocks, grids and guards, by kernels that answer
+-- cuda_threads.lua -- threads, blocks, grids and guards, by kernels that print and write their indices
 --
---   mtorch scripts/lessons/cuda_threads.lua                    the answers, a table, a graph
+--   mtorch scripts/lessons/cuda_threads.lua                    prints the indices and a table, writes a graph
 --   mtorch scripts/lessons/cuda_threads.lua --compile          only compiles the kernels: needs no GPU
 --
 -- A kernel is a function that many threads of a GPU run at the same time. It is launched over a grid
--- of blocks; a block is up to 1024 threads that sit close to each other. Each thread finds out who it
--- is from blockIdx and threadIdx, and does its part of the work. The first kernels are written in Lua:
--- they run on the CPU as well. The same ones follow in CUDA C, which needs a GPU.
+-- of blocks; a block has up to 1024 threads on one multiprocessor. Each thread computes its position
+-- from blockIdx and threadIdx, and does its part of the work. The first kernels are written in Lua
+-- and also run on the CPU. The same kernels follow in CUDA C, which needs a GPU.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
   {'n', 2 ^ 24, 'elements on a GPU', type = 'int', min = 1},
   {'cpu', 2 ^ 20, 'elements on the CPU', type = 'int', min = 1},
-  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
   {'csv', 'cuda_threads.csv', "file for the table; '' for none", type = 'output'},
   {'plot', 'cuda_threads.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
 }
 -- ---- in Lua --------------------------------------------------------------------------------------
 
--- Every thread says its name: block_idx, then thread_idx, both from 1.
-local lua_names = mt.kernel(function()
+-- Every thread prints its block_idx and thread_idx, both from 1.
+local lua_indices = mt.kernel(function()
   print(block_idx.x, block_idx.y, thread_idx.x)
 end)
 -- Thread i adds ten to element i; grid(1) is (block_idx.x - 1) * block_dim.x + thread_idx.x. The grid has
--- whole blocks, so the last threads may find no element: the guard sends them home.
+-- whole blocks, so the last threads may have no element: the guard `if` skips them.
 local lua_add_ten = mt.kernel(function(out, a)
   local i = grid(1)
   if i <= #out then out[i] = a[i] + 10 end
@@ -34,12 +34,12 @@ local lua_unguarded = mt.kernel(function(out, a)
   local i = grid(1)
   out[i] = a[i] + 10
 end)
--- Two dimensions: x runs along a row, y down the rows. Each thread writes its own name.
-local lua_name_tag = mt.kernel(function(out)
+-- Two dimensions: x is the column, y the row. Each thread writes its position.
+local lua_positions = mt.kernel(function(out)
   local column, row = grid(2)
   if row <= out.shape[1] and column <= out.shape[2] then out[row][column] = row * 1000 + column end
 end)
--- Two threads want the same element: a race, whose result depends on who comes last.
+-- One thread reads an element that another writes: a race, whose result depends on their order.
 local lua_race = mt.kernel(function(out, a)
   local i = grid(1)
   if i < #out then out[i] = out[i + 1] + a[i] end
@@ -47,26 +47,26 @@ end, {check = true})
 
 local map_ten = mt.map(function(v) return v + 10 end)
 
---- Names, guards and mistakes, on the CPU.
-local function in_lua()
+--- Positions, guards and errors, on the CPU.
+local function run_lua_kernels()
   print('-- Lua: block x, block y, thread of a grid of 2 x 2 blocks of 3 threads --')
-  lua_names[{ {2, 2}, 3 }]()
-  local room, from = mt.zeros(64), mt.zeros(64)
-  lua_add_ten[{2, 32}](room[{{1, 50}}], from[{{1, 50}}])
-  assert(room:eq(10):sum():item() == 50, 'add_ten did not write 50 elements')
+  lua_indices[{ {2, 2}, 3 }]()
+  local buffer, input = mt.zeros(64), mt.zeros(64)
+  lua_add_ten[{2, 32}](buffer[{{1, 50}}], input[{{1, 50}}])
+  assert(buffer:eq(10):sum():item() == 50, 'add_ten did not write 50 elements')
   local tags = mt.zeros({37, 45}, 'int32')
-  lua_name_tag[{ {mt.cdiv(45, 16), mt.cdiv(37, 16)}, {16, 16} }](tags)
+  lua_positions[{ {mt.cdiv(45, 16), mt.cdiv(37, 16)}, {16, 16} }](tags)
   local wanted = mt.range(1, 37):view(37, 1) * 1000 + mt.range(1, 45):view(1, 45)
   lesson.check('name_tag', tags:double(), wanted:double(), 0)
   print('add_ten and name_tag: right; the last thread of row 2 is called ' .. tags:at(2, 45))
-  -- An access outside of a tensor is never made: it is an error with its line.
-  lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{2, 32}](room[{{1, 50}}], from) end)
-  assert(room[{{51, 64}}]:ne(0):sum():item() == 0, 'numbers behind the tensor were changed')
-  lesson.fails('a race', 'race', function() lua_race[{2, 32}](room, from) end)
+  -- With check=true an access outside of a tensor is not executed, but reported with its line.
+  lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{2, 32}](buffer[{{1, 50}}], input) end)
+  assert(buffer[{{51, 64}}]:ne(0):sum():item() == 0, 'numbers behind the tensor were changed')
+  lesson.fails('a race', 'race', function() lua_race[{2, 32}](buffer, input) end)
 end
 
---- The same kernel by the size of its blocks, beside mt.map and the built-in addition.
-local function sizes_on_the_cpu()
+--- Times the same kernel with several block sizes, mt.map and the built-in addition.
+local function time_block_sizes()
   print('\n-- Lua: adding ten to ' .. options.cpu .. ' numbers on the CPU --')
   local x, y, rows = mt.ones(options.cpu), mt.zeros(options.cpu), {}
   local function add(name, fn)
@@ -85,43 +85,43 @@ local function sizes_on_the_cpu()
 end
 
 if not options.compile then
-  in_lua()
-  sizes_on_the_cpu()
+  run_lua_kernels()
+  time_block_sizes()
 end
 lesson.needs_gpu(options, 'the rest of this script')
 
 -- ---- in CUDA C -----------------------------------------------------------------------------------
 
 local source = [[
-// Every thread says its name. printf works in kernels; mt.cuda.synchronize() shows what they wrote.
+// Every thread prints its position. printf works in kernels; mt.cuda.synchronize() shows the output.
 __global__ void who_am_i() {
   printf("block (%d, %d) of %d x %d, thread %d of %d\n",
-         (int)blockIdx.x, (int)blockIdx.y,             // which block of the grid this thread is in
-         (int)gridDim.x, (int)gridDim.y,               // how many blocks the launch asked for
-         (int)threadIdx.x, (int)blockDim.x);           // which thread of the block, and how many
+         (int)blockIdx.x, (int)blockIdx.y,             // the block of the grid that has this thread
+         (int)gridDim.x, (int)gridDim.y,               // the number of blocks of the launch
+         (int)threadIdx.x, (int)blockDim.x);           // the thread of the block, and their number
 }
 
-// Thread i adds ten to element i. The grid has whole blocks, so the last threads may find no element:
-// the guard sends them home.
+// Thread i adds ten to element i. The grid has whole blocks, so the last threads may have no element:
+// the guard skips them.
 __global__ void add_ten(float* out, const float* a, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;       // blocks before mine, times their threads, plus me
+  int i = blockIdx.x * blockDim.x + threadIdx.x;       // threads of the blocks before, plus the own index
   if (i < n) {                                         // the guard
     out[i] = a[i] + 10.0f;
   }
 }
 
-// The same without the guard: whoever has no element writes into what lies behind the tensor.
+// The same without the guard: threads without an element write to memory after the tensor.
 __global__ void add_ten_unguarded(float* out, const float* a) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = a[i] + 10.0f;
 }
 
-// Two dimensions: x runs along a row, y down the rows. Each thread writes its own name.
+// Two dimensions: x is the column, y the row. Each thread writes its position.
 __global__ void name_tag(int* out, int rows, int columns) {
   int column = blockIdx.x * blockDim.x + threadIdx.x;
   int row = blockIdx.y * blockDim.y + threadIdx.y;
   if (row < rows && column < columns) {
-    out[row * columns + column] = row * 1000 + column; // row-major: rows lie one after the other
+    out[row * columns + column] = row * 1000 + column; // row-major: rows are stored one after the other
   }
 }
 ]]
@@ -132,11 +132,11 @@ local k = lesson.kernels(options, {
   {source = source, name = 'name_tag', rank = {out = 2}},
 })
 
--- ---- names ---------------------------------------------------------------------------------------
+-- ---- positions -----------------------------------------------------------------------------------
 
 print('\n-- A grid of 2 x 2 blocks of 3 threads; blocks come in any order --')
 k.who_am_i[{ {2, 2}, 3 }]()
-mt.cuda.synchronize()                                  -- waits for the kernel, and shows what it printed
+mt.cuda.synchronize()                                  -- waits for the kernel and shows its output
 
 -- ---- one element each ----------------------------------------------------------------------------
 
@@ -151,16 +151,16 @@ k.add_ten[{blocks, threads}](out, a, n)
 lesson.check('add_ten', out, mt.range(11, n + 10):float(), 0)
 print('add_ten: right')
 
--- A tensor of 64 numbers, of which the kernel shall see the first 50 only.
-local room, from = mt.zeros(64, {device = 'cuda'}), mt.zeros(64, {device = 'cuda'})
-k.add_ten[{blocks, threads}](room[{{1, n}}], from, n)
-local touched = room[{{n + 1, 64}}]:ne(0):sum():item()
-print(('with the guard %d numbers behind the tensor were changed'):format(touched))
-assert(touched == 0)
-k.add_ten_unguarded[{blocks, threads}](room[{{1, n}}], from)
-touched = room[{{n + 1, 64}}]:ne(0):sum():item()
-print(('without it %d: here they were ours; elsewhere they are some other tensor\'s'):format(touched))
-assert(touched == 64 - n)
+-- A tensor of 64 numbers; the kernel gets only the first 50.
+local buffer, input = mt.zeros(64, {device = 'cuda'}), mt.zeros(64, {device = 'cuda'})
+k.add_ten[{blocks, threads}](buffer[{{1, n}}], input, n)
+local changed = buffer[{{n + 1, 64}}]:ne(0):sum():item()
+print(('with the guard %d numbers after the tensor were changed'):format(changed))
+assert(changed == 0)
+k.add_ten_unguarded[{blocks, threads}](buffer[{{1, n}}], input)
+changed = buffer[{{n + 1, 64}}]:ne(0):sum():item()
+print(('without it %d; in general this is the memory of another tensor'):format(changed))
+assert(changed == 64 - n)
 
 -- ---- two dimensions ------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ local wanted = mt.range(0, rows - 1):view(rows, 1) * 1000 + mt.range(0, columns 
 lesson.check('name_tag', tags:double(), wanted:double(), 0)
 print('name_tag: right; the last thread of row 2 is called ' .. tags:at(2, columns))
 
--- ---- what is refused before anything is launched ---------------------------------------------------
+-- ---- errors that are detected before the launch -----------------------------------------------------
 
 print('\n-- Mistakes --')
 for _, mistake in ipairs {

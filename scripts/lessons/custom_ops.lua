@@ -1,12 +1,12 @@
 -- custom_ops.lua -- MiniTorch's operators written in Lua and compiled, and its "split" training run with them
 --
---   mtorch scripts/lessons/custom_ops.lua                       checks, then both networks, a table of their times
+--   mtorch scripts/lessons/custom_ops.lua                       checks, then three trainings and a table of times
 --   mtorch scripts/lessons/custom_ops.lua --hidden 100 --epochs 500 --limit 1.2
 --
 -- The operators of MiniTorch's operators.py (mul id add neg lt eq max is_close sigmoid relu log exp inv log_back
--- inv_back relu_back) are Lua functions of numbers. mt.map, mt.zip and mt.reduce make tensor functions of them, with
--- gradients that were not written by hand. The network of scripts/train_split.lua is then trained three times from the
--- same weights: with the operations of mtorch, with these, and with its loss as one function.
+-- inv_back relu_back) are Lua functions of numbers. mt.map, mt.zip and mt.reduce compile them to tensor functions with
+-- derived gradients. The network of scripts/train_split.lua is then trained three times from the same weights: with
+-- mtorch's operations, with these, and with its loss as a single function.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local nn, optim = mt.nn, mt.optim
@@ -16,8 +16,8 @@ local options = mt.args{
   {'hidden', 100, 'units of the hidden layers', type = 'int', min = 1},
   {'rate', 0.05, 'learning rate', min = 0},
   {'epochs', 200, 'passes over the points', type = 'int', min = 1},
-  {'batch', 10, 'points in a step', type = 'int', min = 1},
-  {'limit', 1.2, 'how many times the built-in time the compiled operators may take', min = 0},
+  {'batch', 10, 'batch size', type = 'int', min = 1},
+  {'limit', 1.2, 'largest allowed time, relative to the built-in operations', min = 0},
 }
 
 -- ---- the operators -----------------------------------------------------------------------------------
@@ -43,48 +43,48 @@ function operators.log_back(x, d) return d / (x + 1e-6) end
 function operators.inv_back(x, d) return -d / (x * x) end
 function operators.relu_back(x, d) return x > 0 and d or 0 end
 
-local ops = {} -- the same of tensors
+local ops = {} -- the operators compiled for tensors
 for name, f in pairs(operators) do
   ops[name] = (debug.getinfo(f, 'u').nparams == 1 and mt.map or mt.zip)(f)
 end
 ops.sum = mt.reduce(operators.add, 0)
 ops.prod = mt.reduce(operators.mul, 1)
 
--- ---- they are right ----------------------------------------------------------------------------------
+-- ---- checks ------------------------------------------------------------------------------------------
 
-local checks = 0
-local function right(what, got, wanted, tolerance)
-  checks = checks + 1
+local check_count = 0
+local function check(what, got, wanted, tolerance)
+  check_count = check_count + 1
   if not mt.allclose(got, wanted, {rtol = tolerance or 1e-6, atol = tolerance or 1e-6}) then
-    error(('%s: %s, not %s'):format(what, tostring(got), tostring(wanted)), 0)
+    error(('%s: got %s, expected %s'):format(what, tostring(got), tostring(wanted)), 0)
   end
 end
 
---- Each operator against itself in plain Lua, and where it has a slope against central differences.
+--- Compares each operator with its plain Lua function, and its gradient, if there is one, with central differences.
 local function check_operators()
   local x, y = mt.randn({40}, {dtype = 'float64'}), mt.randn({40}, {dtype = 'float64'})
   for name, f in pairs(operators) do
     local inputs, expected = debug.getinfo(f, 'u').nparams == 1 and {x} or {x, y}, {}
     if name:find '^log' or name:find '^inv' then inputs[1] = x:abs() + 0.5 end
     for i = 1, 40 do expected[i] = f(inputs[1]:at(i), inputs[2] and inputs[2]:at(i)) end
-    right(name, ops[name](unpack(inputs)), mt.tensor(expected, {dtype = 'float64'}), 1e-12)
+    check(name, ops[name](unpack(inputs)), mt.tensor(expected, {dtype = 'float64'}), 1e-12)
     for k, t in ipairs(inputs) do inputs[k] = t:clone():requires_grad_() end
     if name ~= 'lt' and name ~= 'eq' and name ~= 'is_close' then assert(mt.gradcheck(ops[name], inputs), name) end
   end
-  local g = mt.randn({40}, {dtype = 'float64'}) -- what the course writes by hand is the gradient that is derived
+  local g = mt.randn({40}, {dtype = 'float64'}) -- the course's hand-written gradients equal the derived ones
   for name, input in pairs{log = x:abs() + 0.5, inv = y, relu = x} do
     local leaf = input:clone():requires_grad_()
     ops[name](leaf):backward(g)
-    right(name .. '_back', ops[name .. '_back'](input, g), leaf.grad, 1e-12)
+    check(name .. '_back', ops[name .. '_back'](input, g), leaf.grad, 1e-12)
   end
   local m = mt.randn({6, 7}, {dtype = 'float64'})
-  right('sum', ops.sum(m, 2), m:sum(2))
-  right('prod', ops.prod(m, 1), m:prod(1))
+  check('sum', ops.sum(m, 2), m:sum(2))
+  check('prod', ops.prod(m, 1), m:prod(1))
 end
 
 -- ---- the network --------------------------------------------------------------------------------------
 
---- What a network is made of: mtorch's operations, or the operators above.
+--- The operations of a network: those of mtorch, or the operators above.
 local built_in = {
   linear = function(x, w, b) return x:matmul(w) + b end,
   relu = mt.relu, sigmoid = mt.sigmoid,
@@ -120,7 +120,7 @@ local function forward(way, w, x)
   return way.sigmoid(way.linear(h, w[5], w[6])):view(-1)
 end
 
---- A network in training: one call is one epoch.
+--- Returns a training run; run.epoch() trains for one epoch.
 local function training(way, set)
   mt.manual_seed(options.seed)
   local w = weights()
@@ -158,13 +158,13 @@ end
 mt.manual_seed(options.seed)
 check_operators()
 print(('%d operators as tensor functions: %d comparisons and their gradients are right'):format(#core.names(operators),
-  checks))
+  check_count))
 
 mt.manual_seed(options.seed)
 local set = mt.data.split(options.pts)
 local runs = {{"mtorch's operations", built_in}, {'the operators above', custom}, {'and the loss as one', fused}}
 for _, run in ipairs(runs) do run.state = training(run[2], set) end
-for _ = 1, options.epochs do -- in turns, so that a busy machine is busy for all
+for _ = 1, options.epochs do -- in turns, so that other load affects all runs
   for _, run in ipairs(runs) do run.state.epoch() end
 end
 
@@ -179,7 +179,7 @@ for _, run in ipairs(runs) do
   print(('| %s | %d/%d | %.4f | %.2f | %.3f | %.2f |'):format(run[1], s.correct(), set:size(), s.loss:item(),
     s.times[1] * 1e3, run.ratio * base * 1e3, run.ratio))
   for i, w in ipairs(s.w) do
-    right('parameter ' .. i .. ' of ' .. run[1], w:detach(), runs[1].state.w[i]:detach(), 2e-2)
+    check('parameter ' .. i .. ' of ' .. run[1], w:detach(), runs[1].state.w[i]:detach(), 2e-2)
   end
 end
 if runs[2].ratio > options.limit then

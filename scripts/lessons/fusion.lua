@@ -1,14 +1,14 @@
--- fusion.lua -- what fusing operations saves: eager, by hand with mt.map, and mt.fuse; memory traffic and times
+-- fusion.lua -- operator fusion: memory traffic and times of eager operations, mt.map and mt.fuse
 --
 --   mtorch scripts/lessons/fusion.lua                          tables and bar charts
 --   mtorch scripts/lessons/fusion.lua --rows 512 --columns 64  other sizes; --tables leaves the charts out
 --
--- Eager operations run one after the other: each reads its operands from memory and writes its result
--- there, and for such simple arithmetic memory decides how fast that is. Fused, all are computed while
--- an element (or a row) is in registers and caches: memory is read once and written once. The bytes
--- are counted: a tensor that counts goes through the eager function, and a fused one must have run as
--- a single loop over its tensors. Gradients need less memory, too ("MB kept"): what eager operations
--- keep for backward is computed again from the inputs.
+-- Each eager operation reads its operands from memory and writes its result to memory; for simple
+-- arithmetic the memory bandwidth limits the speed. A fused function computes all operations while an
+-- element (or a row) is in registers and caches: memory is read once and written once. The bytes of the
+-- eager function are counted by a tensor class; a fused function must run as a single loop over its
+-- tensors. Gradients also need less memory ("MB kept"): what eager operations save for backward is
+-- computed again from the inputs.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
@@ -18,9 +18,9 @@ local lesson = require 'cuda_lesson'
 local options = mt.args {
   {'rows', 2048, 'rows of the tensors', type = 'int', min = 1},
   {'columns', 1024, 'columns of the tensors', type = 'int', min = 1},
-  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
   {'csv', '', 'files NAME_*.csv for the tables', metavar = 'NAME.csv'},
-  {'tables', false, 'the tables alone, no bar charts'},
+  {'tables', false, 'print tables only, without bar charts'},
 }
 
 -- ---- the functions ---------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ local function gelu(x) return x * 0.5 * (((x * x * x * 0.044715 + x) * 0.7978845
 local gelu_by_hand = mt.map(function(v)
   return v * 0.5 * (math.tanh((v * v * v * 0.044715 + v) * 0.7978845608028654) + 1)
 end)
--- Rows: each needs reductions of its own elements.
+-- Functions of rows, with reductions.
 local function softmax(x)
   local e = (x - x:amax(-1, true)):exp()
   return e / e:sum(-1, true)
@@ -40,7 +40,7 @@ local function layer_norm(x)
   return d / ((d * d):mean(-1, true) + 1e-5):sqrt()
 end
 
--- {title, {{way, function}, ..}}: the first way is eager, and is what the others are compared with.
+-- {title, {{way, function}, ..}}: the first way is eager, and the others are compared with it.
 local examples = {
   {'GELU', {{'eager', gelu}, {'by hand, mt.map', gelu_by_hand}, {'mt.fuse', mt.fuse(gelu)},
             {'built in', function(x) return mt.gelu(x, 'tanh') end}}},
@@ -53,17 +53,17 @@ local examples = {
 
 local function bytes(x) return x:numel() * x:element_size() end
 
--- A tensor that counts: each operation adds the bytes of its operands and of its result to `traffic`.
+-- A tensor whose operations add the bytes of their operands and results to `traffic`.
 local Counted = {}
 local function plain(x) return getmetatable(x) == Counted and x.tensor or x end
 local function counting(traffic, fn, ...)
-  local given, seen = {...}, {}
-  for i, x in ipairs(given) do
-    given[i] = plain(x)
-    if mt.is_tensor(given[i]) and not seen[x] then traffic.read = traffic.read + bytes(given[i]) end
+  local arguments, seen = {...}, {}
+  for i, x in ipairs(arguments) do
+    arguments[i] = plain(x)
+    if mt.is_tensor(arguments[i]) and not seen[x] then traffic.read = traffic.read + bytes(arguments[i]) end
     seen[x] = true                                     -- x * x reads x once
   end
-  local y = fn(unpack(given))
+  local y = fn(unpack(arguments))
   traffic.operations, traffic.written = traffic.operations + 1, traffic.written + bytes(y)
   return setmetatable({tensor = y, traffic = traffic}, Counted)
 end
@@ -76,7 +76,7 @@ for event, fn in pairs(arithmetic) do
   Counted[event] = function(a, b) return counting((getmetatable(a) == Counted and a or b).traffic, fn, a, b) end
 end
 
---- The loops over tensors that fn(x) ran: all calls of the device but those for memory.
+--- Returns the loops over tensors that fn(x) ran: calls of the device verbs map, run and reduce.
 local function loops(fn, x)
   local list = {}
   for _, verb in ipairs(core.verbs_call(function() fn(x) end)) do
@@ -87,9 +87,9 @@ local function loops(fn, x)
   return list
 end
 
---- {operations, read, written} of a way. An eager one goes through counting tensors. A fused one must be a
---- single loop, so what it takes is read once and what it gives is written once; of a built-in function the
---- same is assumed.
+--- Returns {operations, read, written} of a way. An eager function is run on counting tensors. A fused function
+--- must be a single loop, so inputs are read once and results are written once; the same is assumed of a
+--- built-in function.
 local function traffic_of(way, fn, x)
   local traffic = {operations = 0, read = 0, written = 0}
   if way == 'eager' then
@@ -104,7 +104,7 @@ local function traffic_of(way, fn, x)
   return {operations = 1, read = bytes(x), written = bytes(fn(x))}
 end
 
---- Bytes that stay allocated for backward, without the result.
+--- Returns the bytes that stay allocated for backward, without the result.
 local function kept_for_backward(fn, x)
   collectgarbage()
   collectgarbage()
@@ -135,27 +135,27 @@ local columns = {'way', 'operations', 'MB read', 'MB written', 'MB kept', 'us', 
   'times eager'}
 if devices[2] then columns[10], columns[11], columns[12] = 'GPU us', 'GPU GB/s', 'GPU times eager' end
 
---- The times of a way on a device; its result, and its gradient, must be those of the eager one.
+--- Returns the times of a way on a device, and checks its result and gradient against the eager function.
 local function measured(title, way, fn, eager, x, device)
-  local there, direction = x:to(device), mt.randn(x.shape):to(device)
-  lesson.check(title .. ' ' .. way, fn(there), eager(x), 1e-5)
+  local x_there, direction = x:to(device), mt.randn(x.shape):to(device)
+  lesson.check(title .. ' ' .. way, fn(x_there), eager(x), 1e-5)
   local gradients = {}
   for i, f in ipairs {fn, eager} do
-    local leaf = there:detach():requires_grad_()
+    local leaf = x_there:detach():requires_grad_()
     f(leaf):backward(direction)
     gradients[i] = leaf.grad
   end
   lesson.check(('%s %s, gradient'):format(title, way), gradients[1], gradients[2], 1e-4)
-  return lesson.device_microseconds(device, function() fn(there) end, options.runs),
-    lesson.device_microseconds(device, forward_and_backward(fn, there, direction), options.runs)
+  return lesson.device_microseconds(device, function() fn(x_there) end, options.runs),
+    lesson.device_microseconds(device, forward_and_backward(fn, x_there, direction), options.runs)
 end
 
 local function row_of(title, way, fn, eager, x, first)
   local traffic = traffic_of(way, fn, x)
   local moved = traffic.read + traffic.written
-  local us, both = measured(title, way, fn, eager, x, 'cpu')
+  local us, us_with_backward = measured(title, way, fn, eager, x, 'cpu')
   local row = {way, traffic.operations, traffic.read / 1e6, traffic.written / 1e6, kept_for_backward(fn, x) / 1e6, us,
-    moved / us / 1e3, both, first and first[6] / us or 1}
+    moved / us / 1e3, us_with_backward, first and first[6] / us or 1}
   if devices[2] then
     row[10] = measured(title, way, fn, eager, x, 'cuda')
     row[11], row[12] = moved / row[10] / 1e3, first and first[10] / row[10] or 1

@@ -1,20 +1,20 @@
--- matmul_ladder.lua -- one matrix product, from three loops to one call: what each step gains
+-- matmul_ladder.lua -- one matrix product, from three loops to one call, with the speed-up of each step
 --
 --   mtorch scripts/lessons/matmul_ladder.lua                         generated digits
 --   mtorch scripts/lessons/matmul_ladder.lua --data DIR              MNIST's files (also .gz) in DIR
---   mtorch scripts/lessons/matmul_ladder.lua --plot ladder.svg       where the chart goes ('' for none)
---   mtorch scripts/lessons/matmul_ladder.lua --device cuda           with the notebook's steps on a GPU
+--   mtorch scripts/lessons/matmul_ladder.lua --plot ladder.svg       file for the chart ('' writes none)
+--   mtorch scripts/lessons/matmul_ladder.lua --device cuda           also runs the notebook's steps on a GPU
 --
 -- The product is 5 digits (5 x 784) times weights (784 x 10), as in fast.ai's matmul notebook. The
 -- weights are PyTorch's `manual_seed(1); randn(784, 10)`, so that with MNIST's training images the
 -- notebook's own numbers appear. Each step is checked against the first and timed; speed-ups are
--- to the first step. On the whole set (--rows) "broadcasting" makes a tensor of 784 x 10 for each of
--- 50000 rows, seconds for one pass; it runs once to be checked, then --runs times, before its line
+-- relative to the first step. On the whole set (--rows) "broadcasting" creates a tensor of 784 x 10 for
+-- each of 50000 rows, which takes seconds; it runs once as a check and --runs times before its line
 -- appears.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
--- Where the device cannot be used, its steps are skipped, with the reason.
+-- If the device cannot be used, its steps are skipped and the reason is printed.
 local device, words = 'cpu', {unpack(arg)}
 for i = #words, 1, -1 do
   local value = words[i]:lower():match('^%-%-device=(.*)$')
@@ -24,9 +24,9 @@ for i = #words, 1, -1 do
   end
 end
 local options = mt.args({
-  {'data', help = "folder of MNIST's files (also .gz); if not given generated digits", metavar = 'DIR'},
+  {'data', help = "folder of MNIST's files (also .gz); default: generated digits", metavar = 'DIR'},
   {'rows', 50000, 'digits of the whole set', type = 'int', min = 1},
-  {'runs', 7, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 7, 'timed runs; the median is shown', type = 'int', min = 1},
   {'plot', 'matmul_ladder.svg', "file for the chart; '' for none", endings = {'svg', 'png'}},
 }, words)
 
@@ -39,7 +39,7 @@ end
 
 -- ---- the digits --------------------------------------------------------------------------------
 
---- Images as rows of 784 numbers in 0..1 (byte / 256, as the notebook's file has them), or nil.
+--- Loads images as rows of 784 numbers in 0..1 (byte / 256, as in the notebook's file); nil if there is no file.
 local function images(name)
   for _, ending in ipairs {'', '.gz'} do
     local path = options.data .. '/' .. name .. ending
@@ -47,7 +47,7 @@ local function images(name)
   end
 end
 
---- Blobs that look a little like digits: most pixels are 0, as in MNIST.
+--- Returns n blobs that resemble digits: most pixels are 0, as in MNIST.
 local function generated(n)
   mt.manual_seed(3)
   local centre, width = mt.rand(n, 2, 1) * 12 + 8, mt.rand(n, 2, 1) * 20 + 4
@@ -58,7 +58,7 @@ local function generated(n)
   return mt.where(image:gt(0.05), image, mt.zeros_like(image)):view(n, 784)
 end
 
---- x_train (rows x 784), x_valid (at least 5 x 784), and whether they are the notebook's.
+--- Returns x_train (rows x 784), x_valid (at least 5 x 784), and whether they are the notebook's.
 local function load_digits()
   if not options.data then
     print('digits: generated (give --data DIR for real ones)')
@@ -67,7 +67,7 @@ local function load_digits()
   end
   local train = images('train-images-idx3-ubyte')
   if train then
-    print(('digits: %d training images of %s; rows 50001.. validate, as in the notebook'):format(#train, options.data))
+    print(('digits: %d training images of %s; rows 50001.. are the validation data'):format(#train, options.data))
     return train[{{1, math.min(options.rows, 50000)}}], train[{{50001, -1}}], true
   end
   local test = images('t10k-images-idx3-ubyte')
@@ -86,11 +86,11 @@ local weights = mt.randn(784, 10, {generator = mt.Generator('mt19937', 1)})
 local m1, m2 = x_valid[{{1, 5}}]:contiguous(), weights
 print('m1 ' .. tostring(m1.shape) .. '   m2 ' .. tostring(m2.shape))
 
--- ---- the steps: each makes c (rows x 10) of a (rows x 784) and b (784 x 10) ---------------------
+-- ---- the steps: each computes c (rows x 10) from a (rows x 784) and b (784 x 10) ----------------
 
 local function new(a, b) return (mt.zeros(a.shape[1], b.shape[2])) end
 
---- The notebook's own: t1[i, j] += m1[i, k] * m2[k, j], each element a 0-d tensor.
+--- As in the notebook: t1[i, j] += m1[i, k] * m2[k, j], each element a 0-d tensor.
 local function three_loops_of_tensors(a, b)
   local c = new(a, b)
   for i = 1, a.shape[1] do
@@ -113,7 +113,7 @@ local function three_loops(a, b)
   return c
 end
 
---- A plain loop over FFI pointers: LuaJIT compiles it, as Numba's njit does. n numbers, b's a row apart.
+--- A plain loop over FFI pointers, which LuaJIT compiles, as Numba's njit does. b is read with a stride.
 local function dot(a, b, n, step)
   local sum = 0
   for k = 0, n - 1 do sum = sum + a[k] * b[k * step] end
@@ -154,7 +154,7 @@ end
 local function einsum(a, b) return (mt.einsum('ik,kj->ij', a, b)) end
 local function matmul(a, b) return (a:matmul(b)) end
 
---- One cell of the product: what a thread of a GPU would do.
+--- Computes one element of the product, the work of one GPU thread.
 local function cell(i, j, a, b, c)
   if i <= c.shape[1] and j <= c.shape[2] then
     local sum = 0
@@ -207,15 +207,15 @@ print(c[{mt.newaxis}] * c[{{}, mt.newaxis}])
 print(c[{mt.newaxis}]:gt(c[{{}, mt.newaxis}]))
 
 title('One dot product, first and second call')
--- A fresh function that LuaJIT has not compiled: the first call is interpreted, then compiled.
-local fresh = loadstring [[return function(a, b, n, step)
+-- A new function: its first call is interpreted and then compiled.
+local new_dot = loadstring [[return function(a, b, n, step)
   local sum = 0
   for k = 0, n - 1 do sum = sum + a[k] * b[k * step] end
   return sum
 end]]()
 for call = 1, 2 do
   local began = core.time()
-  fresh(m1:data(), m2:data(), 784, 10)
+  new_dot(m1:data(), m2:data(), 784, 10)
   print(('call %d: %6.1f us%s'):format(call, (core.time() - began) * 1e6, call == 1 and ', compiling' or ''))
 end
 
@@ -246,32 +246,32 @@ for _, step in ipairs(steps) do
 end
 
 title('The whole set, ' .. tostring(x_train.shape) .. ' x ' .. tostring(m2.shape))
-local tr = matmul(x_train, weights)
+local expected = matmul(x_train, weights)
 
---- The digits and the weights once, the result once: what any product must move.
-local bytes = 4 * (x_train:numel() + weights:numel() + tr:numel())
-local reading -- bytes in a second, of a sum of all digits
+-- Digits and weights are read once and the result is written once: the least memory traffic of a product.
+local bytes = 4 * (x_train:numel() + weights:numel() + expected:numel())
+local read_bandwidth -- bytes per second, measured by the sum of all digits
 
---- Times a step on the whole set and prints what it makes of the memory's bandwidth.
-local function whole(name, f, n)
-  mt.test_close(tr, f(), 1e-3)
+--- Times a step on the whole set and prints the memory bandwidth that it reaches.
+local function time_whole(name, f, n)
+  mt.test_close(expected, f(), 1e-3)
   io.write(('%-28s'):format(name))
   local _, _, median = mt.timeit(f, {n = n, runs = options.runs})
   print(('%28s%.1f GB/s, %.0f %% of what reading alone reaches'):format('', bytes / median / 1e9,
-    100 * bytes / median / reading))
+    100 * bytes / median / read_bandwidth))
 end
 
 io.write(('%-28s'):format('reading alone: x:sum()'))
 local _, _, sum_time = mt.timeit(function() return (x_train:sum()) end, {n = 5, runs = options.runs})
-reading = 4 * x_train:numel() / sum_time
-print(('%28s%.1f GB/s'):format('', reading / 1e9))
+read_bandwidth = 4 * x_train:numel() / sum_time
+print(('%28s%.1f GB/s'):format('', read_bandwidth / 1e9))
 print(('broadcasting: %d tensors of (784 x 10), %d times ..'):format(#x_train, options.runs + 1))
 for _, step in ipairs {{'broadcasting', broadcasting, 1}, {'einsum', einsum, 5}, {'matmul', matmul, 5}} do
   local name, f, n = unpack(step)
-  whole(name, function() return (f(x_train, weights)) end, n)
+  time_whole(name, function() return (f(x_train, weights)) end, n)
 end
 
--- ---- a GPU: the notebook's kernel, one thread for each element, and its one call ---------------
+-- ---- a GPU: the notebook's kernel, with one thread per element, and matmul ----------------------
 
 local kernel_source = [[
 __global__ void matmul(const float* a, const float* b, float* c, int rows, int columns, int inner) {
@@ -290,11 +290,11 @@ local function gpu_steps()
   local k = mt.cuda.kernel {source = kernel_source, name = 'matmul', rank = {a = 2, b = 2, c = 2}, device = device}
   local r = mt.zeros({rows, columns}, {device = device})
   local blocks, threads = {mt.cdiv(rows, 16), mt.cdiv(columns, 16)}, {16, 16}
-  whole('CUDA C kernel, copied back', function()
+  time_whole('CUDA C kernel, copied back', function()
     k[{blocks, threads}](x, w, r, rows, columns, inner)
     return (r:cpu())
   end, 10)
-  whole('matmul on it, copied back', function() return (x:matmul(w):cpu()) end, 10)
+  time_whole('matmul on it, copied back', function() return (x:matmul(w):cpu()) end, 10)
 end
 
 title('The whole set on a GPU')

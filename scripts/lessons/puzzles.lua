@@ -1,4 +1,4 @@
--- puzzles.lua -- fourteen exercises in grid kernels: write each kernel, run this, read what is wrong
+-- puzzles.lua -- fourteen exercises in grid kernels: write each kernel, then run this script to check it
 --
 --   mtorch scripts/lessons/puzzles.lua                    every puzzle: ok, wrong (and where), or not written yet
 --   mtorch scripts/lessons/puzzles.lua --puzzle 3  one of them: its task, and a picture of what each thread touches
@@ -7,9 +7,9 @@
 --   mtorch scripts/lessons/puzzles.lua --solutions  the solutions (puzzles_solutions.lua), with pictures and times
 --
 -- A kernel is a Lua function that runs once for each thread of a grid. Positions begin at 1; x is the
--- first dimension of a tensor, y the second. The words that kernels have: mt.help('kernels'). All
--- puzzles run with {check = true}, which reports accesses out of bounds, races and barriers that not
--- all threads reach. After an idea of Sasha Rush's GPU puzzles; the exit status is 1 where one is wrong.
+-- first dimension of a tensor, y the second. mt.help('kernels') lists the names for kernels. All
+-- puzzles run with {check = true}, which reports accesses out of bounds, races and divergent barriers.
+-- The idea is from Sasha Rush's GPU puzzles. The exit status is 1 if an answer is wrong.
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
@@ -17,11 +17,11 @@ local lesson = require 'cuda_lesson'
 local trace = require 'puzzles_trace'
 
 local options = mt.args {
-  {'puzzle', help = 'this one alone, with its task and a picture', type = 'int', min = 1},
+  {'puzzle', help = 'only this puzzle, with its task and a picture', type = 'int', min = 1},
   {'hint', help = 'the same with a hint', type = 'int', min = 1},
   {'solutions', false, 'the solutions, with pictures and times'},
   {'answers', help = 'Lua file that returns your kernels, {map = function(out, a) .. end}', metavar = 'FILE'},
-  {'runs', 3, 'runs of which the median counts', type = 'int', min = 1},
+  {'runs', 3, 'timed runs; the median is shown', type = 'int', min = 1},
   {'csv', '', 'file for the table of times', type = 'output'},
 }
 
@@ -30,12 +30,12 @@ local function counting(...)
   for _, size in ipairs {...} do n = n * size end
   return mt.range(1, n):float():reshape(...)
 end
--- Whole numbers in no order: sums of them are exact, so results are compared exactly.
+-- Unordered integers: their sums are exact, so results are compared exactly.
 local function mixed(...) return (counting(...) * 7 % 11) - 3 end
 
--- Each puzzle: the task, the specification (`wanted`, an expression in tensors, which is what the
--- result is compared with), the tensors, how it is launched ({blocks, threads}) and the kernel.
--- `reads` is how many elements of global memory a thread needs to read at most.
+-- Each puzzle has the task, the specification (`wanted`, an expression of tensors, with which the
+-- result is compared), the tensors, the launch ({blocks, threads}) and the kernel.
+-- `reads` is the largest number of global memory reads that a thread needs.
 local puzzles = {
   {
     name = 'map', wanted = 'a + 10', out = {4}, names = 'a', inputs = {counting(4)}, launch = {1, 4},
@@ -169,7 +169,7 @@ local function arguments_of(puzzle, device)
   return list
 end
 
---- The result that the specification gives.
+--- Returns the result of the specification.
 local function wanted_of(puzzle)
   local names = 'out' .. puzzle.names:gsub('%a+', ', %0'):gsub(' , ', ', ')
   local chunk = assert(loadstring(('local mt, %s = ... return (%s)'):format(names, puzzle.wanted)))
@@ -178,7 +178,7 @@ end
 
 local function same(a, b) return a == b or (a ~= a and b ~= b) end
 
---- The first position where two tensors differ, as text, with both numbers; nil where they are equal.
+--- Describes the first position where two tensors differ, with both numbers; nil if they are equal.
 local function difference(got, wanted)
   local columns = got:dim() == 2 and got.shape[2]
   local a, b = got:reshape(-1):tolist(), wanted:reshape(-1):tolist()
@@ -192,8 +192,8 @@ local function difference(got, wanted)
   end
 end
 
---- 'ok', 'wrong' or 'not written yet', and for the second what is wrong.
-local function judge(puzzle, f, device)
+--- Returns 'ok', 'wrong' with a description, or 'not written yet'.
+local function check_answer(puzzle, f, device)
   local list = arguments_of(puzzle, device)
   local before = list[1]:cpu():clone()
   local ok, message = pcall(function() mt.kernel(f, {check = true})[puzzle.launch](unpack(list)) end)
@@ -212,7 +212,7 @@ local function describe(number, puzzle)
     dims(puzzle.launch[2]), ('out ' .. puzzle.names):gsub(' $', ''):gsub(' ', ', ')))
 end
 
--- ---- all of them ---------------------------------------------------------------------------------
+-- ---- main ----------------------------------------------------------------------------------------
 
 local answers = {}
 if options.solutions then
@@ -223,8 +223,8 @@ end
 local devices = {'cpu'}
 if mt.cuda.is_available() then devices[2] = 'cuda' end
 
---- Microseconds of a launch on each device, without the checks.
-local function timed(puzzle, f)
+--- Returns the microseconds of a launch on each device, without the checks.
+local function launch_times(puzzle, f)
   local row = {}
   for i, device in ipairs(devices) do
     local list, launch = arguments_of(puzzle, device), mt.kernel(f)[puzzle.launch]
@@ -233,30 +233,30 @@ local function timed(puzzle, f)
   return row
 end
 
-local only = options.hint or options.puzzle or 0
+local selected = options.hint or options.puzzle or 0
 local rows, counts = {}, {ok = 0, wrong = 0, ['not written yet'] = 0}
 for number, puzzle in ipairs(puzzles) do
-  if only == 0 or only == number then
+  if selected == 0 or selected == number then
     local f = answers[puzzle.name] or puzzle.kernel
-    local detailed = only > 0 or options.solutions
+    local detailed = selected > 0 or options.solutions
     if detailed then describe(number, puzzle) end
     if options.hint == number then print('  Hint: ' .. puzzle.hint) end
     local state, fault
     for _, device in ipairs(devices) do
-      state, fault = judge(puzzle, f, device)
+      state, fault = check_answer(puzzle, f, device)
       if state ~= 'ok' then break end
     end
     counts[state] = counts[state] + 1
-    local picture, most
+    local picture, max_reads
     if state ~= 'not written yet' then
-      picture, most = trace.picture(f, puzzle.launch, 'out ' .. puzzle.names, arguments_of(puzzle, 'cpu'))
+      picture, max_reads = trace.picture(f, puzzle.launch, 'out ' .. puzzle.names, arguments_of(puzzle, 'cpu'))
     end
     if detailed and picture then print(picture) end
-    if state == 'ok' and puzzle.reads and most and most > puzzle.reads then
-      fault = ('a thread reads global memory %d times; %d would do'):format(most, puzzle.reads)
+    if state == 'ok' and puzzle.reads and max_reads and max_reads > puzzle.reads then
+      fault = ('a thread reads global memory %d times; %d would do'):format(max_reads, puzzle.reads)
     end
     print(('%2d %-10s %s%s'):format(number, puzzle.name, state, fault and ': ' .. fault or ''))
-    if state == 'ok' then rows[#rows + 1] = {puzzle.name, unpack(timed(puzzle, f))} end
+    if state == 'ok' then rows[#rows + 1] = {puzzle.name, unpack(launch_times(puzzle, f))} end
   end
 end
 if #rows > 0 then

@@ -1,4 +1,4 @@
--- puzzles_solutions.lua -- the solutions of puzzles.lua: try first
+-- puzzles_solutions.lua -- the solutions of puzzles.lua
 return {
   map = function(out, a)
     local i = thread_idx.x

@@ -1,12 +1,12 @@
 #!/bin/sh
-# bundle.sh -- puts a folder together that runs on a bare machine, from a build with MTORCH_BUNDLE=ON
+# bundle.sh -- creates a folder that runs on a bare machine, from a build with MTORCH_BUNDLE=ON
 #
 #   sh scripts/tools/bundle.sh [BUILD]       (by default build-bundle; run.sh bundle builds it first)
 #
-# Leaves BUILD/mtorch-VERSION-linux-x86_64 and the same as .tar.gz: bin/ (the program, the Catch2
-# tests), lib/ (what a bare machine lacks), lib/mtorch/ (the CUDA plug-in, and the one that runs its
-# kernels on the CPU), scripts/, tests/, docs/, stubs/. CUDA's own libraries are the host's. Status 1 where
-# something is missing, or where the archive is 48 MiB or more.
+# Creates BUILD/mtorch-VERSION-linux-x86_64 and the same as .tar.gz: bin/ (the program, the Catch2
+# tests), lib/ (libraries that a bare machine lacks), lib/mtorch/ (the CUDA plug-in, and the emulated
+# one), scripts/, tests/, docs/, stubs/. CUDA's libraries are those of the host. The status is 1 if
+# a file is missing, or if the archive is 48 MiB or more.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -26,9 +26,9 @@ for plugin in "$build"/libmtorch_cuda*.so; do
 done
 strip "$out"/bin/* "$out"/lib/mtorch/*.so
 
-# ---- OpenBLAS: of the whole library, a third of the program's size would do ----
-# What openblas.h lists, with kernels for seven kinds of processor instead of twenty; the others use
-# those of an older kind whose instructions they have. Without the static library: all of it.
+# ---- OpenBLAS, reduced to the functions that are used ----
+# The functions in openblas.h, with kernels for seven kinds of processor instead of twenty; other processors
+# use those of an older kind. Without the static library, all of OpenBLAS is copied.
 shared=$(sed -n 's/^MTORCH_OPENBLAS:[A-Z]*=//p' "$build/CMakeCache.txt")
 archive=$(pkg-config --variable=libdir openblas 2>/dev/null || :)/libopenblas.a
 [ -e "$shared" ] || die "the build found no OpenBLAS (MTORCH_OPENBLAS in CMakeCache.txt)"
@@ -45,7 +45,7 @@ small() {
   done
   set -- "$@" -Wl,--defsym=gotoblas_EXCAVATOR=gotoblas_HASWELL \
     -Wl,--defsym=gotoblas_COOPERLAKE=gotoblas_SKYLAKEX
-  # Of Fortran's library LAPACK needs one function, which joins two texts: 3 MB less.
+  # LAPACK needs one function of Fortran's library, which concatenates two strings; this saves 3 MB.
   cat >"$build/concat.c" <<'END'
 #include <string.h>
 void _gfortran_concat_string(size_t n, char *to, size_t n1, const char *a, size_t n2, const char *b) {
@@ -63,13 +63,13 @@ if [ ! -e "$archive" ] || ! small; then
   cp -L "$shared" "$out/lib/libopenblas.so.0"
 fi
 
-# ---- what is opened at first use; libcurl and librsvg, with dozens of libraries of their own, are the host's ----
+# ---- libraries opened at first use, except libcurl and librsvg, which have dozens of dependencies ----
 for so in libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2; do
   path=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n "s/^[[:space:]]*$so .*x86-64.* => //p" | head -n 1)
   if [ -n "$path" ]; then cp -L "$path" "$out/lib/$so"; fi
 done
 
-# ---- the libraries of those, but for glibc's and CUDA's ----
+# ---- their dependencies, except those of glibc and CUDA ----
 libraries() { ldd "$@" | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
 while :; do
   before=$(ls "$out/lib")
@@ -82,7 +82,7 @@ while :; do
   [ "$before" != "$(ls "$out/lib")" ] || break
 done
 
-# ---- what people read and run ----
+# ---- scripts, tests, documents ----
 cp -R "$root/scripts" "$root/docs" "$build/stubs" "$out/"
 cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$out/"
 cp -R "$root/tests/lua" "$root/tests/data" "$root/tests/program" "$root/tests/gates" "$out/tests/"

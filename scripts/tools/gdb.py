@@ -1,18 +1,18 @@
-# gdb.py -- how gdb prints mt::Tensor and mt::Shape
+# gdb.py -- gdb pretty-printers of mt::Tensor and mt::Shape
 #
 #   gdb -x scripts/tools/gdb.py --args build-sanitize/mtorch script.lua      or, in gdb: source scripts/tools/gdb.py
 #
 #   (gdb) print x
 #   $1 = (2 x 3) float32 cpu [1 2 3 4 5 6]
 #
-# The program needs debug information (`cmake --preset asan`, or -DCMAKE_BUILD_TYPE=RelWithDebInfo). Of a GPU's tensor
-# the elements are not read.
+# The program needs debug information (`cmake --preset asan`, or -DCMAKE_BUILD_TYPE=RelWithDebInfo). Elements on a
+# GPU are not printed.
 import struct
 
 import gdb
 import gdb.printing
 
-MOST = 12  # elements shown
+MAX_SHOWN = 12  # elements shown
 NAMES = {"b8": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
          "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
 CODES = {"b8": "?", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
@@ -24,7 +24,7 @@ def shape_text(sizes):
 
 
 def positions(sizes, strides):
-    """Offsets of the elements in row-major order."""
+    """Yields the offsets of the elements in row-major order."""
     if 0 in sizes:
         return
     at = [0] * len(sizes)
@@ -83,7 +83,7 @@ class TensorPrinter:
         start = int(self.impl["storage"]["data"]) + int(self.impl["offset"]) * bytes_each
         shown = []
         for at in positions(sizes, strides):
-            if len(shown) == MOST:
+            if len(shown) == MAX_SHOWN:
                 shown.append("..")
                 break
             try:

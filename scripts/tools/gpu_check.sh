@@ -1,15 +1,15 @@
 #!/bin/sh
-# gpu_check.sh -- everything on a GPU in under 9 minutes: benchmarks beside PyTorch, tests, compute-sanitizer
+# gpu_check.sh -- checks a GPU in under 9 minutes: benchmarks against PyTorch, tests, compute-sanitizer
 #
 #   sh scripts/tools/gpu_check.sh [--emulated] [--quick] [--only GROUP,..] [--out DIR] [--minutes N] [--jobs N]
 #
 # In the bundle, or beside a build. Writes DIR/gpu_check.json and DIR/gpu_check.md (DIR is
-# `gpu_check` in the present folder) and what each part printed (DIR/log/PART). A part that fails,
-# takes too long or comes too late is one line, not the end. Status: 0 if all that ran passed, or if
-# there is no GPU ("skipped"); 1 if not. --emulated runs the same parts with the kernels on the CPU:
-# sizes are cut, and what only hardware can do is "not run: emulated". --quick: a few parts, small
-# sizes. --only: of the groups here, bench, models, large, cuda, device, waiting, cpu, cudnn, sanitizer, races,
-# script. MTORCH_CUDA_PLUGIN may name the plug-in.
+# `gpu_check` in the current folder) and the output of each part (DIR/log/PART). A part that fails,
+# takes too long or starts too late is one line and does not end the script. The status is 0 if all
+# parts that ran passed, or if there is no GPU ("skipped"); else 1. --emulated runs the same parts with
+# the kernels on the CPU and small sizes; parts that need hardware are "not run: emulated". --quick runs
+# a few parts with small sizes. --only runs some of the groups here, bench, models, large, cuda, device,
+# waiting, cpu, cudnn, sanitizer, races, script. MTORCH_CUDA_PLUGIN may be the path of the plug-in.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -33,7 +33,7 @@ done
 [ -n "$program" ] || { echo "gpu_check: no program in $here/bin or $here/build" >&2 && exit 2; }
 case $program in /*) ;; *) program=$PWD/$program ;; esac
 cores=$(nproc 2>/dev/null || echo 2)
-# Processes take turns on a GPU, a slice of time each: eight tests at once are ten times slower each.
+# Processes share a GPU by time slices: eight concurrent tests are ten times slower each.
 if [ -z "$jobs" ]; then
   jobs=1
   [ $emulated = no ] || jobs=$((cores < 8 ? cores : 8))
@@ -44,13 +44,13 @@ if [ $emulated = yes ]; then
       export MTORCH_CUDA_PLUGIN="$place/libmtorch_cuda_emulated.so"
     fi
   done
-  # It is its own cuBLAS and cuDNN. One thread each: the kernels run on one.
+  # The emulation replaces cuBLAS and cuDNN. One thread is used, because its kernels run on one.
   export MTORCH_CUBLAS="${MTORCH_CUBLAS:-${MTORCH_CUDA_PLUGIN:-}}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
   cudnn=${MTORCH_CUDA_PLUGIN:-1}
 else
   cudnn=1
 fi
-# Others than the parts of group cudnn have it for large convolutions, as users do.
+# Parts of other groups than cudnn use cuDNN for large convolutions, by default.
 export cudnn="${MTORCH_CUDNN:-$cudnn}"
 unset MTORCH_CUDNN
 [ -n "$minutes" ] || { if [ $emulated = yes ]; then minutes=60; else minutes=9; fi; }
@@ -70,8 +70,8 @@ began=$(date +%s)
 deadline=$((began + 60 * minutes))
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" out deadline program emulated
 
-# part GROUP NAME LIMIT COMMAND: runs a line of shell; leaves its outcome in result/GROUP.NAME:
-# group, name, outcome, seconds, and the last words where it did not pass.
+# part GROUP NAME LIMIT COMMAND: runs a shell command; writes the outcome to result/GROUP.NAME:
+# group, name, outcome, seconds, and the last output if it did not pass.
 cat >"$out/part.sh" <<'END'
 group=$1 name=$2 limit=$3 command=$4
 log="$out/log/$group.$name"
@@ -99,18 +99,18 @@ printf '%s\t%s\t%s\t%s\t%s\n' "$group" "$name" "$outcome" "$seconds" "$words" >"
 END
 wanted() { case ",here,${only:-$1}," in *",$1,"*) ;; *) return 1 ;; esac; }
 part() { ! wanted "$1" || sh "$out/part.sh" "$@"; }
-# Runs the parts that stand in the file $1, four lines each, `jobs` at a time.
+# Runs the parts in the file $1, four lines each, `jobs` at a time.
 parts() { tr '\n' '\0' <"$1" | xargs -r -0 -n 4 -P "$jobs" sh "$out/part.sh"; }
 list() { ! wanted "$1" || printf '%s\n' "$@" >>"$out/parts"; }
 
-# What only hardware can do.
+# Runs a part that needs hardware.
 hardware() {
   if [ $emulated = no ]; then part "$@"; elif wanted "$1"; then
     printf '%s\t%s\tnot run: emulated\t0\t\n' "$1" "$2" >"$out/result/$1.$2"
   fi
 }
 
-# ---- what is here: driver, clocks, libraries ----
+# ---- the machine: driver, clocks, libraries ----
 cat >"$out/driver.sh" <<'END'
 command -v nvidia-smi >/dev/null || { echo "nvidia-smi is not here" && exit 77; }
 for what in name,driver_version,pstate clocks.sm,clocks.max.sm,clocks.mem \
@@ -124,7 +124,7 @@ part here first_operation 120 "\"\$program\" -e \"
   local x = require('mtorch').ones({4}, {device = 'cuda'})
   print((x + x):sum():item())\""
 
-# ---- benchmarks: ours first ----
+# ---- benchmarks: first mtorch's ----
 rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^matmul_bf16,^bmm,^conv2d,^net_,^split_epoch,^chain,^add/,^relu/'
 rows="$rows,^sum/,^softmax,^layer_norm,^cumsum,^sort,^gather,^scatter_add,^add_row,^add_col"
 flags='' models='^model_'
@@ -144,7 +144,7 @@ END
 hardware bench torch 170 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$rows' bench $flags"
 hardware models torch 90 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$models' models $flags"
 
-# ---- large, and whole grids ----
+# ---- large tensors and grids ----
 if [ $emulated = yes ] || [ $quick = yes ]; then
   part large compare 120 '"$program" --threads 1 tests/lua/large.lua --log2 12'
 else
@@ -153,7 +153,7 @@ fi
 hardware large beyond_2_31 120 '"$program" tests/lua/large.lua --log2 26 --huge'
 
 # ---- tests ----
-# Wrong positions are told at their line where every operation is waited for.
+# With MTORCH_CUDA_SYNC errors of wrong positions are reported at their line.
 sync=MTORCH_CUDA_SYNC=1
 : >"$out/parts"
 if [ $quick = yes ]; then
@@ -169,7 +169,7 @@ else
     name=$(basename "$file" .lua)
     wait=
     case ${name#test_} in
-      cuda_graph | cuda_async_errors) continue ;; # alone, below
+      cuda_graph | cuda_async_errors) continue ;; # run separately below
       cuda_index | cuda_softmax) wait=$sync ;;
     esac
     list cuda "${name#test_}" 200 "$wait \"\$program\" $file"
@@ -178,17 +178,17 @@ else
     name=$(basename "$file" .lua)
     case ${name#test_} in
       cuda_* | profile | indexing | linalg | memory | reduce | neural | conv | snippets) continue ;;
-      # About the program, files, text, other processes, and what the CPU alone does.
+      # Tests of the program, files, text, other processes, and CPU-only functions.
       args | readme | reference | print | plot | bench | bf16_products | checkpoint | dist | download) continue ;;
       explain | files | onednn | scripts | signature | thin_products | topics) continue ;;
       train_mnist | watch_* | workers | language_models | npy | safetensors | save | small_integers) continue ;;
-      # cuda_grid, cuda_map and cuda_fuse ask that of a GPU: each function is compiled.
+      # cuda_grid, cuda_map and cuda_fuse test this on a GPU, where each function is compiled.
       fuse | kernel | kernel_loops | kernel_random | random_functions | random_fused | puzzles) continue ;;
-      sort) [ $emulated = no ] || continue ;;                # lines of millions
+      sort) [ $emulated = no ] || continue ;;                # rows of millions of elements
     esac
     list device "${name#test_}" 120 "$sync \"\$program\" tests/lua/on_device.lua cuda $file"
   done
-  # With waits too: errors are reported at their call there.
+  # Also with synchronous launches, which report errors at their call.
   for name in cuda_random cuda_scan cuda_sort cuda_operations; do
     list waiting $name 120 "$sync \"\$program\" tests/lua/test_$name.lua"
   done
@@ -199,7 +199,7 @@ if [ $quick = no ]; then
   for name in graph async_errors; do part cuda cuda_$name 120 "\"\$program\" tests/lua/test_cuda_$name.lua"; done
 fi
 
-# ---- convolutions by cuDNN, where it can be opened ----
+# ---- convolutions by cuDNN, if it can be opened ----
 cudnn_words=$(MTORCH_CUDNN=$cudnn "$program" doctor 2>&1 | sed -n 's/^cudnn *//p' | tail -n 1)
 wanted cudnn || cudnn_words='not asked for'
 case $cudnn_words in
@@ -215,7 +215,7 @@ case $cudnn_words in
       done
     fi
     parts "$out/parts"
-    if [ $quick$emulated = nono ]; then # beside those of group bench, which are with it
+    if [ $quick$emulated = nono ]; then # for comparison with group bench, which uses cuDNN
       part cudnn bench 90 "MTORCH_CUDNN=0 \"\$program\" scripts/bench.lua --device cuda --only '^net_conv'"
     fi
     ;;
@@ -225,7 +225,7 @@ case $cudnn_words in
     ;;
 esac
 
-# ---- compute-sanitizer, where it is there and is let ----
+# ---- compute-sanitizer, if it is installed and permitted ----
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || :)
 export sanitizer
 cat >"$out/sanitize.sh" <<'END'
@@ -252,7 +252,7 @@ status=$?
 [ $status != 9 ] || exit 1
 exit 3
 END
-# It says so where a machine does not let it look; anything else that goes wrong is a failure.
+# If the machine does not permit it, it prints a message; every other error is a failure.
 cat >"$out/sanitizer.sh" <<'END'
 said=$(sh "$out/sanitize.sh" "$1")
 status=$?
@@ -266,7 +266,7 @@ if [ $quick = no ]; then
     hardware sanitizer $tool 90 "sh \"\$out/sanitizer.sh\" $tool"
   done
 fi
-# The emulation's own: races between barriers, in any order of threads.
+# The emulation detects races between barriers, for any order of threads.
 if [ $emulated = yes ]; then
   for name in softmax scan; do
     part races $name 300 "MTORCH_EMULATION=races,shuffle \"\$program\" tests/lua/test_cuda_$name.lua"

@@ -1,4 +1,4 @@
--- gpu_table.lua -- what gpu_check.sh measured, as DIR/gpu_check.json and DIR/gpu_check.md
+-- gpu_table.lua -- writes the results of gpu_check.sh to DIR/gpu_check.json and DIR/gpu_check.md
 --
 --   mtorch scripts/tools/gpu_table.lua DIR SECONDS QUICK
 local mt = require 'mtorch'
@@ -18,7 +18,7 @@ local function read(path)
 end
 local function write(name, text) util.write_file('gpu_table', folder .. '/' .. name, text) end
 
--- ---- what was found -----------------------------------------------------------------------------
+-- ---- reading the results ------------------------------------------------------------------------
 
 local parts, count = {}, {}
 for line in read(folder .. '/parts.tsv'):gmatch('[^\n]+') do
@@ -29,7 +29,7 @@ for line in read(folder .. '/parts.tsv'):gmatch('[^\n]+') do
   end
 end
 
---- Rows of the benchmark: name, ours and the peer's microseconds.
+--- Returns the benchmark's rows of a contender, in microseconds.
 local function column(who)
   local times, names = {}, {}
   local text = read(('%s/%s.bench.tsv'):format(folder, who)) .. '\n' .. read(('%s/%s.models.tsv'):format(folder, who))
@@ -43,13 +43,13 @@ local ours, names = column 'mtorch'
 local theirs, rows = column 'torch', {}
 for i, name in ipairs(names) do rows[i] = {name = name, us = ours[name], torch_us = theirs[name]} end
 
---- What the parts of group 'here' printed: the driver and its clocks, the libraries.
+--- The output of group 'here': the driver and its clocks, the libraries.
 local here = {}
 for _, name in ipairs {'driver', 'libraries', 'first_operation', 'memory_at_end'} do
   here[name] = read(('%s/log/here.%s'):format(folder, name))
 end
 
--- Bytes that a row moves and the arithmetic that it does, for the last columns.
+-- Bytes moved and operations of a row, for the last columns.
 local moved = {device_copy = 8, clone = 8, add = 12, relu = 8, exp = 8, gelu = 8, sum = 4, upload = 4, download = 4,
   add_row = 8, add_channel = 8, to_half = 6, from_half = 6, cumsum = 8, softmax = 8, layer_norm = 8, batch_norm = 8}
 local function rate(row)

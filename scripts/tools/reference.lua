@@ -1,8 +1,8 @@
 -- reference.lua -- writes docs/reference.md, or the stubs for the Lua language server
 --
---   mtorch scripts/tools/reference.lua [FILE.md | FILE.lua]  from what checks arguments and answers mt.help
+--   mtorch scripts/tools/reference.lua [FILE.md | FILE.lua]  from the declarations of all functions
 --
--- The build writes the stubs (stubs/mtorch.lua); a test compares docs/reference.md with what this makes.
+-- The build writes the stubs (stubs/mtorch.lua); a test compares docs/reference.md with the output.
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.core.util'
 local objects = require 'mtorch.help.object_methods'
@@ -13,7 +13,7 @@ local tensor, list, integers = 'mt.Tensor', 'mt.Tensor[]', 'integer|integer[]'
 local integer, number, boolean, text = 'integer', 'number', 'boolean', 'string'
 local operand, callable, dtype = 'mt.Tensor|number', 'function', 'mt.Dtype'
 
--- What a parameter's name says of its type, where neither the declaration nor the default does.
+-- The types of parameters by name, if neither declaration nor default determines them.
 reference.types = {}
 for kind, names in pairs {
   [tensor] = 'aweights condition fweights gradient input pos_weight tensor v values weight x',
@@ -30,7 +30,7 @@ for kind, names in pairs {
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
--- Where one name means something else.
+-- Exceptions for single parameters.
 reference.of = {['BatchSampler.sampler'] = 'table', ['DataLoader.sampler'] = 'table|mt.Tensor',
   ['DataLoader.batch_sampler'] = 'table',
   ['kernel.source'] = text, ['export.net'] = 'mt.Module|function',
@@ -45,7 +45,7 @@ for _, optimizer in ipairs(core.optimizers()) do
     if type(option.default) == 'table' then reference.of[optimizer.name .. '.' .. option.name] = 'number[]' end
   end
 end
--- What comes back, where the declaration does not say it and it is no tensor.
+-- Result types that are not in the declaration and are not tensors.
 reference.returns = {cdiv = integer, get_num_threads = integer, Generator = 'mt.Generator', class = 'mt.Class',
   register_hook = 'mt.Hook', explain = text}
 for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
@@ -58,12 +58,12 @@ local kinds = {bool = boolean, int = integer, number = number, string = text, te
   ['function'] = callable, dtype = dtype, device = text, generator = 'mt.Generator', ints = 'integer[]',
   numbers = 'number[]', strings = 'string[]', tensors = list, list = 'any[]|mt.Tensor', table = 'table'}
 
---- A type of a signature, "'mean'|tensor", in the language server's words.
+--- Converts a type of a signature, "'mean'|tensor", to the language server's types.
 local function words(type)
   return (type:gsub('[^|]+', function(word) return kinds[word:match('^[%l_]+')] end))
 end
 
---- The type of a parameter: what its declaration says, or its default, or its name.
+--- Returns the type of a parameter, by its declaration, its default, or its name.
 local function type_of(owner, p, untyped)
   if p.type ~= 'any' then return words(p.type) end
   local of_default = p.default and (p.default:find("^'") and text or tonumber(p.default) and number or
@@ -73,7 +73,7 @@ local function type_of(owner, p, untyped)
   return known or 'any'
 end
 
---- What a function returns, a list of types.
+--- Returns the list of a function's result types.
 local function returned_by(f)
   local returned = {}
   for word in (f.returns or ''):gmatch('[^,%s]+') do
@@ -84,8 +84,8 @@ local function returned_by(f)
   return {reference.returns[f.name] or f.subject ~= 'The program' and (f.owner == 'mt' or f.method) and tensor or 'any'}
 end
 
---- The parts of a stub: `---@param` lines, names of parameters, the class of the option table (lines and name), which
---- may stand where an optional argument does, and further forms of the call.
+--- Returns the parts of a stub: `---@param` lines, names of parameters, the class of the option table (lines and name),
+--- which may replace optional arguments, and overloads.
 local function arguments(f, is_method, untyped)
   local lines, names, fields, overloads = {}, {}, {}, {}
   local class = (f.class or (f.owner == 'x' and 'mt.Tensor' or f.owner) .. '.' .. f.name) .. '.Options'
@@ -117,7 +117,7 @@ local function arguments(f, is_method, untyped)
     overloads
 end
 
---- One function as a stub: the class of its options, unless `twin` has it, its types and an empty body.
+--- Returns the stub of a function: the class of its options, unless `twin` has it, its types and an empty body.
 local function stub(owner, f, is_method, untyped, twin)
   local lines, names, options, overloads = arguments(f, is_method, twin and {} or untyped)
   local returned = returned_by(f)
@@ -129,7 +129,7 @@ local function stub(owner, f, is_method, untyped, twin)
   return ('%s--- %s\n%s\n'):format(twin and '' or options, f.doc:gsub('\n', ' '), table.concat(lines, '\n'))
 end
 
---- A class of modules or optimizers: its objects with their fields, and the call that makes them.
+--- Returns the stub of a class of modules or optimizers: its objects with their fields, and the constructor.
 local function class_stub(f, untyped)
   local lines, _, options, overloads = arguments(f, false, untyped)
   local fields, is_tensor, params = {}, {}, {}
@@ -170,18 +170,18 @@ for _, name in ipairs(require('mtorch.help.modules').names) do
   if module then modules[#modules + 1] = {name = name, module = module} end
 end
 
--- What functions make that are called as a class is, by where they are; and those among them that make something else.
+-- Result types of constructor-like functions, by module, and the exceptions.
 local makes = {['mt.nn'] = 'Module', ['mt.optim'] = 'Optimizer', ['mt.optim.lr'] = 'Scheduler',
   ['mt.metrics'] = 'Metric'}
 local makes_other = {EarlyStopping = true, find = true}
 
---- Every declared function: {subject=, name=, signature=, doc=, method=, of_module=}, in order.
+--- Returns all declared functions in order: {subject=, name=, signature=, doc=, method=, of_module=}.
 function reference.functions()
   local all = {}
   local function add(subject, owner, name, value)
     local signature, doc, limits = core.entry(value)
     local known = signature and signature:match('^[%w_]+')
-    if signature and known ~= name then -- another name of the same function
+    if signature and known ~= name then -- an alias
       signature, doc, limits = name .. signature:sub(#known + 1), ('The same as %s.'):format(known), ''
     end
     if signature then
@@ -224,10 +224,10 @@ end
 function reference.markdown()
   local lines = {
     '# Reference', '',
-    'Made by `mtorch scripts/tools/reference.lua` from the declarations that check arguments and answer `mt.help`.',
+    'Generated by `mtorch scripts/tools/reference.lua` from the declarations of all functions.',
     "`name=value` is optional, by position or by name in one last table; `[name]` takes a list, `[shape..]` numbers",
-    'or a list. What has the mark · is a method too: `x:sum(2)` is `mt.sum(x, 2)`. Positions count from 1. `{out=}`:',
-    'by name only, a tensor that the result is written into and that is returned.',
+    'or a list. Functions marked · are also methods: `x:sum(2)` is `mt.sum(x, 2)`. Positions count from 1. `{out=}`:',
+    'by name only, a tensor into which the result is written, and which is returned.',
   }
   local subject
   for _, f in ipairs(reference.functions()) do
@@ -254,7 +254,7 @@ function reference.markdown()
   return table.concat(lines, '\n') .. '\n'
 end
 
--- What stands before the functions.
+-- The beginning of the stubs.
 local head = [[
 ---@meta mtorch
 -- Stubs for the Lua language server, made by scripts/tools/reference.lua.
@@ -301,7 +301,7 @@ for name in ('apply train float double half bfloat16 cpu cuda to eval clone requ
   method_returns[name] = 'self'
 end
 
---- The methods of modules, optimizers, hooks.
+--- Returns the stubs of the methods of modules, optimizers, hooks.
 local function object_stub(object)
   local parts = {('---@class mt.%s\n---@field [any] any\n---@overload fun(...: any): any\nlocal %s = {}\n'):format(
     object.class, object.class)}
@@ -319,7 +319,7 @@ local function object_stub(object)
   return table.concat(parts, '\n')
 end
 
---- The stubs, and the names of parameters whose type is unknown.
+--- Returns the stubs, and the names of parameters whose type is unknown.
 function reference.stubs()
   local untyped, parts, described, seen = {}, {head}, reference.functions(), {}
   for _, f in ipairs(described) do seen[f.owner:match('^mt%.(.*)') or f.name] = true end

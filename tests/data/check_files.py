@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# check_files.py -- NumPy, safetensors and PyTorch read what mtorch wrote, and mtorch what they wrote
+# check_files.py -- checks that NumPy, safetensors and PyTorch read files of mtorch, and mtorch theirs
 #
 #   python3 tests/data/check_files.py build/mtorch        needs numpy, safetensors, torch; prints a line for each file
 import os
@@ -61,7 +61,7 @@ net.load_state_dict(state)
 assert torch.allclose(net(torch.ones(1, 3)), answer)
 print('ok networks of mt.save and mt.checkpoint')
 
-# Theirs: random networks and arrays, read by mtorch and written again.
+# Random networks and arrays of PyTorch and NumPy, read by mtorch and written again.
 torch.manual_seed(1)
 theirs = {'a': torch.randn(5, 3).t(), 'b': [torch.arange(4), {'c': torch.randn(2).bfloat16()}]}
 torch.save(theirs, 'theirs.pt')

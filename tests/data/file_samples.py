@@ -1,5 +1,5 @@
-# file_samples.py -- writes file_samples.lua: small files of Pillow and of the wave module, and what they
-# read from them
+# file_samples.py -- writes file_samples.lua: small files of Pillow and of the wave module, and the values
+# that they read from them
 #
 #   python3 tests/data/file_samples.py > tests/data/file_samples.lua     (pillow, numpy)
 import io

@@ -1,5 +1,5 @@
-# language_models.py -- writes gpt2/ and llama/: folders of small random models as transformers saves them, and what
-# they compute; test_language_models.lua runs scripts/gpt2.lua on them
+# language_models.py -- writes gpt2/ and llama/: folders of small random models saved by transformers, with their
+# results; test_language_models.lua runs scripts/gpt2.lua on them
 #
 #   python3 tests/data/language_models.py
 #

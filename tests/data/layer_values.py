@@ -12,14 +12,14 @@ def lin(*shape, a=0.37, b=1.0):
 
 
 def show(name, *tensors):
-    """The numbers of all tensors, one after the other."""
+    """Returns the concatenated numbers of all tensors."""
     numbers = [v for t in tensors for v in t.detach().double().reshape(-1).tolist()]
     text = name.replace('-', '_') + ' = {' + ', '.join('%.9g' % v for v in numbers) + '},'
     print(textwrap.fill(text, 98, initial_indent='  ', subsequent_indent='    '))
 
 
 def slope(name, f, *inputs):
-    """The value and the gradients by the inputs of the sum of f times sin(0, 1, ..)."""
+    """Returns the value of f, and the gradients by the inputs of the sum of f times sin(0, 1, ..)."""
     inputs = [x.clone().requires_grad_() for x in inputs]
     y = f(*inputs)
     show(name, y, *torch.autograd.grad((y * lin(*y.shape, a=1.0, b=0.5)).sum(), inputs))

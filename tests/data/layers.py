@@ -2,8 +2,8 @@
 #
 #   python tests/data/layers.py     writes layers.safetensors and layer_cases.lua beside it
 #
-# Inputs and the gradients of results are sin(a i + b) for i = 1, 2, .., which both sides compute. A case is a layer
-# as Python makes it; its Lua text follows: positions (dim, padding_idx, ..) count from 1 there.
+# Inputs and the gradients of results are sin(a i + b) for i = 1, 2, .., which both sides compute. A case is a layer in
+# Python, from which the Lua text is derived; positions (dim, padding_idx, ..) count from 1 there.
 import os
 import torch
 from torch import nn
@@ -40,8 +40,8 @@ def text(name, args, options):
 
 
 def case(name, *args, x, train=True, calls=1, call=(), wrap=None, ids=False, **options):
-    """x: the shape of the input, or a list of them; with ids tensors of positions. call: more arguments. calls: how
-    many times it is called in training before. wrap: a function of the layer and its Lua text."""
+    """x: the shape of the input, or a list of shapes; with ids, tensors of positions. call: more arguments. calls: the
+    number of training calls before. wrap: a function of the layer and its Lua text."""
     layer, code = getattr(nn, name)(*args, **options), text(name, args, options)
     if wrap:
         layer, code = wrap(layer, code)
@@ -71,12 +71,12 @@ def case(name, *args, x, train=True, calls=1, call=(), wrap=None, ids=False, **o
     tensors[key + '.out'] = y.detach()
     for n, g in zip(wanted, grads):
         if g is not None:
-            if name == 'Hardsigmoid':  # PyTorch's slope is 1/6 in float32
+            if name == 'Hardsigmoid':  # PyTorch's derivative is 1/6 in float32
                 g = g / 6 / torch.tensor(1 / 6, dtype=torch.float32).double()
             tensors['%s.grad.%s' % (key, n)] = g
     for n, b in layer.named_buffers():
         tensors['%s.after.%s' % (key, n)] = b.detach().clone()
-    for n, p in parameters.items():  # embeddings with max_norm change theirs
+    for n, p in parameters.items():  # embeddings with max_norm change their weights
         if not torch.equal(p, tensors['%s.state.%s' % (key, n)]):
             tensors['%s.after.%s' % (key, n)] = p.detach().clone()
     shapes = ['false' if not i.is_floating_point() else lua(tuple(i.shape)) for i in inputs]
@@ -120,7 +120,7 @@ case('Unfold', (2, 3), x=(2, 2, 4, 5))
 case('Unfold', 2, dilation=2, padding=1, stride=2, x=(1, 2, 4, 5))
 case('Fold', (4, 5), (2, 3), x=(2, 12, 9))
 case('Fold', (4, 4), 2, stride=2, padding=1, x=(1, 8, 9))
-# ---- pools ----
+# ---- pooling --
 case('MaxPool1d', 2, x=(2, 3, 7))
 case('MaxPool1d', 3, stride=2, padding=1, x=(2, 3, 7))
 case('MaxPool1d', 2, dilation=2, ceil_mode=True, stride=2, x=(2, 3, 8))
@@ -204,7 +204,7 @@ case('CosineSimilarity', x=[(4, 3), (4, 3)])
 case('CosineSimilarity', dim=0, eps=1e-3, x=[(4, 3), (4, 3)])
 case('PairwiseDistance', x=[(4, 3), (4, 3)])
 case('PairwiseDistance', p=3, keepdim=True, x=[(4, 3), (4, 3)])
-# ---- positions ----
+# ---- embeddings ---
 ids = torch.tensor([[0, 3, 1], [3, 3, 4]])
 case('Embedding', 5, 3, x=ids)
 case('Embedding', 5, 3, x=ids, padding_idx=3)

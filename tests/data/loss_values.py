@@ -4,7 +4,7 @@
 #
 # A case is {module, options, inputs, result, gradients}. An input is {shape, a, b, f}: f of sin(a i + b) for
 # i = 1, 2, ..; or {ints}. Labels, and `blank`, are written as positions from 1. Gradients are of the sum of the
-# loss times sin(i + 0.5), of all inputs that PyTorch has one for.
+# loss times sin(i + 0.5), for all inputs that have a gradient in PyTorch.
 import textwrap
 import torch
 
@@ -16,7 +16,7 @@ FUNCTIONS = {
 
 
 class Lin:
-    """f(sin(a i + b)), by which a gradient is asked for unless it is fixed."""
+    """Returns f(sin(a i + b)), which requires a gradient unless it is fixed."""
 
     def __init__(self, *shape, a=0.37, b=1.0, f=None, fixed=False):
         self.shape, self.a, self.b, self.f, self.fixed = shape, a, b, f, fixed
@@ -31,7 +31,7 @@ class Lin:
 
 
 class Labels:
-    """Positions, which count from 0 in PyTorch; negative ones are no positions, and stay."""
+    """Returns positions, which count from 0 in PyTorch; negative numbers are unchanged."""
 
     fixed = True
 
@@ -59,7 +59,7 @@ def lua(value):
 
 
 def case(name, options, *inputs):
-    """One case; tensors among the options are float64 vectors."""
+    """Adds a case; tensors among the options are float64 vectors."""
     given = [i.tensor() for i in inputs]
     wanted = [not i.fixed for i in inputs]
     given = [x.requires_grad_() if w else x for x, w in zip(given, wanted)]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-# make_torch_values.py -- writes torch_values.txt: PyTorch's answers at special and ordinary points
+# make_torch_values.py -- writes torch_values.txt: PyTorch's values at special and ordinary points
 #
 #   python3 tests/data/make_torch_values.py > tests/data/torch_values.txt
 #
 # `points NAME ARITY` is followed by one line for each input. `op NAME DTYPE POINTS PARAMS..` is
-# followed by `y`, the values, and where there is a gradient by one `g` for each input (of the sum
+# followed by `y`, the values, and, if there is a gradient, by one `g` for each input (of the sum
 # of the outputs). Operations on bits have blocks of integers. float32
-# values are those that float64 gives for the same inputs, rounded; where
-# PyTorch's float32 answer is of another class (NaN, infinite, zero and its sign), its own stands;
-# but not for fmod and remainder, where its SIMD code loses huge quotients.
+# values are float64 values for the same inputs, rounded; if PyTorch's
+# float32 value is of another class (NaN, infinite, zero and its sign), it is used,
+# except for fmod and remainder, where its SIMD code loses huge quotients.
 import itertools
 import math
 
@@ -105,7 +105,7 @@ OPS += [('where', lambda c, a, b: torch.where(c != 0, a, b), 'where', ())]
 EXACT = set('neg sign abs floor ceil round trunc square relu clamp leaky_relu add sub mul div '
             'floor_divide remainder fmod minimum maximum fmin fmax where frac nan_to_num hardtanh '
             'relu6 threshold hardshrink softshrink trunc_divide copysign heaviside prelu'.split())
-FLAT = set('floor_divide trunc_divide heaviside'.split())  # PyTorch refuses their gradient
+FLAT = set('floor_divide trunc_divide heaviside'.split())  # PyTorch has no gradient for them
 COARSE = set('digamma polygamma zeta igamma igammac'.split())  # PyTorch's float64 is not exact
 UNSMOOTH = set('zeta igamma igammac'.split())  # no gradient by the first input
 BITS = 'and or xor not left_shift right_shift'.split()
@@ -132,7 +132,7 @@ def float32_text(x):
 
 
 def run(name, f, columns, params, dtype):
-    """The values, and a gradient for each input, or None (what is flat in PyTorch has none)."""
+    """Returns the values, and a gradient for each input or None (for functions that are flat in PyTorch)."""
     x = [torch.tensor(c, dtype=dtype, requires_grad=True) for c in columns]
     y = f(*x, *params)
     if not y.requires_grad or not y.dtype.is_floating_point or name in FLAT:
@@ -150,7 +150,7 @@ def kind(x):
 
 
 def merge(wide, narrow):
-    """float64's values rounded, or float32's own where the class differs."""
+    """Returns float64's values rounded, or float32's values where the class differs."""
     out = []
     for w, n in zip(wide, narrow):
         r = w if isinstance(w, bool) else torch.tensor(w, dtype=torch.float64).float().item()

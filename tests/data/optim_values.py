@@ -3,9 +3,9 @@
 #   python tests/data/optim_values.py > tests/data/optim_values.lua
 #
 # An optimizer's case is {name, options, options of the second group, values, waves}: the parameters after 10 steps on
-# the loss below, which has more minima where it has waves. A scheduler's is {spec, optimizer, initial, rates}: a spec
+# the loss below, which has more minima if it has waves. A scheduler's is {spec, optimizer, initial, rates}: a spec
 # is {name, options, specs = {..}}, where a function is the name of one of FUNCTIONS; rates are those of the first group
-# after 0 .. 59 steps, and those of the second after 0, 7, 14 .. steps; behind them the momenta, where they move. names
+# after 0 .. 59 steps, and those of the second after 0, 7, 14 .. steps, followed by the momenta if they change. names
 # are those of all schedulers.
 import math
 import textwrap
@@ -13,7 +13,7 @@ import warnings
 import torch
 
 warnings.filterwarnings('ignore')
-torch.set_default_dtype(torch.float64)  # NAdam keeps a product of momenta in it
+torch.set_default_dtype(torch.float64)  # NAdam stores a product of momenta in this dtype
 
 
 def lua(value):
@@ -126,7 +126,7 @@ STEPS = 60
 
 
 def built(spec, opt):
-    """The scheduler of a spec, (name, options) or (name, specs, options)."""
+    """Creates the scheduler of a spec, (name, options) or (name, specs, options)."""
     name, options = spec[0], {k: v for k, v in spec[-1].items()}
     for key, value in options.items():
         if key in ('lr_lambda', 'scale_fn'):
@@ -146,7 +146,7 @@ def spec_text(spec):
 
 
 def metric(k):
-    """Falls, stays, rises a little."""
+    """A metric that falls, is constant, and rises slightly."""
     return math.exp(-k / 15) + 0.2 * math.sin(k / 3) if k < 40 else 0.5
 
 

@@ -1,11 +1,11 @@
-# sequence_values.py -- writes sequence_values.safetensors: what PyTorch's recurrent layers, attention and
-# transformer layers compute in float64, and every gradient; test_sequence_values.lua reads them
+# sequence_values.py -- writes sequence_values.safetensors: results and gradients of PyTorch's recurrent
+# layers, attention and transformer layers in float64, for test_sequence_values.lua
 #
 #   python3 tests/data/sequence_values.py
 #
-# A configuration is its own name, "LSTM 2 3 num_layers=2 ; packed=1": the class, its arguments by position and
-# by name, and how it is called. Inputs, parameters and the gradients that come in are made by the same formula
-# on both sides (`values`), so that the file holds results only: NAME/out1.., NAME/grad.x, NAME/grad.weight_ih_l0 ..
+# A configuration is identified by its name, "LSTM 2 3 num_layers=2 ; packed=1": the class, its arguments by position
+# and by name, and the call. Inputs, parameters and incoming gradients are computed by the same formula on both sides
+# (`values`), so that the file has only results: NAME/out1.., NAME/grad.x, NAME/grad.weight_ih_l0 ..
 import itertools
 import math
 import os
@@ -18,7 +18,7 @@ torch.backends.mkldnn.enabled = False
 
 
 def values(name, shape):
-    """Of the element i, counted from 1: 0.6 sin(0.7 i + the bytes of the name added up)."""
+    """Element i, from 1, is 0.6 sin(0.7 i + the sum of the bytes of the name)."""
     n = math.prod(shape)
     i = torch.arange(1, n + 1, dtype=torch.float64)
     return (0.6 * torch.sin(0.7 * i + sum(name.encode()))).reshape(shape)

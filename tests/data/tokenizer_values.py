@@ -1,5 +1,5 @@
-# tokenizer_values.py -- small tokenizer.json files in tests/data/tokenizers, and what Hugging Face's tokenizers makes
-# of some texts with them, in tokenizer_values.lua
+# tokenizer_values.py -- writes small tokenizer.json files to tests/data/tokenizers, and the results of Hugging Face's
+# tokenizers for some texts to tokenizer_values.lua
 #
 #   python3 tests/data/tokenizer_values.py        in the repository's root (tokenizers)
 import json

@@ -1,15 +1,15 @@
 #!/bin/sh
-# fuzz.sh -- runs every fuzz target for a while; a file that breaks one is left in BUILD/fuzz
+# fuzz.sh -- runs every fuzz target for some time; a file that crashes one is written to BUILD/fuzz
 #
 #   sh tests/fuzz/fuzz.sh BUILD [RUNS]   BUILD configured with -DMTORCH_FUZZ=ON and clang; 10000000 runs each by default
 #
-# MTORCH is the program that makes the first files (BUILD/mtorch by default).
+# MTORCH is the program that writes the seed corpus (BUILD/mtorch by default).
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
 build=${1:?the build folder} runs=${2:-10000000}
 mkdir -p "$build/fuzz"
 "${MTORCH:-$build/mtorch}" "$here/tests/fuzz/seeds.lua" "$build/fuzz/seeds"
-# Short files reach every branch, and more of them run in the time; a crash's file, run alone, shows whole stacks.
+# Short files reach all branches and run faster; a crashing file that is run alone shows the whole stack.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-malloc_context_size=1:quarantine_size_mb=8}"
 status=0
 for target in "$build"/fuzz_*; do

@@ -1,14 +1,14 @@
 -- hashes.lua -- whether two builds compute the same bits: hashes of results, values of gradients
 --
---   mtorch tests/gates/hashes.lua --save before.tsv      one row a function and dtype
---   mtorch tests/gates/hashes.lua --compare before.tsv   status 1, and the rows that differ
---   mtorch tests/gates/hashes.lua --only '^sum/' --each  one row a layout and number of threads too
+--   mtorch tests/gates/hashes.lua --save before.tsv      one row per function and dtype
+--   mtorch tests/gates/hashes.lua --compare before.tsv   prints the rows that differ, status 1
+--   mtorch tests/gates/hashes.lua --only '^sum/' --each  also one row per layout and number of threads
 --
--- Hashed: forward results of every elementwise operation, reduction and scan, of products,
--- normalisations, sorting and indexing, over dtypes, layouts and 1 and 2 threads, and parameters
--- after 20 steps of SGD, Adam and AdamW. Every NaN counts as the same. Compared within 4 ulp of the
--- row's largest element: gradients of first and second order, and RMSprop. Bits depend on the
--- instruction set, so a file of another one is refused.
+-- Hashes are computed of forward results of every elementwise operation, reduction and scan, of
+-- products, normalisations, sorting and indexing, over dtypes, layouts and 1 and 2 threads, and of
+-- parameters after 20 steps of SGD, Adam and AdamW. All NaNs are equal. Gradients of first and second
+-- order and RMSprop are compared within 4 ulp of the row's largest element. Bits depend on the
+-- instruction set, so a file of another one is an error.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local optim = require 'mtorch.optim'
@@ -20,11 +20,11 @@ local dtypes = {'bool', 'uint8', 'int32', 'int64', 'float16', 'bfloat16', 'float
 local floats = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 local wide = {'float32', 'float64'}
 
--- ---- values: a generator of its own, so that a change of mtorch's cannot hide one here ----
+-- ---- values, which do not depend on mtorch's random generator ----
 
 local state
---- Starts the values of a row: they depend on its name, not on the rows before.
-local function start(name)
+--- Seeds the values of a row by its name, so that they do not depend on other rows.
+local function seed_row(name)
   state = 1
   for i = 1, #name do state = (state * 31 + name:byte(i)) % 2147483647 end
 end
@@ -35,7 +35,7 @@ end
 
 local special = {0 / 0, 1 / 0, -1 / 0, -0.0, 0, 1e-40, -1e-40, 1e30, -1e30, 1, -1, 0.5}
 
---- A tensor of `n` values from [lo, hi); every 17th is special where `edges` and the dtype allow.
+--- Returns a tensor of `n` values from [lo, hi); with `edges` every 17th value of floats is special.
 local function values(n, lo, hi, dtype, edges)
   local list = mt.zeros(n, {dtype = floats[dtype] and 'float64' or 'int64', device = 'cpu'})
   local data = list:data()
@@ -51,7 +51,7 @@ local function values(n, lo, hi, dtype, edges)
   return list:to(dtype)
 end
 
--- Each makes a matrix (or what is named) of one dtype; `make(n)` gives n values.
+-- Each function creates a matrix (or the named shape) of one dtype; `make(n)` returns n values.
 local layouts = {
   {'contiguous', function(make) return make(15 * 33):view(15, 33) end},
   {'transposed', function(make) return make(15 * 33):view(33, 15):t() end},
@@ -71,7 +71,7 @@ local pointers = {float32 = 'const uint32_t *', int32 = 'const uint32_t *',
                   float64 = 'const uint64_t *', int64 = 'const uint64_t *',
                   uint8 = 'const uint8_t *', bool = 'const uint8_t *'}
 
---- Adds a result (tensors, numbers, booleans, lists of them) to the hash `h`, FNV-1a by elements.
+--- Adds a result (tensors, numbers, booleans, lists of them) to the hash `h`, similar to FNV-1 by elements.
 local function add(h, x)
   if type(x) == 'table' then
     for _, each in ipairs(x) do h = add(h, each) end
@@ -94,19 +94,19 @@ end
 -- ---- rows ----
 
 local rows, order = {}, {}
-local function keep(name, text)
+local function add_row(name, text)
   if not name:find(options.only) then return end
-  if rows[name] then error('two rows are called ' .. name, 0) end
+  if rows[name] then error('duplicate row ' .. name, 0) end
   rows[name], order[#order + 1] = text, name
 end
 local function text_of(h) return bit.tohex(h) end
 
---- One row: f(x..) over the layouts and threads; inputs are {lo, hi, dtype?} for each.
+--- Adds a row: f(x..) over the layouts and threads; each of `inputs` is {lo, hi, dtype?}.
 local function hash_row(name, dtype, inputs, f, without)
   name = name .. '/' .. dtype
   if not name:find(options.only) then return end
-  local all, tried, refused = 14695981039346656037ULL, 0, nil
-  start(name)
+  local all, call_count, refused = 14695981039346656037ULL, 0, nil
+  seed_row(name)
   for _, layout in ipairs(layouts) do
     if not (without and layout[1]:find(without)) then
       local given = {}
@@ -118,11 +118,11 @@ local function hash_row(name, dtype, inputs, f, without)
       for threads = 1, 2 do
         mt.set_num_threads(threads)
         local results = {pcall(f, unpack(given))}
-        tried = tried + 1
+        call_count = call_count + 1
         if table.remove(results, 1) then
           all = add(all, results)
           if options.each then
-            keep(('%s/%s/%d'):format(name, layout[1], threads), text_of(add(1ULL, results)))
+            add_row(('%s/%s/%d'):format(name, layout[1], threads), text_of(add(1ULL, results)))
           end
         else
           all, refused = add(all, -1), (refused or 0) + 1
@@ -130,16 +130,16 @@ local function hash_row(name, dtype, inputs, f, without)
       end
     end
   end
-  if refused ~= tried then
-    keep(name, text_of(all) .. (refused and (' %d of %d refused'):format(refused, tried) or ''))
+  if refused ~= call_count then
+    add_row(name, text_of(all) .. (refused and (' %d of %d refused'):format(refused, call_count) or ''))
   end
 end
 
-local fixed = {clamp = {0.7, 1.2}, polygamma = {2}}
+local extra_arguments = {clamp = {0.7, 1.2}, polygamma = {2}}
 local divides = {floor_divide = true, trunc_divide = true, remainder = true, fmod = true}
 local function elementwise_rows()
   for _, op in ipairs(core.operations()) do
-    local given = fixed[op.name] or {}
+    local given = extra_arguments[op.name] or {}
     local function call(...)
       local arguments = {...}
       if op.name == 'prelu' then arguments[2] = mt.full({1}, 0.25):to(arguments[1].dtype) end
@@ -158,7 +158,7 @@ local function elementwise_rows()
   end
 end
 
--- {name, arguments after x and the dimension}; the call without a dimension is hashed too.
+-- {name}: called with and without a dimension.
 local reductions = {
   {'sum'}, {'mean'}, {'prod'}, {'max'}, {'min'}, {'amax'}, {'amin'}, {'argmax'}, {'argmin'},
   {'aminmax'}, {'all'}, {'any'}, {'count_nonzero'}, {'nansum'}, {'nanmean'}, {'logsumexp'},
@@ -166,7 +166,7 @@ local reductions = {
 }
 local scans = {'cumsum', 'cumprod', 'cummax', 'cummin', 'logcumsumexp'}
 
---- What a reduction gives: of all, along each dimension, with keepdim, along two.
+--- Returns a function that reduces all elements, along each dimension, with keepdim, and along two.
 local function reduced(name)
   return function(x)
     local f, results = mt[name], {}
@@ -268,12 +268,12 @@ local function numbers(...)
   return table.concat(words, ' ')
 end
 
---- The gradient of sum(w f(x)), and of the sum of its squares, with given weights.
+--- Adds rows with the gradient of sum(w f(x)), and the gradient of the sum of its squares.
 local function gradient_row(name, dtype, f)
   name = ('grad/%s/%s'):format(name, dtype)
   if not name:find(options.only) then return end
   mt.set_num_threads(1)
-  start(name)
+  seed_row(name)
   for layout, made in ipairs(small) do
     local leaf
     local x = made(function(n)
@@ -289,7 +289,7 @@ local function gradient_row(name, dtype, f)
         local fine, second = pcall(mt.grad, first:square():sum(), leaf)
         if fine then found[2] = second end
       end
-      keep(name .. '/' .. layout, numbers(unpack(found)))
+      add_row(name .. '/' .. layout, numbers(unpack(found)))
     end
   end
 end
@@ -315,7 +315,7 @@ end
 
 -- ---- optimizers ----
 
-local rules = {
+local optimizer_cases = {
   {'SGD', {lr = 0.1}}, {'SGD', {lr = 0.1, momentum = 0.9}},
   {'SGD', {lr = 0.1, momentum = 0.9, weight_decay = 0.01, dampening = 0.2}},
   {'SGD', {lr = 0.1, momentum = 0.9, nesterov = true}},
@@ -326,10 +326,10 @@ local rules = {
 }
 
 local function optimizer_rows()
-  for at, rule in ipairs(rules) do
+  for at, rule in ipairs(optimizer_cases) do
     for _, dtype in ipairs {'float16', 'float32', 'float64'} do
       local parameters, all = {}, 14695981039346656037ULL
-      start(rule[1])
+      seed_row(rule[1])
       for i, n in ipairs {1, 7, 1000, 70001} do
         parameters[i] = values(n, -1, 1, dtype):requires_grad_()
       end
@@ -348,9 +348,9 @@ local function optimizer_rows()
       local name = ('%s_%d/%s'):format(rule[1], at, dtype)
       if rule[1] == 'RMSprop' then
         local some = parameters[3]:narrow(1, 1, 100)
-        keep('step/' .. name, numbers(parameters[1], parameters[2], some))
+        add_row('step/' .. name, numbers(parameters[1], parameters[2], some))
       else
-        keep(name, text_of(all))
+        add_row(name, text_of(all))
       end
     end
   end
@@ -358,7 +358,7 @@ end
 
 -- ---- comparing ----
 
---- Whether two lists of values agree within 4 ulp of the largest; else the distance in ulp.
+--- Returns the largest difference of two lists of values, in ulp of the largest value.
 local function distance(before, now, eps)
   local a, b, largest, worst = {}, {}, 0, 0
   for word in before:gmatch('%S+') do a[#a + 1] = tonumber(word) end
@@ -370,19 +370,19 @@ local function distance(before, now, eps)
   for i, x in ipairs(a) do
     local same = x == b[i] or x ~= x and b[i] ~= b[i]
     if not same then
-      local far = math.abs(x - b[i]) / (largest * eps)
-      worst = far == far and math.max(worst, far) or 1 / 0
+      local ulps = math.abs(x - b[i]) / (largest * eps)
+      worst = ulps == ulps and math.max(worst, ulps) or 1 / 0
     end
   end
   return worst
 end
 
 local function compare(path)
-  local seen, wrong, moved = {}, 0, 0
+  local seen, wrong, close = {}, 0, 0
   for line in io.lines(path) do
     local name, text = line:match('^([^#\t]+)\t(.*)$')
     if line:match('^# ') and not line:find(core.isa(), 1, true) then
-      error(('%s is of other instructions (%s); this is %s: set MTORCH_ISA'):format(
+      error(('%s is for another instruction set (%s), this is %s; set MTORCH_ISA'):format(
         path, line, core.isa()), 0)
     elseif name and name:find(options.only) then
       seen[name] = true
@@ -392,10 +392,10 @@ local function compare(path)
         wrong = wrong + 1
         print('gone     ' .. name)
       elseif rows[name] ~= text then
-        local far = values_row and distance(text, rows[name], eps) or 1 / 0
-        wrong, moved = wrong + (far > 4 and 1 or 0), moved + (far <= 4 and 1 or 0)
-        print(('%s  %s%s'):format(far > 4 and 'differs' or 'close  ', name,
-                                  values_row and ('  %.2f ulp'):format(far) or ''))
+        local ulps = values_row and distance(text, rows[name], eps) or 1 / 0
+        wrong, close = wrong + (ulps > 4 and 1 or 0), close + (ulps <= 4 and 1 or 0)
+        print(('%s  %s%s'):format(ulps > 4 and 'differs' or 'close  ', name,
+                                  values_row and ('  %.2f ulp'):format(ulps) or ''))
       end
     end
   end
@@ -403,7 +403,7 @@ local function compare(path)
   for _, name in ipairs(order) do
     if not seen[name] then new = new + 1 print('new      ' .. name) end
   end
-  print(('%d rows: %d differ, %d within 4 ulp, %d new'):format(#order, wrong, moved, new))
+  print(('%d rows: %d differ, %d within 4 ulp, %d new'):format(#order, wrong, close, new))
   return wrong == 0
 end
 

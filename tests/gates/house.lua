@@ -12,8 +12,8 @@ local may_include = {
   tests = {tests = true, bindings = true, engine = true, kernels = true},
 }
 -- Inside the engine: which room's headers, and which room's sources, may include which rooms' headers.
--- Everything may use core; ops and autograd know each other (accumulation is an addition); linalg uses
--- both; gpu, io and profile are leaves, compiler is above all. Nothing includes compiler.
+-- All may include core; ops and autograd include each other (accumulation is an addition); linalg includes
+-- both; gpu, io and profile are leaves. Nothing else includes compiler.
 local language = 'core autograd ops'
 local engine_arrows = {
   core = {header = 'core', source = language},
@@ -27,7 +27,7 @@ local engine_arrows = {
   profile = {header = 'core profile', source = 'core ops profile'},
   compiler = {header = 'core gpu compiler', source = language .. ' gpu compiler'},
 }
--- The same of the bindings: the program at the top, core at the bottom.
+-- The same for the bindings: the program is at the top, core at the bottom.
 local binding_arrows = {
   core = {header = 'core', source = 'core functions'}, -- the registry lists the functions
   functions = {header = 'core functions', source = 'core functions'},
@@ -44,9 +44,9 @@ for name in ([[array bitset deque flat_map flat_set forward_list list map queue 
   string_view unordered_map unordered_set valarray vector iostream sstream fstream functional memory]]):gmatch('%S+') do
   containers[name] = true
 end
--- The list of operations grows by design; every other file fits in the head.
+-- The list of operations grows with each operation; the length of other files is limited.
 local longest_file, longest_function, widest_line = 700, 60, 120
-local may_grow = {['kernels/ops.h'] = true}
+local has_no_limit = {['kernels/ops.h'] = true}
 
 local function read(path)
   local file = io.open(path, 'rb')
@@ -70,15 +70,15 @@ local function characters(line) return select(2, line:gsub('[^\128-\191]', '')) 
 local cpp = {cpp = true, h = true, cu = true, cuh = true}
 local function is_cpp(path) return cpp[path:match('%.(%w+)$') or ''] end
 
---- The text without comments and strings, line by line, so that words in them do not count.
+--- Returns the text without comments and strings, with the same lines.
 local function code_of(text)
   text = text:gsub('\\.', '  '):gsub('"[^"\n]*"', '""')
   text = text:gsub('/%*.-%*/', function(comment) return (comment:gsub('[^\n]', '')) end)
   return (text:gsub('//[^\n]*', ''))
 end
 
---- C++ with comments, strings and lines for the preprocessor blanked; lines stay where they are.
-local function blanked(text)
+--- Returns C++ with blanks instead of comments, strings and preprocessor lines; line numbers stay the same.
+local function blank_out(text)
   local out, at = {}, 1
   local function ending(what, from) return select(2, text:find(what, from, true)) or #text end
   while at <= #text do
@@ -100,7 +100,7 @@ local function blanked(text)
 end
 
 local scopes = {namespace = true, struct = true, class = true, union = true, enum = true}
---- Whether a brace after this text opens a function (or a block of one), and no scope or list.
+--- Whether a brace after this text opens a function (or a block in one), not a scope or list.
 local function opens_function(head)
   for word in (head:match('.*%)(.*)$') or head):gmatch('[%w_]+') do
     if scopes[word] then return false end
@@ -111,7 +111,7 @@ end
 
 --- Calls found(line, lines) for each function of C++.
 local function each_function(text, found)
-  local code, open, line, counted, head = blanked(text), {}, 1, 1, 1
+  local code, open, line, counted, head = blank_out(text), {}, 1, 1, 1
   local function line_of(at)
     line = line + select(2, code:sub(counted, at - 1):gsub('\n', ''))
     counted = at
@@ -129,7 +129,7 @@ local function each_function(text, found)
   end
 end
 
---- The same of Lua, by what the compiler knows.
+--- Calls found(line, lines) for each function of Lua, by the information of LuaJIT's compiler.
 local compiled = require 'jit.util'
 local function each_lua_function(text, found)
   local function look(f)
@@ -144,12 +144,12 @@ local function each_lua_function(text, found)
   if chunk then look(chunk) end
 end
 
--- One rule each: check(path, lines, text, tell) calls tell(line number, fault). -----------------
+-- Each rule is a function (path, lines, text, flag), which calls flag(line number, fault). -------
 
 local rules = {}
 
 --- Arrows: scripts -> bindings -> engine -> kernels; includes start at the root.
-function rules.includes(path, lines, _, tell)
+function rules.includes(path, lines, _, flag)
   if not is_cpp(path) then return end
   local room = path:match('^(%w+)/')
   for number, line in ipairs(lines) do
@@ -157,69 +157,69 @@ function rules.includes(path, lines, _, tell)
     if included then
       local target = included:match('^(%w+)/')
       if not target or not may_include[target] then
-        tell(number, ('"%s" does not start at the root'):format(included))
+        flag(number, ('"%s" does not start at the root'):format(included))
       elseif not may_include[room][target] then
-        tell(number, ('%s includes %s'):format(room, included))
+        flag(number, ('%s includes %s'):format(room, included))
       elseif room == 'engine' and not may_enter(engine_arrows, path, included) or
         room == 'bindings' and not may_enter(binding_arrows, path, included) then
-        tell(number, ('%s may not include %s: see the table of arrows in tests/gates/house.lua'):format(path, included))
+        flag(number, ('%s may not include %s: see the table of arrows in tests/gates/house.lua'):format(path, included))
       elseif not exists(root .. '/' .. included) then
-        tell(number, ('"%s" does not exist'):format(included))
+        flag(number, ('"%s" does not exist'):format(included))
       end
     end
     local system = line:match('^%s*#%s*include%s*<([^>]*)>')
     if system then
-      if may_include[system:match('^(%w+)/') or ''] then tell(number,
+      if may_include[system:match('^(%w+)/') or ''] then flag(number,
         'a room in angle brackets: ' .. system) end
       if (system:find('^lua') or system == 'lauxlib.h') and (room == 'kernels' or
         room == 'engine') then
-        tell(number, ('%s knows no Lua, but includes <%s>'):format(room, system))
+        flag(number, ('%s must not depend on Lua, but includes <%s>'):format(room, system))
       end
       if (path:find('^kernels/[^/]*%.h$') or path:find('^kernels/math/')) and containers[system] then
-        tell(number, ('nvcc and NVRTC read this header; <%s> is for the host'):format(system))
+        flag(number, ('nvcc and NVRTC read this header; <%s> is for the host'):format(system))
       end
     end
   end
 end
 
---- kernels throws nothing.
-function rules.throws(path, _, text, tell)
+--- Code in kernels must not throw.
+function rules.throws(path, _, text, flag)
   if not path:find('^kernels/') or not is_cpp(path) then return end
   for number, line in ipairs(lines_of(code_of(text))) do
     for _, word in ipairs{'throw', 'try', 'catch'} do
-      if line:find('%f[%w_]' .. word .. '%f[^%w_]') then tell(number, 'kernels throws nothing') end
+      if line:find('%f[%w_]' .. word .. '%f[^%w_]') then flag(number, 'code in kernels must not throw') end
     end
   end
 end
 
---- A tensor's elements are reached by data_as, which a recorded step hears of: Tensor::data() is for verbs.
-function rules.elements(path, lines, _, tell)
+--- Elements of a tensor are accessed by data_as, which notifies the step recorder; Tensor::data() is for verbs.
+function rules.elements(path, lines, _, flag)
   if not path:find('^engine/') and not path:find('^bindings/') then return end
   if path:find('^engine/compiler/') or path == 'engine/core/tensor.h' then return end
   for number, line in ipairs(lines) do
     if line:find('static_cast<[^<>]*%*>%([%w_.]*[%w_]%.data%(%)') then
-      tell(number, 'elements of a tensor are reached by data_as')
+      flag(number, 'elements of a tensor are accessed by data_as')
     end
   end
 end
 
---- The library in bindings/lua requires its own modules and LuaJIT's, nothing of scripts or tests.
-function rules.requires(path, lines, _, tell)
+--- The library in bindings/lua requires only its own modules and LuaJIT's.
+function rules.requires(path, lines, _, flag)
   if not path:find('^bindings/lua/') then return end
   for number, line in ipairs(lines) do
     local wanted = line:match("^[^-'\"]-require%s*%(?%s*['\"]([^'\"]+)['\"]")
-    local fine = not wanted or wanted == 'mtorch' or wanted:find('^mtorch%.') or wanted == 'ffi' or
+    local allowed = not wanted or wanted == 'mtorch' or wanted:find('^mtorch%.') or wanted == 'ffi' or
       wanted == 'bit' or wanted == 'jit' or wanted:find('^jit%.') or wanted:find('^table%.')
-    if not fine then tell(number, 'the library requires ' .. wanted) end
+    if not allowed then flag(number, 'the library requires ' .. wanted) end
     if wanted and path:find '^bindings/lua/extras/' and wanted:find '^mtorch%.' and
       not wanted:find '^mtorch%.extras%.' then
-      tell(number, 'extras use the names of mt and mt.extend alone, not ' .. wanted)
+      flag(number, 'extras use only the names of mt and mt.extend, not ' .. wanted)
     end
   end
 end
 
---- The first line says what the file is for: `// name -- ..`, `-- name -- ..`, `# name -- ..`.
-function rules.purpose(path, lines, _, tell)
+--- The first line states the purpose of the file: `// name -- ..`, `-- name -- ..`, `# name -- ..`.
+function rules.purpose(path, lines, _, flag)
   local name = path:match('[^/]*$')
   local at = (lines[1] or ''):find('^#!') and 2 or 1
   local line = lines[at] or ''
@@ -227,62 +227,62 @@ function rules.purpose(path, lines, _, tell)
   local start = mark .. ' ' .. name .. ' -- '
   if path:find('CMakeLists.txt$') then start = '# ' end
   if line:sub(1, #start) ~= start or #line < #start + 10 then
-    tell(at, ('the first line must be "%swhat it is for"'):format(start))
+    flag(at, ('the first line must be "%sPURPOSE"'):format(start))
   end
 end
 
-function rules.tabs(_, lines, _, tell)
+function rules.tabs(_, lines, _, flag)
   for number, line in ipairs(lines) do
-    if line:find('\t', 1, true) then tell(number, 'a tab') end
-    if line:find('\r', 1, true) then tell(number, 'a carriage return') end
+    if line:find('\t', 1, true) then flag(number, 'a tab') end
+    if line:find('\r', 1, true) then flag(number, 'a carriage return') end
   end
 end
 
---- The rows of test points in kernels/ops.h are a table and may be as wide as it is.
-function rules.width(path, lines, _, tell)
+--- Lines are not too wide, except the table of test points in kernels/ops.h.
+function rules.width(path, lines, _, flag)
   for number, line in ipairs(lines) do
     local width = characters(line)
     local a_table = path == 'kernels/ops.h' and line:find('^%s+static constexpr %w*Info info{')
     if width > widest_line and not a_table then
-      tell(number, ('%d columns, at most %d'):format(width, widest_line))
+      flag(number, ('%d columns, at most %d'):format(width, widest_line))
     end
   end
 end
 
-function rules.length(path, lines, _, tell)
+function rules.length(path, lines, _, flag)
   local room = path:match('^(%w+)/')
   if (room == 'kernels' or room == 'engine' or room == 'bindings') and #lines > longest_file and
-      not may_grow[path] then
-    tell(#lines, ('%d lines, at most %d'):format(#lines, longest_file))
+      not has_no_limit[path] then
+    flag(#lines, ('%d lines, at most %d'):format(#lines, longest_file))
   end
 end
 
---- Functions of the product fit on a screen.
-function rules.functions(path, _, text, tell)
+--- The length of functions outside of tests is limited.
+function rules.functions(path, _, text, flag)
   local each = path:find('%.lua$') and each_lua_function or is_cpp(path) and each_function
   if path:find('^tests/') or not each then return end
   each(text, function(line, lines)
     if lines > longest_function then
-      tell(line, ('a function of %d lines, at most %d'):format(lines, longest_function))
+      flag(line, ('a function of %d lines, at most %d'):format(lines, longest_function))
     end
   end)
 end
 
---- Words that a reader stops at, and what the field says.
+--- Odd words, and the usual terms.
 local words = {anew = 'again', kin = 'similar functions', trouble = 'the error', vain = 'skipped',
   nobody = 'no other owner, not read', kMost = 'kMax', kLeast = 'kMin'}
-function rules.words(path, lines, _, tell)
+function rules.words(path, lines, _, flag)
   if path:find('^tests/') then return end
   for number, line in ipairs(lines) do
     for word in line:gmatch('%a+') do
       local better = words[word] or words[word:match('^kMost') or word:match('^kLeast') or '']
-      if better then tell(number, ("'%s': write %s"):format(word, better)) end
+      if better then flag(number, ("'%s': write %s"):format(word, better)) end
     end
   end
 end
 
-function rules.guard(path, _, text, tell)
-  if path:find('%.h$') and not text:find('#pragma once', 1, true) then tell(1,
+function rules.guard(path, _, text, flag)
+  if path:find('%.h$') and not text:find('#pragma once', 1, true) then flag(1,
     '#pragma once is missing') end
 end
 
@@ -299,7 +299,7 @@ local function faults_of(path, text)
   return faults
 end
 
--- Each rule must find its fault, and find none in a good file. ----------------------------------
+-- Each rule must find a fault in its sample, but none in a good file. ---------------------------
 
 local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\nnamespace mt {\n' ..
   'struct S {\n' .. ('  int f(char c) const { return c == \'{\' || R"({)"[0] == c; }  // }\n'):rep(70) .. '};\n' ..
@@ -337,38 +337,38 @@ local samples = {
   {'functions', 'kernels/bad.cu', 'const Row rows[] = {{1, [](int x) -> int {\n' .. ('"}";\n'):rep(60) .. '}}};\n'},
   {'functions', 'bindings/lua/bad.lua', 'return {function()\n' .. ('if x then y = "end" end\n'):rep(60) .. 'end}\n'},
 }
-local broken = 0
+local missed = 0
 for _, sample in ipairs(samples) do
   local rule, path, text = unpack(sample)
   local found = false
   for _, fault in ipairs(faults_of(path, text)) do found = found or fault.rule == rule end
   if not found then
-    broken = broken + 1
+    missed = missed + 1
     print(('the rule %s does not find the fault in %q'):format(rule, text:sub(1, 60)))
   end
 end
 for _, fault in ipairs(faults_of('kernels/good.h', good)) do
-  broken = broken + 1
+  missed = missed + 1
   print('a good file is refused: ' .. fault.text)
 end
 
--- The house ---------------------------------------------------------------------------------------
+-- The source tree ---------------------------------------------------------------------------------
 
-local kinds = {cpp = true, h = true, cu = true, cuh = true, lua = true, sh = true, py = true,
+local extensions = {cpp = true, h = true, cu = true, cuh = true, lua = true, sh = true, py = true,
   cmake = true}
 local function find(folder)
   local list = {}
   local pipe = io.popen(("cd '%s' && find %s -type f 2>/dev/null | LC_ALL=C sort"):format(root,
     folder))
   for path in pipe:lines() do
-    if kinds[path:match('%.(%w+)$') or ''] or
+    if extensions[path:match('%.(%w+)$') or ''] or
       path:find('CMakeLists%.txt$') then list[#list + 1] = path end
   end
   pipe:close()
   return list
 end
 
--- How many lines a room may have. A change that needs more takes them from elsewhere, or says why in its commit.
+-- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
   ['kernels'] = 28900, ['kernels/cpu/verbs'] = 5100, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
   ['kernels/cpu/jit'] = 3800, ['kernels/cpu/interpret'] = 2300, ['kernels/cpu/libraries'] = 1550,
@@ -418,7 +418,7 @@ for room, budget in pairs(budgets) do
 end
 
 -- Documents: paths that they name exist, the README is short, variables of the environment are listed.
-local function tell_document(path, ...) faults[#faults + 1] = {text = path .. ': ' .. (...):format(select(2, ...))} end
+local function flag_document(path, ...) faults[#faults + 1] = {text = path .. ': ' .. (...):format(select(2, ...))} end
 local function lines_with(what, folders)
   local pipe = io.popen(("cd '%s' && grep -rhoE '%s' %s"):format(root, what, folders))
   local list = {}
@@ -426,30 +426,30 @@ local function lines_with(what, folders)
   pipe:close()
   return list
 end
-local top = {docs = true, cmake = true}
-for _, room in ipairs(rooms) do top[room] = true end
+local top_folders = {docs = true, cmake = true}
+for _, room in ipairs(rooms) do top_folders[room] = true end
 local generated = {['docs/history.md'] = true, ['docs/reference.md'] = true, ['docs/benchmarks.md'] = true}
 local documents = io.popen(("cd '%s' && find *.md %s docs -name '*.md' | LC_ALL=C sort"):format(root,
   table.concat(rooms, ' ')))
 for path in documents:lines() do
   local text = read(root .. '/' .. path) or ''
   for named in text:gmatch '`([%w_./-]+)`' do
-    if not generated[path] and top[named:match '^(%w+)/'] and not exists(root .. '/' .. named) then
-      tell_document(path, '%s does not exist', named)
+    if not generated[path] and top_folders[named:match '^(%w+)/'] and not exists(root .. '/' .. named) then
+      flag_document(path, '%s does not exist', named)
     end
   end
 end
 local readme, variables = read(root .. '/README.md') or '', read(root .. '/docs/environment.md') or ''
 if #lines_of(readme) > 150 or #readme > 8192 then
-  tell_document('README.md', 'it has %d lines and %d bytes, at most 150 and 8192', #lines_of(readme), #readme)
+  flag_document('README.md', 'it has %d lines and %d bytes, at most 150 and 8192', #lines_of(readme), #readme)
 end
-local asked = lines_with([[(getenv|setting)[( ]*["'"'"'"]MTORCH_[A-Z_]+]], 'kernels engine bindings scripts tests')
-for _, found in ipairs(asked) do
+local uses = lines_with([[(getenv|setting)[( ]*["'"'"'"]MTORCH_[A-Z_]+]], 'kernels engine bindings scripts tests')
+for _, found in ipairs(uses) do
   local name = found:match 'MTORCH_[A-Z_]+'
   if not variables:find(name, 1, true) and not name:find '^MTORCH_EMULATED_' then
-    tell_document('docs/environment.md', '%s is not listed', name)
+    flag_document('docs/environment.md', '%s is not listed', name)
   end
 end
 for _, fault in ipairs(faults) do print(fault.text) end
-print(('%d samples, %d not found; %d faults'):format(#samples, broken, #faults))
-if broken + #faults > 0 then os.exit(1) end
+print(('%d samples, %d not found; %d faults'):format(#samples, missed, #faults))
+if missed + #faults > 0 then os.exit(1) end

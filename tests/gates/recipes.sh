@@ -1,11 +1,11 @@
 #!/bin/sh
-# recipes.sh -- the examples of CONTRIBUTING.md apply, touch only the files that their recipes name, build and pass
+# recipes.sh -- checks that the examples of CONTRIBUTING.md apply, change only files in their recipes, build and pass
 #
-#   sh tests/gates/recipes.sh [FOLDER]  a copy of the tree with all of them is built in FOLDER (build/recipes)
+#   sh tests/gates/recipes.sh [FOLDER]  builds a copy of the tree with all of them in FOLDER (build/recipes)
 #   sh tests/gates/recipes.sh --apply      stops before the build
 #
 # A recipe names product files (`Files:`, with patterns) and a patch (`Example:`), whose first line names the tests
-# that tell whether it works (`Tests: NAME ..`). Generated pages are written again between the build and the tests.
+# of the change (`Tests: NAME ..`). Generated pages are written again between the build and the tests.
 set -euf
 cd "$(dirname -- "$0")/../.."
 only_apply=
@@ -15,7 +15,7 @@ folder=$(cd "${1:-build/recipes}" && pwd)
 tree=$folder/tree
 fail() { echo "recipes: $*" && exit 1; }
 
-git rev-parse --git-dir >/dev/null 2>&1 || { echo "skipped: this is no git checkout" && exit 77; }
+git rev-parse --git-dir >/dev/null 2>&1 || { echo "skipped: this is not a git checkout" && exit 77; }
 
 rm -rf "$tree" && mkdir "$tree"
 git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- -c | tar -xm -C "$tree"

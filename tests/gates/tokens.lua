@@ -1,8 +1,8 @@
--- tokens.lua -- Code tokens of the hand-written product (kernels, engine, bindings), without comments, by commit.
+-- tokens.lua -- counts the code tokens of kernels, engine and bindings, without comments, by commit
 --
 --   mtorch tests/gates/tokens.lua [COMMIT..]      the working tree by default
 --
--- A token is a name, a number, a string, or an operator of C++ or Lua; a preprocessor line counts as its tokens.
+-- A token is a name, a number, a string, or an operator of C++ or Lua, also in preprocessor lines.
 local rooms = 'kernels engine bindings'
 
 local function read(command)
@@ -12,29 +12,29 @@ local function read(command)
   return text
 end
 
--- The text without comments; strings become one name, so that what looks like a comment in them stays.
-local function strip(text, lua)
+--- Returns the text without comments; strings become one name.
+local function strip(text, is_lua)
   local out, at = {}, 1
   while at <= #text do
-    local first = text:find(lua and '[-%[\'"]' or '[/R\'"]', at)
+    local first = text:find(is_lua and '[-%[\'"]' or '[/R\'"]', at)
     if not first then break end
     local stop
     local rest = text:sub(first, first + 40)
-    local fence = lua and rest:match('^%-%-%[(=*)%[') or rest:match('^%[(=*)%[')
-    local raw = not lua and rest:match('^R"([^(]*)%(')
+    local equal_signs = is_lua and rest:match('^%-%-%[(=*)%[') or rest:match('^%[(=*)%[')
+    local raw = not is_lua and rest:match('^R"([^(]*)%(')
     local word
-    if lua and rest:match('^%-%-') then
-      if fence then stop = select(2, text:find(']' .. fence .. ']', first, true))
+    if is_lua and rest:match('^%-%-') then
+      if equal_signs then stop = select(2, text:find(']' .. equal_signs .. ']', first, true))
       else stop = (text:find('\n', first) or #text + 1) - 1 end
-    elseif lua and fence then
-      word, stop = true, select(2, text:find(']' .. fence .. ']', first, true))
-    elseif not lua and rest:match('^//') then
+    elseif is_lua and equal_signs then
+      word, stop = true, select(2, text:find(']' .. equal_signs .. ']', first, true))
+    elseif not is_lua and rest:match('^//') then
       stop = (text:find('\n', first) or #text + 1) - 1
-    elseif not lua and rest:match('^/%*') then
+    elseif not is_lua and rest:match('^/%*') then
       stop = select(2, text:find('*/', first, true))
     elseif raw then
       word, stop = true, select(2, text:find(')' .. raw .. '"', first, true))
-    elseif rest:match('^"') or rest:match("^'") and not (not lua and text:sub(first - 1, first):match("^%x'")) then
+    elseif rest:match('^"') or rest:match("^'") and not (not is_lua and text:sub(first - 1, first):match("^%x'")) then
       local quote = rest:sub(1, 1)
       stop = first + 1
       while stop <= #text and text:sub(stop, stop) ~= quote do
@@ -55,7 +55,7 @@ local function strip(text, lua)
   return table.concat(out)
 end
 
-local operators = {} -- the longest first
+local operators = {} -- by length
 local words = '<<= >>= ... ->* <=> :: -> ++ -- << >> <= >= == != ~= && || += -= *= /= %= &= |= ^= .. ##'
 for word in words:gmatch('%S+') do
   local n = #word
@@ -63,8 +63,8 @@ for word in words:gmatch('%S+') do
   operators[n][word] = true
 end
 
-local function count(text, lua)
-  text = strip(text, lua)
+local function count(text, is_lua)
+  text = strip(text, is_lua)
   local n, at = 0, 1
   while true do
     at = text:find('[^%s\\]', at)
@@ -84,7 +84,7 @@ local function count(text, lua)
   end
 end
 
--- What must come out of lines that are easily counted wrong.
+-- Tests of lines that are easily counted wrong.
 for _, sample in ipairs{
   {'a += b->c; // d e f', 6}, {'f("// no comment", \'"\'); /* g\nh */ i', 8}, {'R"(a "b" // c)" x', 2},
   {"n = 1'000'000;", 4}, {'x = a[i] -- b c', 6, true}, {"s = 'it -- is' .. [[a -- b]] --[[ c\n d ]] e", 6, true},
@@ -93,7 +93,7 @@ for _, sample in ipairs{
   assert(n == sample[2], ('tokens.lua counts %d tokens in %q, not %d'):format(n, sample[1], sample[2]))
 end
 
-local function of(commit)
+local function tokens_of(commit)
   local total = {all = 0}
   local list = 'git ls-files -co --exclude-standard -- ' .. rooms
   if commit then list = ('git ls-tree -r --name-only %s -- %s'):format(commit, rooms) end
@@ -111,7 +111,7 @@ end
 local commits = #arg > 0 and arg or {false}
 local first
 for _, commit in ipairs(commits) do
-  local t = of(commit)
+  local t = tokens_of(commit)
   first = first or t.all
   print(('%-12s kernels %7d  engine %7d  bindings %7d  all %7d  %+.1f %%'):format(commit or 'tree', t.kernels, t.engine,
     t.bindings, t.all, (t.all / first - 1) * 100))

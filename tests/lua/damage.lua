@@ -1,7 +1,7 @@
--- damage.lua -- files that are cut and changed, the same everywhere: each must load, or be one sentence
+-- damage.lua -- reproducibly damaged files: each must load or raise an error of one sentence
 local t = require 'testing'
 
--- Minimal standard random numbers (Park and Miller 1988): the same files everywhere.
+-- Minimal standard random numbers (Park and Miller 1988), so that all machines get the same files.
 local seed = 1
 local function random(n)
   seed = seed * 16807 % 2147483647
@@ -10,39 +10,39 @@ end
 
 local extremes = {'\0', '\255', '\127', '\128', '\0\0\0\0', '\255\255\255\255', '\255\255\255\127', ('\255'):rep(8),
   '"', '{', '}', '[', ']', ',', '\\', '(', '\n', '9', '-', ('9'):rep(20), ('['):rep(50)}
-local ways = {
+local damages = {
   function(s) return s:sub(1, random(#s) - 1) end, -- cut
   function(s) return s:sub(random(#s)) end,
-  function(s) -- one bit
+  function(s) -- flips one bit
     local i = random(#s)
     return s:sub(1, i - 1) .. string.char(bit.bxor(s:byte(i), 2 ^ (random(8) - 1))) .. s:sub(i + 1)
   end,
-  function(s) -- bytes that mean much, over others or between them
+  function(s) -- special bytes, replaced or inserted
     local i, e = random(#s), extremes[random(#extremes)]
     return s:sub(1, i - 1) .. e .. s:sub(i + (random(2) == 1 and #e or 0))
   end,
-  function(s) -- a piece is missing
+  function(s) -- removes a piece
     local i = random(#s)
     return s:sub(1, i - 1) .. s:sub(i + random(40))
   end,
-  function(s) -- .. or there twice, or elsewhere
+  function(s) -- duplicates or moves a piece
     local i, j, n = random(#s), random(#s), random(200)
     return s:sub(1, j - 1) .. s:sub(i, i + n) .. s:sub(j + (random(2) - 1) * n)
   end,
 }
 
---- Loads `rounds` damaged forms of each text, half of them damaged near the beginning, where formats say what follows.
+--- Loads `rounds` damaged forms of the texts, half of them damaged near the beginning, where formats have headers.
 return function(rounds, path, name, texts, load, sentence)
   t.test(name, function()
     local loaded = 0
     for round = 1, rounds do
       local text = texts[round % #texts + 1]
-      local near = random(2) == 1 and math.min(#text, 200) or #text
-      local head, tail = text:sub(1, near), text:sub(near + 1)
+      local limit = random(2) == 1 and math.min(#text, 200) or #text
+      local head, tail = text:sub(1, limit), text:sub(limit + 1)
       for _ = 1, random(3) do
-        if head ~= '' then head = ways[random(#ways)](head) end
+        if head ~= '' then head = damages[random(#damages)](head) end
       end
-      os.remove(path) -- ext4 waits for the disk where a file is cut to nothing and written again
+      os.remove(path) -- truncating and rewriting a file makes ext4 wait for the disk
       local file = assert(io.open(path, 'wb'))
       file:write(head .. tail)
       file:close()

@@ -1,9 +1,9 @@
--- grid_reference.lua -- grid kernels as plain Lua: threads are coroutines, tensors are nested tables
+-- grid_reference.lua -- runs grid kernels as plain Lua: threads are coroutines, tensors are nested tables
 local mt = require 'mtorch'
 
 local reference = {}
 
---- A tensor as nested tables with a shape, as kernels see it.
+--- Converts a tensor to nested tables with a shape, as in kernels.
 local function table_of(x)
   local function level(list, shape, d)
     local t = {shape = {}, ndim = #shape - d + 1}
@@ -23,8 +23,8 @@ local function plain(t, rank)
   return list
 end
 
---- The words of kernels, for a thread that `state` describes.
-local function words(state)
+--- Returns an environment with the functions of kernels, for one thread.
+local function kernel_environment(state)
   local env = setmetatable({}, {__index = _G})
   function env.grid(n)
     local place = {}
@@ -73,34 +73,34 @@ local function each(size, visit)
   end
 end
 
---- Runs f as Lua over blocks x threads; returns what the tensors among the arguments became, as lists.
+--- Runs f as Lua over blocks x threads; returns the final values of the tensor arguments, as lists.
 function reference.run(f, blocks, threads, ...)
-  local given, arguments = {...}, {}
-  for k, x in ipairs(given) do arguments[k] = mt.is_tensor(x) and table_of(x) or x end
+  local inputs, arguments = {...}, {}
+  for k, x in ipairs(inputs) do arguments[k] = mt.is_tensor(x) and table_of(x) or x end
   local grid_dim, block_dim = xyz(blocks), xyz(threads)
   each(grid_dim, function(block)
     local shared, waiting = {}, {}
     each(block_dim, function(thread)
       local state = {shared = shared, calls = 0}
-      local env = words(state)
+      local env = kernel_environment(state)
       env.block_idx, env.thread_idx, env.block_dim, env.grid_dim = block, thread, block_dim, grid_dim
       waiting[#waiting + 1] = {env = env, thread = coroutine.create(f)}
     end)
     local before = getfenv(f)
     while #waiting > 0 do
-      local left = {}
+      local still_waiting = {}
       for _, t in ipairs(waiting) do
         setfenv(f, t.env)
         local ok, why = coroutine.resume(t.thread, unpack(arguments))
         setfenv(f, before)
         if not ok then error(why, 0) end
-        if coroutine.status(t.thread) ~= 'dead' then left[#left + 1] = t end
+        if coroutine.status(t.thread) ~= 'dead' then still_waiting[#still_waiting + 1] = t end
       end
-      waiting = left
+      waiting = still_waiting
     end
   end)
   local results = {}
-  for k, x in ipairs(given) do
+  for k, x in ipairs(inputs) do
     if mt.is_tensor(x) then results[k] = plain(arguments[k], #x.shape) end
   end
   return results

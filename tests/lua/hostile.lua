@@ -1,16 +1,16 @@
--- hostile.lua -- Random calls of the whole API with hostile arguments: errors are sentences, nothing crashes.
+-- hostile.lua -- random calls of the whole API with hostile arguments: errors are sentences, and nothing crashes
 --
 --   mtorch tests/lua/hostile.lua [CALLS [SEED]]     200,000 calls under the sanitizers, fewer in the normal tests
 --
 -- Every function of mt, mt.linalg, nn, optim, data and every method is called with corner values: 0, -1, 2^31, 2^62,
 -- NaN, empty and 0-d tensors, wrong ranks, wrong types, options, tables that are cyclic or raise. About half of the
--- arguments suit their parameter, so that calls come deep; results go on to other calls and backward. Each call must
--- return, or raise a sentence that begins with the line of this script. Memory is limited, so that no size is
--- believed. MTORCH_HOSTILE_TRACE=1 prints each call before it is made.
+-- arguments suit their parameter, so that calls pass the first checks; results are used in other calls and in backward.
+-- Each call must return or raise a sentence that begins with the line of this script. Memory is limited, so that huge
+-- sizes are errors. MTORCH_HOSTILE_TRACE=1 prints each call before it is made.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
--- Functions that write files write them here.
+-- Functions write their files here.
 local ffi = require 'ffi'
 ffi.cdef [[char *mkdtemp(char *template); int chdir(const char *path);
   int setenv(const char *name, const char *value, int overwrite);]]
@@ -19,8 +19,8 @@ assert(ffi.C.chdir(folder) == 0)
 for _, name in ipairs{'http_proxy', 'https_proxy'} do ffi.C.setenv(name, 'http://127.0.0.1:9', 1) end -- no web
 ffi.C.setenv('XDG_CACHE_HOME', folder, 1)
 
-local usual = os.getenv('MTORCH_SANITIZED') and 200000 or 20000
-local calls, seed = tonumber(arg and arg[1]) or usual, tonumber(arg and arg[2]) or 1
+local default_calls = os.getenv('MTORCH_SANITIZED') and 200000 or 20000
+local calls, seed = tonumber(arg and arg[1]) or default_calls, tonumber(arg and arg[2]) or 1
 local limit = 48 * 2 ^ 20
 core.set_memory_limit(limit)
 mt.manual_seed(seed)
@@ -29,7 +29,7 @@ local random = math.random
 
 local function any(list) return list[random(#list)] end
 
--- ---- what is thrown ----
+-- ---- random arguments ----
 
 local function tensors()
   local p, q = mt.rand(2, 2):requires_grad_(), mt.rand({3, 4}, {dtype = 'float64'}):requires_grad_()
@@ -84,9 +84,9 @@ local functions = {
   function() error('mine') end, function(x) return (x * x):sum() end, function() return 7 end, mt.sum, mt.zeros,
 }
 
-local function raising() error('mine') end
---- Tables that are not what they seem.
-local function strange()
+local function raise_error() error('mine') end
+--- Returns an unusual table or object.
+local function unusual_value()
   local cyclic, deep, holes, long = {1}, {}, {}, {}
   cyclic[2], cyclic.dim = cyclic, cyclic
   for _ = 1, any {3, 12, 500} do deep = {deep} end
@@ -95,9 +95,9 @@ local function strange()
   return any {cyclic, deep, holes, long, {long, long}, {deep, 1}, newproxy(true), io.stdout, {{}, {}}, {x = 1},
     coroutine.create(print), mt, mt.newaxis, mt.ellipsis, mt.Generator, {[1.5] = 2}, {1, nil, 3}, {1, {2}},
     {dim = 1}, {[2 ^ 40] = 1}, {[0 / 0 == 0 or -1] = 1}, mt.Generator(), mt.Generator('mt19937', 3), {1, true}, {'a'},
-    setmetatable({}, {__len = raising}), setmetatable({2, 2}, {__index = raising, __tostring = raising}),
+    setmetatable({}, {__len = raise_error}), setmetatable({2, 2}, {__index = raise_error, __tostring = raise_error}),
     setmetatable({}, {__index = function(_, k) return k end, __len = function() return 2 ^ 31 end}),
-    setmetatable({}, {__index = any(pool), __call = raising}), require('ffi').new('int64_t', 3), {mt.rand(2), 1},
+    setmetatable({}, {__index = any(pool), __call = raise_error}), require('ffi').new('int64_t', 3), {mt.rand(2), 1},
     require('ffi').new('double[4]'), mt.rand(3).shape, mt.zeros(0, 2).shape, any(pool):stride(), {any(pool), any(pool)}}
 end
 
@@ -111,14 +111,14 @@ value = function(depth)
   if r < 0.92 and depth < 3 then return random() < 0.5 and integers() or list(depth) end
   if r < 0.95 then return any(functions) end
   if r < 0.97 then return nil end
-  return strange()
+  return unusual_value()
 end
 
--- ---- what suits ----
+-- ---- suitable arguments ----
 
 local function small(x) return mt.is_tensor(x) and x:numel() <= 4000 end
 
---- A tensor that goes with x: itself, its shape, a shape that broadcasts, or any.
+--- Returns a partner for x: itself, one of its shape, one that broadcasts, a number, or any tensor.
 local function partner(x)
   if not small(x) or random() < 0.12 then return any(pool) end
   local r, shape = random(), x.shape
@@ -142,7 +142,7 @@ local function extent(x, dim)
   local ok, n = pcall(function() return x:size(dim) end)
   return ok and n or 3
 end
---- Positions along a dimension: most of them valid, of x's shape or a vector.
+--- Returns mostly valid positions along a dimension, in x's shape or as a vector.
 local function positions(x, arguments)
   local dim = type(arguments[2]) == 'number' and arguments[2] or 1
   local shape = (random() < 0.6 and small(x)) and x.shape or {random(0, 4)}
@@ -164,7 +164,7 @@ local function shape_list(x)
 end
 local function pair() return random() < 0.5 and random(0, 3) or {random(1, 3), random(0, 3)} end
 local function fraction() return random() < 0.7 and random() or any {0, 1, -1, 2, 0 / 0} end
-local function alike(x)
+local function list_like(x)
   local t = {}
   for i = 1, random(1, 4) do t[i] = random() < 0.8 and small(x) and mt.rand(x.shape) or any(pool) end
   return t
@@ -187,7 +187,7 @@ local function trailing(x)
   return t
 end
 
-local suits = {
+local argument_makers = {
   y = partner, z = partner, target = label, source = partner, src = partner, other = partner, values = partner,
   test_elements = partner, input2 = partner, positive = partner, negative = partner, key = partner, gradient = partner,
   boundaries = function() return mt.rand(4):sort() end, sorted_sequence = function() return mt.rand(4):sort() end,
@@ -219,7 +219,7 @@ local suits = {
   running_var = channels, num_groups = text(1, 3, 2), num_classes = text(3, 5), scale_factor = text(2, 0.5, {2, 3}),
   sides = function(x) local t = {}; for i = 1, 2 * random(0, rank(x)) do t[i] = random(-1, 2) end; return t end,
   shifts = function() return random(-5, 5) end, diagonal = function() return random(-3, 3) end, offset = text(0, 1, -2),
-  tensors = alike, inputs = function()
+  tensors = list_like, inputs = function()
     return {mt.rand({2, 2}, {dtype = 'float64'}):requires_grad_(), random() < 0.4 and any(pool) or nil}
   end,
   fn = function() return any(functions) end,
@@ -277,7 +277,7 @@ local recipes = {
   end,
   index_add = function() return {mt.rand(4, 3), 1, mt.randint(1, 4, {2}), mt.rand(2, 3):requires_grad_()} end,
   index_copy = function() return {mt.rand(4, 3), 1, mt.randint(1, 4, {2}), mt.rand(2, 3):requires_grad_()} end,
-  frombuffer = function() return {('\0\1\255\127'):rep(random(0, 8)), suits.dtype()} end,
+  frombuffer = function() return {('\0\1\255\127'):rep(random(0, 8)), argument_makers.dtype()} end,
   as_strided = function() return {mt.rand(12):requires_grad_(), {random(0, 3), random(1, 4)}, {random(0, 4), 1}} end,
   solve = function() return {square(), mt.rand(3, 2)} end, lstsq = function() return {mt.rand(4, 3), mt.rand(4, 2)} end,
   solve_triangular = function() return {square():triu(), mt.rand({3, 2}, {dtype = 'float32'}), true} end,
@@ -290,24 +290,24 @@ for _, name in ipairs {'inv', 'inverse', 'det', 'slogdet', 'logdet', 'cholesky',
   recipes[name] = function() return {square(), name == 'matrix_power' and random(-3, 4) or nil} end
 end
 
---- The argument of that name, suited to the first ones most of the time.
-local function suited(parameter, list_of, is_self)
+--- Returns an argument for the parameter, which mostly suits the first arguments.
+local function suitable_argument(parameter, list_of, is_self)
   if random() < 0.05 then return value(0) end
   if is_self then return any(pool) end
-  local make = suits[parameter.list and '[' .. parameter.name .. ']'] or suits[parameter.name]
+  local make = argument_makers[parameter.list and '[' .. parameter.name .. ']'] or argument_makers[parameter.name]
   if make then return make(list_of[1], list_of) end
   if #list_of == 0 then return any(pool) end
   if parameter.optional and random() < 0.7 then return nil end
   return random() < 0.5 and partner(list_of[1]) or value(0)
 end
 
--- ---- what is called ----
+-- ---- functions to call ----
 
--- Not called: what ends the program, prints, waits, writes files, or changes what this test stands on.
-local left_out = {}
+-- These are not called, because they end the program, print, wait, write files, or change the state of this test.
+local excluded = {}
 for name in ([[args progress report timeit help plot set_num_threads
   set_grad_enabled set_debug cuda launch_kernel Module
-  Report SummaryWriter JsonLines]]):gmatch('%S+') do left_out[name] = true end
+  Report SummaryWriter JsonLines]]):gmatch('%S+') do excluded[name] = true end
 
 core.complete()
 local targets = {}
@@ -315,16 +315,16 @@ local function add(shown, fn, self, open)
   local signature = core.entry(fn) or open
   if signature then targets[#targets + 1] = {name = shown, fn = fn, signature = signature, self = self} end
 end
-for name, fn in pairs(core.methods) do if not left_out[name] then add('x:' .. name, fn, true) end end
+for name, fn in pairs(core.methods) do if not excluded[name] then add('x:' .. name, fn, true) end end
 for name in pairs(core.lazy) do local _ = mt[name] end
 for name, fn in pairs(mt) do
-  if not left_out[name] and core.methods[name] ~= fn then add('mt.' .. name, fn) end
+  if not excluded[name] and core.methods[name] ~= fn then add('mt.' .. name, fn) end
 end
 for _, module in ipairs {'linalg', 'nn', 'optim', 'data'} do
   local ok, inner = pcall(function() return mt[module] end)
   for _, name in ipairs(ok and core.names(inner) or {}) do
     local open = module == 'nn' and core.is_callable(inner[name]) and 'module(a, b)'
-    if not left_out[name] then add(module .. '.' .. name, inner[name], false, open) end
+    if not excluded[name] then add(module .. '.' .. name, inner[name], false, open) end
   end
 end
 for _, name in ipairs(core.names(mt.nn.init)) do add('nn.init.' .. name, mt.nn.init[name]) end
@@ -342,7 +342,7 @@ local function options(target)
   local t = {}
   for _, parameter in ipairs(target.parameters) do
     if parameter.optional and random() < 0.4 then
-      local make = random() < 0.85 and suits[parameter.name]
+      local make = random() < 0.85 and argument_makers[parameter.name]
       if make then t[parameter.name] = make(any(pool), {}) else t[parameter.name] = value(1) end
     end
   end
@@ -361,7 +361,7 @@ local function arguments(target)
     for i, parameter in ipairs(target.parameters) do
       if (parameter.optional and random() < 0.5) or (i > 1 and random() < 0.03) then break end
       n = i
-      list_of[i] = suited(parameter, list_of, target.self and i == 1)
+      list_of[i] = suitable_argument(parameter, list_of, target.self and i == 1)
     end
     if random() < 0.15 and target.signature:find('=') then n = n + 1; list_of[n] = options(target) end
   end
@@ -386,7 +386,7 @@ local function call_text(target, list_of, n)
   return target.name .. '(' .. table.concat(parts, ', ') .. ')'
 end
 
--- ---- throwing ----
+-- ---- calls ----
 
 local trace = os.getenv('MTORCH_HOSTILE_TRACE') -- each call to stderr before it is made
 local returned, raised, slowest, slowest_name, faults = 0, 0, 0, '', 0
@@ -397,10 +397,10 @@ end
 
 -- A gradient that was recorded and its leaf keep each other alive until the gradient is dropped, as in PyTorch.
 local leaves = {}
-local function note(v, depth)
+local function record_leaves(v, depth)
   if mt.is_tensor(v) then leaves[#leaves + 1] = v
   elseif type(v) == 'table' and not getmetatable(v) and depth < 4 then
-    for _, inner in pairs(v) do note(inner, depth + 1) end
+    for _, inner in pairs(v) do record_leaves(inner, depth + 1) end
   end
 end
 local function drop_gradients()
@@ -430,7 +430,7 @@ local function indexing()
   if trace then io.stderr:write('x[k] ', show(x), ' ', show(key):sub(1, 300), '\n') end
   if random() < 0.5 then return 'x[k]', pcall(function() return x[key] end) end
   local v = partner(x)
-  note(v, 0)
+  record_leaves(v, 0)
   return 'x[k]=v', pcall(function() x[key] = v end)
 end
 
@@ -440,7 +440,7 @@ local operators = {
   function(x) return -x end, function(x) return #x end, function(x) return tostring(x) end,
 }
 
---- An error of ours names a line; the scripts' own errors ('mine') and Lua's are let through.
+--- Checks an error: it must have a line and no text of C++ exceptions.
 local function check(text, shown)
   if type(text) ~= 'string' then return end
   if text == '' or text:find('std::') or text:find('bad_alloc') or text:find('C%+%+ exception') then
@@ -452,7 +452,7 @@ local function check(text, shown)
   end
 end
 
---- What a program does with a result: reads it, prints it, goes backward through it, twice, keeps it.
+--- Uses a result as a program does: prints it, reads it, calls backward, also twice, or keeps it.
 local function use(result, shown)
   if type(result) == 'table' and random() < 0.5 then result = rawget(result, 1) end
   if not mt.is_tensor(result) or result:numel() > 4000 then return end
@@ -484,10 +484,10 @@ local function invoke(target, list_of, n)
   return coroutine.resume(thread)
 end
 
-note(pool, 0)
+record_leaves(pool, 0)
 local print_options = mt.get_printoptions()
---- Puts back what calls may have changed.
-local function put_back()
+--- Restores the settings that calls may have changed.
+local function restore_settings()
   if not mt.is_grad_enabled() then mt.set_grad_enabled(true) end
   mt.set_default_dtype('float32')
   mt.set_printoptions(print_options)
@@ -498,7 +498,7 @@ for i = 1, calls do
   if i % 300 == 0 then
     drop_gradients()
     pool = tensors()
-    note(pool, 0)
+    record_leaves(pool, 0)
     mt.set_num_threads(random(1, 3))
     if random() < 0.1 then collectgarbage() end
   end
@@ -511,7 +511,7 @@ for i = 1, calls do
     local y = random() < 0.6 and partner(x) or value(0)
     if random() < 0.5 then x, y = y, x end
     local ok, e = pcall(op, x, y)
-    note({x, y, e}, 0)
+    record_leaves({x, y, e}, 0)
     if ok then returned = returned + 1; use(e, 'operator') else raised = raised + 1
       if mt.is_tensor(x) then check(e, 'operator') end
     end
@@ -525,8 +525,8 @@ for i = 1, calls do
     local took = os.clock() - start
     if took > slowest then slowest, slowest_name = took, call_text(target, list_of, n) end
     if took > longest then fault(('%s took %.1f s'):format(call_text(target, list_of, n):sub(1, 300), took)) end
-    put_back()
-    note({list_of, e}, 0)
+    restore_settings()
+    record_leaves({list_of, e}, 0)
     if ok then
       returned = returned + 1
       use(e, target.name)
@@ -541,7 +541,7 @@ pool = {}
 collectgarbage()
 collectgarbage()
 
--- Errors in this script (a mistyped name) would make every call fail: most functions must have returned sometimes.
+-- An error in this script, such as a mistyped name, would make every call fail, so enough calls must return.
 if returned < calls * 0.4 then fault(('only %d of %d calls returned'):format(returned, calls)) end
 local live = core.memory()
 print(('%d calls of %d functions: %d returned, %d raised a sentence, %d faults; %d s, %.1f MiB live'):format(calls,

@@ -1,9 +1,9 @@
--- on_device.lua -- Runs a test file of tests/lua with another device as the default one
+-- on_device.lua -- runs a test file of tests/lua with another default device
 --
 --   MTORCH_CUDA_PLUGIN=build/libmtorch_cuda_emulated.so MTORCH_CUDA_SYNC=1 \
 --     mtorch tests/lua/on_device.lua cuda tests/lua/test_nn.lua
 --
--- MTORCH_CUDA_SYNC, since the tests of wrong positions expect their sentences at once.
+-- MTORCH_CUDA_SYNC is set because the tests of wrong positions expect the error at the call.
 local mt = require 'mtorch'
 local device, script = arg[1], arg[2]
 mt.set_default_device(device)

@@ -5,11 +5,11 @@ package.path = (arg[0]:match('^(.*)/[^/]*$') or '.') .. '/?.lua;' .. package.pat
 local mt = require 'mtorch'
 
 local folder, only = arg[1], arg[2]
--- The batch of the recorded call, and a version of the operators for all cases that name none.
+-- The batch size of the recorded call, and the opset of cases that do not specify one.
 local batch, opset = tonumber(os.getenv 'MTORCH_ONNX_BATCH') or 3, tonumber(os.getenv 'MTORCH_ONNX_OPSET')
 
---- Whole numbers that count from 1 as those of the file.
-local function from_zero(x, counts) return counts and mt.where(x:gt(0), x - 1, x) or x end
+--- Converts positions, which count from 1, to those of the file, if `counts` is true.
+local function from_zero(x, is_position) return is_position and mt.where(x:gt(0), x - 1, x) or x end
 local function flat(list, out)
   for _, x in ipairs(list) do
     if mt.is_tensor(x) then out[#out + 1] = x else flat(x, out) end
@@ -17,7 +17,7 @@ local function flat(list, out)
   return out
 end
 
---- The tensors of one call, named as in the file.
+--- Returns the inputs and outputs of one call, named as in the file.
 local function call(case, inputs, names)
   local tensors = {}
   for i, x in ipairs(inputs) do
@@ -53,10 +53,10 @@ end
 local failed = 0
 for _, case in ipairs(require 'onnx_networks') do
   if not only or only == case.name then
-    local ok, why = xpcall(write, debug.traceback, case)
-    if not ok then why = why:gsub("(\n[^\n]*\n[^\n]*\n[^\n]*).*", "%1") end
+    local ok, message = xpcall(write, debug.traceback, case)
+    if not ok then message = message:gsub("(\n[^\n]*\n[^\n]*\n[^\n]*).*", "%1") end
     if not ok then
-      print(('%s: %s'):format(case.name, why))
+      print(('%s: %s'):format(case.name, message))
       failed = failed + 1
     end
   end

@@ -1,6 +1,6 @@
 # onnx_check.py -- runs the files that onnx_check.lua wrote through ONNX's checker and onnxruntime
 #
-#   python onnx_check.py FOLDER     prints what differs by more than 1e-5, relative to values beyond 1; exits 1 then
+#   python onnx_check.py FOLDER     prints differences above 1e-5 (relative for values above 1); then exits with 1
 import glob
 import os
 import sys

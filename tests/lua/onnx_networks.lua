@@ -1,8 +1,8 @@
--- onnx_networks.lua -- networks and functions that are exported to ONNX and compared: by test_onnx.lua
+-- onnx_networks.lua -- networks and functions that test_onnx.lua exports to ONNX and compares
 --
--- Each is {name, net, make, ..}: make(n) gives the inputs for a batch of n. `fixed`: no dynamic axes; `positions`:
--- which inputs, and `places` which outputs, count from 1 here and from 0 in the file; `opset`; `axes`: dynamic axes of
--- the inputs other than the first dimension of each.
+-- Each case is {name, net, make, ..}: make(n) returns the inputs for a batch of n. `fixed`: no dynamic axes;
+-- `positions` and `places` list the inputs and outputs that count from 1 here and from 0 in the file; `opset`; `axes`:
+-- dynamic axes of the inputs other than the first dimension of each.
 local mt = require 'mtorch'
 local nn = mt.nn
 
@@ -12,7 +12,7 @@ local function add(name, net, make, options)
   for key, value in pairs(options or {}) do case[key] = value end
   networks[#networks + 1] = case
 end
---- One input of these sizes after the batch's.
+--- Returns a function that creates one input with these sizes after the batch size.
 local function of(...)
   local sizes = {...}
   return function(n) return {mt.randn(n, unpack(sizes))} end
@@ -49,7 +49,7 @@ f('binary', function(x)
     x:addcmul(y, p, 0.5), x:addcdiv(y, p), x:heaviside(y), x:remainder(p)
 end, 6)
 local inf, nan = math.huge, 0 / 0
---- Rows of numbers at which formulas overflow, cancel or meet 0 * inf; each row begins elsewhere.
+--- Returns rows of numbers at which formulas overflow, cancel or compute 0 * inf; each row is rotated.
 local function edges(dtype)
   local line = mt.tensor({0, -0.0, 1, -1, 0.5, -2.5, 3, -7, 1e-30, 3e38, -1e30, 20, -90, 100, inf, -inf, nan}, dtype)
   return function(n)
@@ -90,7 +90,7 @@ for _, dtype in ipairs{'int8', 'uint8', 'int16', 'int32', 'int64'} do
   end, function(n) return {mt.tensor({{0, 1, 2, 3, 100, 127, 64, 7, 5}}, dtype):expand(n, -1):contiguous()} end)
 end
 
---- Every elementwise operation of `accepts` that has an ONNX form, by the list: of this dtype, where tests sample it.
+--- Adds all elementwise operations of `accepts` that have an ONNX form, in this dtype, at the points of kernels/ops.h.
 local function by_the_list(accepts, dtype)
   local without = mt.extend.util.word_set('erfinv erfcx i0 i1 polygamma digamma lgamma zeta igamma igammac gcd lcm')
   add(('elementwise_%s_%s'):format(accepts, dtype), function(x)
@@ -366,7 +366,7 @@ f('pooled_with_a_divisor', function(x)
   return mt.avg_pool2d(x, 3, 2, 0, true, true, 5), mt.avg_pool2d(x, 3, 2, 1, true, true, 5),
     mt.avg_pool2d(x, 3, 2, 1, false, true, 5)
 end, 3, 6, 8)
--- Pooling in 1 to 3 dimensions with windows that hang over, divisors and dilation.
+-- Pooling in 1 to 3 dimensions with ceil_mode, divisors and dilation.
 for n = 1, 3 do
   local avg, max = mt['avg_pool' .. n .. 'd'], mt['max_pool' .. n .. 'd']
   f('windows_' .. n .. 'd', function(x)
@@ -498,7 +498,7 @@ add('lenet', nn.Sequential(nn.Conv2d(1, 6, 5, {padding = 2}), nn.ReLU(), nn.MaxP
   nn.ReLU(),
   nn.AvgPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 10), nn.Softmax(2)), of(1, 28, 28))
 
---- A module of these parts with this forward.
+--- Creates a module with these parts and this forward.
 local function class(name, parts, forward)
   local made = nn.class(name)
   function made:__init()
@@ -508,7 +508,7 @@ local function class(name, parts, forward)
   made.forward = forward
   return made()
 end
---- Running statistics that are not those of the start.
+--- Updates the running statistics, so that they differ from the initial ones.
 local function trained(net, make)
   net:train()
   for _ = 1, 3 do net(unpack(make(4))) end
@@ -701,7 +701,7 @@ end), function(n) return {mt.randint(1, 20, {n, 6})} end, {positions = {true}, p
 
 -- ---- transformers ----------------------------------------------------------------------------------------
 
---- A block of a transformer by hand: d numbers a token, `heads` heads.
+--- Returns a transformer block of basic operations, with d features per token and `heads` heads.
 local function transformer_block(d, heads)
   return class('Block', { {'ln1', nn.LayerNorm(d)}, {'qkv', nn.Linear(d, 3 * d)}, {'proj', nn.Linear(d, d)}, {'ln2',
     nn.LayerNorm(d)},

@@ -1,9 +1,9 @@
--- soak.lua -- Trains for minutes with all that keeps something, and tells whether memory grows
+-- soak.lua -- trains for minutes with loaders, reports, checkpoints and compiled steps, and checks for memory leaks
 --
 --   mtorch tests/lua/soak.lua [MINUTES] [PARTS]      10 minutes of all parts by default
 --
--- PARTS are some of "workers report checkpoints compiled eager recompute", in quotes. After a tenth of the time, at
--- least 5 seconds, resident memory may grow by 2 MiB. Status 1 where it grows by more.
+-- PARTS are some of "workers report checkpoints compiled eager recompute", in quotes. Status 1 if resident memory
+-- grows by more than 2 MiB after a tenth of the time, at least 5 seconds.
 local mt = require 'mtorch'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local time = require('mtorch.core').time
@@ -41,8 +41,8 @@ local compiled = mt.compile(step)
 local evaluate = mt.compile(function(input) return mt.no_grad(function() return net(input):softmax(2) end) end)
 local double = mt.map(function(v) return v * 2 + 1 end)
 
-local began, epoch, first = time(), 0, nil
-local settle = math.max(5, minutes * 6)
+local began, epoch, resident_before = time(), 0, nil
+local settling_time = math.max(5, minutes * 6)
 local next_line = 0
 while time() - began < minutes * 60 do
   epoch = epoch + 1
@@ -72,7 +72,7 @@ while time() - began < minutes * 60 do
     collectgarbage()
     collectgarbage()
     local now = resident()
-    if not first and time() - began > settle then first = now end
+    if not resident_before and time() - began > settling_time then resident_before = now end
     print(('%5.0f s  epoch %6d  resident %.2f MiB  Lua %.2f MiB'):format(time() - began, epoch, now,
       collectgarbage 'count' / 1024))
     io.flush()
@@ -81,6 +81,6 @@ while time() - began < minutes * 60 do
 end
 report:finish()
 os.execute('rm -r ' .. folder)
-local grown = resident() - first
-print(('grown by %.2f MiB in %.1f minutes, %d epochs'):format(grown, minutes, epoch))
-if grown > 2 then os.exit(1) end
+local growth = resident() - resident_before
+print(('grown by %.2f MiB in %.1f minutes, %d epochs'):format(growth, minutes, epoch))
+if growth > 2 then os.exit(1) end

@@ -1,4 +1,4 @@
--- test_api_names.lua -- every name that the contract lists for nn, optim, data and the rest is there and does something
+-- test_api_names.lua -- every public name of nn, optim, data and the rest exists and works
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn, optim, data = mt.nn, mt.optim, mt.data
@@ -6,7 +6,7 @@ local nn, optim, data = mt.nn, mt.optim, mt.data
 local x, seq, image, volume = mt.randn(4, 6), mt.randn(4, 6, 8), mt.randn(2, 4, 8, 8), mt.randn(2, 4, 8, 8, 8)
 local ids = mt.tensor({{1, 2}, {3, 1}}, {dtype = 'int64'})
 
---- Class, how it is made, its inputs, and the shape of its first result.
+--- The class, its constructor's call, its inputs, and the shape of its first result.
 local layers = {
   {'Linear', {6, 3}, {x}, {4, 3}}, {'Bilinear', {6, 6, 3}, {x, x}, {4, 3}},
   {'Conv1d', {6, 3, 3}, {seq}, {4, 3, 6}}, {'Conv2d', {4, 3, 3}, {image}, {2, 3, 6, 6}},

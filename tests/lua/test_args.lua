@@ -3,7 +3,7 @@ local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 
---- This program's path, as the test was started.
+--- The path of this program.
 local program
 do
   local least = 0
@@ -14,7 +14,7 @@ end
 local script = os.tmpname()
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- Runs `code` as a script with arguments: exit status, standard output, standard error.
+--- Runs `code` as a script with arguments; returns exit status, stdout and stderr.
 local function run(code, ...)
   local file = assert(io.open(script, 'w'))
   file:write("local mt = require 'mtorch'\n", code, '\n')
@@ -230,7 +230,7 @@ test('--help begins with the comment at the head of the script and keeps the ord
   end
 end)
 
-test('defaults that are no defaults', function()
+test('invalid defaults', function()
   raises(function() mt.args() end, 'args: a table of defaults is needed, got n')
   raises(function() mt.args(3) end, 'args: a table of defaults is needed, got 3')
   raises(function() mt.args{3} end, 'args: every option needs a name, got the key 1')
@@ -258,7 +258,7 @@ test('arguments can be handed in', function()
   eq(mt.args({a = true}, {}).a, true)
 end)
 
-test('a script sees its arguments and its name', function()
+test('a script has its arguments and its name', function()
   local code = "io.write(arg[0], '|', table.concat(arg, ','), '|', select('#', ...), ...)"
   local status, out = run(code, '-x', '--y=1', 'z')
   eq(out, script .. '|-x,--y=1,z|3-x--y=1z')

@@ -6,7 +6,7 @@ local attend = mt.scaled_dot_product_attention
 
 local function normal(...) return mt.randn({...}, {dtype = 'float64', requires_grad = true}) end
 
---- Attention with all scores in memory.
+--- Computes attention with all scores in memory.
 local function plain(q, k, v, allowed)
   local s = q:matmul(k:transpose(-2, -1)) / math.sqrt(q.shape[q:dim()])
   if allowed then s = s:masked_fill(allowed:logical_not(), -math.huge) end
@@ -15,7 +15,7 @@ local function plain(q, k, v, allowed)
   return p:matmul(v)
 end
 
---- Both results and all gradients agree.
+--- Asserts that both results and all gradients agree.
 local function compare(q, k, v, options, allowed)
   local function run(f)
     q.grad, k.grad, v.grad = nil, nil, nil
@@ -28,7 +28,7 @@ local function compare(q, k, v, options, allowed)
   for i = 1, 4 do assert(mt.allclose(a[i], b[i], {rtol = 1e-9, atol = 1e-11}), i) end
 end
 
--- First: the peak is that of the process.
+-- This test is first, because the peak is that of the process.
 t.test('memory grows with the length, not with its square', function()
   local function peak(n)
     local q, k, v = mt.randn(1, 1, n, 16):requires_grad_(), mt.randn(1, 1, n, 16):requires_grad_(),
@@ -61,7 +61,7 @@ t.test('blocks of queries, of heads and of batches', function()
     compare(normal(b, h, l, 6), normal(b, h, s, 6), normal(b, h, s, 5), {attn_mask = keys, is_causal = true},
       keys:logical_and(mt.ones({l, s}, {dtype = 'bool'}):tril()))
     local mask = mt.rand(h, l, s):gt(0.5)
-    mask[{1, 2}] = false -- a query that sees no key
+    mask[{1, 2}] = false -- a query without an allowed key
     compare(normal(b, h, l, 6), normal(b, h, s, 6), normal(b, h, s, 5),
       {attn_mask = mt.zeros(h, l, s):masked_fill(mask:logical_not(), -math.huge):double()}, mask)
   end
@@ -81,7 +81,7 @@ t.test('sizes of the batch that repeat, and inputs that were cut from one produc
   assert(mt.allclose(given, all.grad, {rtol = 1e-10}))
 end)
 
-t.test('nothing to attend to, or nobody who does', function()
+t.test('no keys, or no queries', function()
   t.eq(attend(normal(2, 3, 4), normal(2, 0, 4), normal(2, 0, 5)):abs():sum():item(), 0)
   for _, sizes in ipairs{{0, 2, 3}, {2, 0, 3}, {2, 2, 0}} do
     local b, h, l = unpack(sizes)
@@ -117,7 +117,7 @@ t.test('dropout draws the same numbers on the way back', function()
       q.grad, v.grad = nil, nil
       local after = mt.get_rng_state()
       y:backward(g)
-      assert(mt.get_rng_state() == after) -- drawn again, not again
+      assert(mt.get_rng_state() == after) -- backward draws the same numbers and restores the state
       t.near((v.grad * v):sum():item(), (g * y):sum():item(), 1e-8) -- y is linear in v
       local step = mt.randn(q.shape):double() * 1e-6
       local slope = mt.no_grad(function() return ((run(q + step) - run(q - step)) * g):sum():item() / 2 end)
@@ -173,7 +173,7 @@ t.test('multi-head attention: weights on demand, one sequence, initial values', 
     'parameters\n)  288 parameters')
 end)
 
-t.test('transformer layers: dropout in training alone, functions as activation, copies in a stack', function()
+t.test('transformer layers: dropout only in training, functions as activation, copies in a stack', function()
   local layer = nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, activation = mt.silu})
   local x = mt.randn(5, 3, 8)
   assert(not mt.equal(layer(x), layer(x)))

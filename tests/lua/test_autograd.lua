@@ -1,9 +1,9 @@
--- test_autograd.lua -- Gradients: backward, no_grad, detach, the graph, gradcheck, refusals.
+-- test_autograd.lua -- gradients: backward, no_grad, detach, the graph, gradcheck, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises = t.eq, t.near, t.raises
 local function test(name, fn)
-  mt.set_grad_enabled(true)  -- whatever an earlier test left
+  mt.set_grad_enabled(true)  -- independent of earlier tests
   t.test(name, fn)
 end
 
@@ -11,7 +11,7 @@ local function leaf(values) return mt.tensor(values, {requires_grad = true}) end
 local function double(...) return mt.randn({...}, 'float64'):requires_grad_() end
 local function is(x, values) eq(x and x:tolist(), values) end
 
--- First of all: whoever keeps the first function of the process may be a coroutine that dies.
+-- This test is first: the first function of the process may be stored by a coroutine that ends.
 test('the first hook is made in a coroutine that is garbage later', function()
   coroutine.wrap(function() leaf{1, 1}:register_hook(function() end) end)()
   collectgarbage()
@@ -27,7 +27,7 @@ test('the first hook is made in a coroutine that is garbage later', function()
     collectgarbage()
   end
   eq(calls, 100)
-  -- From a coroutine that goes on.
+  -- The same from a coroutine that continues.
   local x = leaf{1, 1}
   local step = coroutine.wrap(function()
     for _ = 1, 3 do
@@ -118,7 +118,7 @@ test('conversions carry gradients back in the leaf\'s dtype', function()
   eq({z.grad.dtype, z.grad:item()}, {'float32', 2})
 end)
 
-test('a leaf alone', function()
+test('backward of a leaf', function()
   local x = leaf(5)
   x:backward()
   eq(x.grad:item(), 1)
@@ -178,7 +178,7 @@ test('no_grad passes arguments and results through', function()
   raises(function() mt.no_grad() end, 'no_grad: .*missing')
 end)
 
-test('no_grad restores after an error, nests, and leaves coroutines alone', function()
+test('no_grad restores after an error, nests, and does not affect coroutines', function()
   local message = raises(function() mt.no_grad(function() error('inside') end) end, 'inside')
   assert(message:find('test_autograd.lua:%d+: inside'), message)
   eq(mt.is_grad_enabled(), true)
@@ -289,7 +289,7 @@ test('a failure in the middle leaves no gradient behind', function()
   near(x.grad:tolist(), {math.exp(1), math.exp(2)}, 1e-5)
 end)
 
-test('changes in place of what is needed are noticed', function()
+test('in-place changes of saved tensors are errors', function()
   local w = leaf{3, 4}
   local a = mt.tensor{1, 2}
   local y = (w * a):sum()
@@ -321,7 +321,7 @@ test('elements are read through a pointer between forward and backward', t.on_cp
   near(w.grad:tolist(), {6 * math.exp(9), 8 * math.exp(16)}, 10)
 end))
 
-test('changes in place of what is not needed are fine', function()
+test('in-place changes of other tensors are allowed', function()
   local w = leaf{3, 4}
   local y = w + 1
   y:mul_(2)
@@ -422,7 +422,7 @@ test('gradcheck finds a wrong gradient and names where', function()
   is(x, {1, 2})
 end)
 
-test('a gradient kept with its graph is a tensor of its own', function()
+test('a gradient with a graph is a separate tensor', function()
   local a, b, c = leaf{1, 2}, leaf{3, 4}, leaf{5, 6}
   b:sum():backward{create_graph = true} -- an expanded number
   local sum = (a * 2 + b * 2 + c * 2):sum()
@@ -466,12 +466,12 @@ end)
 
 -- Parts of large tensors ----------------------------------------------------------------------------
 
---- Regions of a dimension of n positions: {first, length}, one after another, in some order.
+--- Returns regions {first, length} of a dimension of n positions, some overlapping, in random order.
 local function regions(n)
   local list, at = {}, 1
   while at <= n do
     local length = math.min(math.random(math.ceil(n / 5)), n - at + 1)
-    if math.random(4) > 1 then list[#list + 1] = {at, length} end -- else nobody uses it
+    if math.random(4) > 1 then list[#list + 1] = {at, length} end -- otherwise it is unused
     at = at + length - (math.random(6) == 1 and length > 1 and 1 or 0)
   end
   local order = math.random(3)
@@ -490,7 +490,7 @@ test('gradients of parts of a large tensor add up in any order', function()
     local x = mt.zeros(shape):requires_grad_()
     local expected, terms = mt.zeros(shape), {}
     local base = math.random(2) == 1 and x or x:view(shape)
-    local function use(y, region, weight) -- the region of what y and `expected` see
+    local function use(y, region, weight) -- of y and `expected`
       terms[#terms + 1] = (y * weight):sum()
       region:add_(weight)
     end

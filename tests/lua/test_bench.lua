@@ -1,15 +1,15 @@
--- test_bench.lua -- scripts/bench.lua: its columns, files, graphs, a peer that is missing, regressions beyond noise
+-- test_bench.lua -- scripts/bench.lua: columns, files, graphs, missing peers, regressions beyond noise
 local t = require 'testing'
 local mt = require 'mtorch'
 
 local script = (arg[0]:match '^(.*/)' or './') .. '../../scripts/bench.lua'
-local first = -1 -- the program stands before its own options
+local first = -1 -- the program's name is before its options
 while arg[first - 1] do first = first - 1 end
 
 local base = os.tmpname()
 local function path(ending) return base .. ending end
 
---- What the benchmark prints, errors too, and its exit status.
+--- Runs the benchmark; returns its output, with errors, and its exit status.
 local function run(flags, settings)
   local pipe = io.popen(("env %s '%s' '%s' %s 2>&1; echo status $?"):format(settings or '', arg[first], script, flags))
   local text, status = pipe:read '*a':match '^(.*)status (%d+)\n$'
@@ -17,7 +17,7 @@ local function run(flags, settings)
   return text, tonumber(status)
 end
 
-t.test('a row alone is name and microseconds; beside a peer there are four columns', function()
+t.test('a row is name and microseconds; with a peer there are four columns', function()
   local text, status = run("--quick --only '^add/4$,^startup$'")
   t.eq(status, 0)
   local us = tonumber(text:match '^add/4\t([%d.]+)\nstartup\t[%d.]+\n$')
@@ -33,17 +33,17 @@ t.test('a row alone is name and microseconds; beside a peer there are four colum
   t.eq(saved.columns[2].name, 'copy')
 end)
 
-t.test('every row can be made: its text compiles and its inputs fit', function()
+t.test('every row is valid: its text compiles and its inputs fit', function()
   local text, status = run "--quick --only '/4$,64x64x64$,^index_add,^views_select,^step_mlp'"
   t.eq(status, 0)
   assert(not text:find 'skipped', text)
   assert(select(2, text:gsub('\n', '')) > 150, text)
 end)
 
-t.test('a peer that is not there is a line that says how to get it, never a failure', function()
+t.test('a missing peer is a line with its installation, not a failure', function()
+  assert(not run("--quick --only '^neg/4$' --peer numpy"):find "can't open file") -- of peers/worker.py
   local text, status = run("--quick --only '^neg/4$' --peer jax,python", 'MTORCH_PEER_PYTHON=/bin/false')
-  t.eq(status, 0)
-  assert(text:find('jax is left out', 1, true) and text:find('apt install python3', 1, true), text)
+  assert(status == 0 and text:find('jax is left out', 1, true) and text:find('apt install python3', 1, true), text)
   assert(text:find '\nneg/4\t[%d.]+\n', text)
   text, status = run '--only nothing_like_this'
   t.eq(status, 1)
@@ -52,7 +52,7 @@ t.test('a peer that is not there is a line that says how to get it, never a fail
   assert(status == 1 and text:find("no peer is called 'torhc'", 1, true), text)
 end)
 
---- Writes a run of three rows with these medians; the quartiles are `noise` of the median apart.
+--- Writes a run of three rows with these medians; the interquartile range is `noise` times the median.
 local function write_run(ending, noise, a, b, c, machine)
   local rows = {}
   for i, us in ipairs{a, b, c} do
@@ -63,7 +63,7 @@ local function write_run(ending, noise, a, b, c, machine)
     machine = {copy = {us = machine or 100}, loop = {us = 100}}})
 end
 
-t.test('--compare fails where a row is slower than noise explains, and says which', function()
+t.test('--compare fails if a row is slower than noise explains, and reports it', function()
   write_run('.old.json', 0.02, 100, 10, 1)
   local function compare(...)
     write_run('.new.json', ...)
@@ -74,7 +74,7 @@ t.test('--compare fails where a row is slower than noise explains, and says whic
   text, status = compare(0.02, 101, 11, 1)
   assert(status == 1 and text:find('row/2 is slower: 11.000, was 10.000 (1.10 times', 1, true), text)
   assert(not text:find 'row/1 is slower' and not text:find 'row/3 is slower', text)
-  t.eq(select(2, compare(0.2, 101, 11, 1)), 0) -- as noisy as it is slower
+  t.eq(select(2, compare(0.2, 101, 11, 1)), 0) -- the noise is as large as the change
   t.eq(select(2, compare(0.02, 115, 11.5, 1.15, 118)), 0) -- the machine became slower
   t.eq(select(2, compare(0.02, 115, 13, 1.15, 118)), 1)
 end)

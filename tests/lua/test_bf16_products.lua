@@ -1,4 +1,4 @@
--- test_bf16_products.lua -- Products of bfloat16, as they are where the processor has AMX: values, bits, gradients.
+-- test_bf16_products.lua -- products of bfloat16 as on a processor with AMX: values, bits, gradients
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -7,13 +7,13 @@ local function operand(rows, columns, transposed)
   return (transposed and mt.randn(columns, rows):t() or mt.randn(rows, columns)):bfloat16()
 end
 
---- Within one unit in the last place of the largest: y is rounded once.
+--- Asserts that y is within one unit in the last place of the largest value, because it is rounded once.
 local function near(y, exact)
   eq(y.dtype, 'bfloat16')
   eq((y:double() - exact):abs():max():item() <= exact:abs():max():item() / 256, true)
 end
 
-test('layouts, sizes that are no multiples, any number of threads', function()
+test('layouts, sizes that are not multiples, any number of threads', function()
   local before = mt.get_num_threads()
   local shapes = {{128, 130, 131}, {64, 784, 128}, {700, 301, 513}, {40, 5000, 20}, {20, 300, 2000},
                   {130, 17, 1000}}

@@ -1,4 +1,4 @@
--- test_checkpoint.lua -- mt.checkpoint: a resumed run ends with the bytes of an undisturbed one; all or nothing
+-- test_checkpoint.lua -- mt.checkpoint: a resumed run ends with the same bytes; loading is all or nothing
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -6,7 +6,7 @@ local nn, optim, data, checkpoint = mt.nn, mt.optim, mt.data, mt.checkpoint
 
 local path = os.tmpname()
 
---- A run with everything that has a state: 3 epochs of 7 batches; stops after `stop` steps, goes on from the file.
+--- A run with all kinds of state: 3 epochs of 7 batches; stops after `stop` steps, or resumes from the file.
 local function run(workers, stop, resumes)
   mt.manual_seed(resumes and 99 or 5)
   math.randomseed(resumes and 99 or 5)
@@ -59,7 +59,7 @@ for _, workers in ipairs{0, 3} do
   end)
 end
 
-test('what is in the file', function()
+test('the content of the file', function()
   local net = nn.Linear(2, 1)
   checkpoint.save(path, {model = net, step = 3, nets = {a = net, b = {net}}})
   local file = mt.load(path)
@@ -69,17 +69,17 @@ test('what is in the file', function()
   eq(plain, {step = 3, nets = {b = {}}})
 end)
 
-test('nil without a file, an error for what is no checkpoint', function()
+test('nil without a file, an error for other files', function()
   local net = nn.Linear(2, 1)
   eq(checkpoint.resume(path .. '.none', {model = net}), nil)
   mt.save(path, {model = net:state_dict()})
-  raises(function() checkpoint.resume(path, {model = net}) end, 'checkpoint.resume: .* is no checkpoint')
+  raises(function() checkpoint.resume(path, {model = net}) end, 'checkpoint.resume: .* is not a checkpoint')
   for content, cure in pairs{['PK\3\4 of torch.save'] = "; mt.load%(path%) reads PyTorch's files",
     ['a,b\n1,2\n3,4\n'] = ''} do
     local file = assert(io.open(path, 'wb'))
     file:write(content)
     file:close()
-    raises(function() checkpoint.resume(path, {model = net}) end, ' is no checkpoint of mtorch' .. cure .. '$')
+    raises(function() checkpoint.resume(path, {model = net}) end, ' is not a checkpoint of mtorch' .. cure .. '$')
   end
   raises(function() checkpoint.resume('/tmp', {model = net}) end, "checkpoint.resume: '/tmp' is not a regular file")
   raises(function() checkpoint.save(path, {checkpoint = 1}) end, "the key 'checkpoint' is the file's own")
@@ -120,7 +120,7 @@ test('a file that does not fit changes nothing', function()
   checkpoint.save(path, saved)
   refused(make(4), "'model' does not fit: .*expected")
   local mine = make(3)
-  mine.other = optim.SGD({mt.ones(3):requires_grad_()}, {lr = 1}) -- comes after optim, which is filled first
+  mine.other = optim.SGD({mt.ones(3):requires_grad_()}, {lr = 1}) -- is sorted after optim, which is loaded first
   refused(mine, "nothing is changed, 'other' does not fit: .*the state is of Adam, this is SGD")
   mine.other = {state_dict = function() return {} end, load_state_dict = function() error 'no way' end}
   refused(mine, "'other' does not fit: .*no way")

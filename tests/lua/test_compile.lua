@@ -1,10 +1,10 @@
--- test_compile.lua -- mt.compile: replays have the step's bits, notice what changed, and say what cannot be recorded
+-- test_compile.lua -- mt.compile: replays have the step's bits, detect changes, and report what cannot be recorded
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, raises, told = t.test, t.eq, t.raises, t.told
+local test, eq, raises, told = t.test, t.eq, t.raises, t.stderr_of
 local nn, optim = mt.nn, mt.optim
 local on_gpu = mt.ones(1).device ~= 'cpu'
-local waits = on_gpu and os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- for what a GPU says of positions
+local waits = on_gpu and os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- for errors of positions on a GPU
 
 local function same(a, b) assert(mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}), 'other bits') end
 local function same_state(a, b)
@@ -12,7 +12,7 @@ local function same_state(a, b)
   for name, x in pairs(a:state_dict()) do same(x, other[name]) end
 end
 
---- Two networks from one start, their optimizers, and steps of the two.
+--- Returns two equal networks, their optimizers, and steps of both.
 local function twins(make_net, make_optimizer, loss_of)
   local made = {}
   for k = 1, 2 do
@@ -30,7 +30,7 @@ local function twins(make_net, make_optimizer, loss_of)
   made[2].compiled = mt.compile(made[2].step)
   return made[1], made[2]
 end
---- Both do n steps with the same random numbers; states and losses must have the same bits.
+--- Runs n steps of both with the same random numbers; asserts equal bits of states and losses.
 local function race(one, two, n, batch)
   for i = 1, n do
     local x, y = batch(i)
@@ -92,7 +92,7 @@ test('layers are recorded: padding, normalisation, dropout, recurrent layers, co
   end
 end)
 
-test('tensors that a recorded step made and nobody has collected yet are no memory of the step', function()
+test('uncollected tensors of a recorded step are not part of its state', function()
   for _, rows in ipairs{16, 48, 64, 100} do
     local w = mt.ones(6):requires_grad_()
     local step = mt.compile(function(x)
@@ -144,7 +144,7 @@ test('programs end without a trace', function()
   end
 end)
 
-test('dropout draws what the step would draw; running statistics go on; images', function()
+test('dropout draws the same numbers as the step; running statistics are updated; images', function()
   local function net()
     return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
       nn.Dropout(0.4), nn.Linear(4 * 4 * 4, 3))
@@ -251,7 +251,7 @@ test('captured numbers that change are noticed', function()
   text = told(function() for _ = 1, 5 do eq(f(x):tolist(), {13, 16}) end end)
   assert(text:find "'config.shift' was 1 and is 10", text)
   scale, config.shift = 2, 1
-  eq(told(function() for _ = 1, 5 do eq(f(x):tolist(), {3, 5}) end end), '') -- the first program is still there
+  eq(told(function() for _ = 1, 5 do eq(f(x):tolist(), {3, 5}) end end), '') -- the first program is still stored
 end)
 
 test('globals, deep fields and objects are compared; what cannot be is a reason not to compile', function()
@@ -341,7 +341,7 @@ test('what a step captures may be frozen, exchanged and extended', function()
   end
 end)
 
---- f and its compiled form, each with a state of its own, do the same in `calls` calls.
+--- Asserts that f and its compiled form, each with a separate state, are equal in `calls` calls.
 local function alike(make, calls)
   local one, two = make(), make()
   local compiled = mt.compile(two.step)
@@ -452,7 +452,7 @@ test('a list that a step fills is filled', function()
   eq(#history, 12)
 end)
 
-test('numbers among the arguments, several results, values that are no tensors', function()
+test('numbers among the arguments, several results, values that are not tensors', function()
   local f = mt.compile(function(x, k, name) return x * k, name, x:sum() end)
   for i = 1, 12 do
     local k = i % 2 + 1
@@ -471,7 +471,7 @@ test('results are never overwritten', function()
   end
 end)
 
-test('gradients that are added up go on', function()
+test('accumulated gradients', function()
   local function pair()
     local w = mt.ones(3):requires_grad_()
     return w, function(x)
@@ -503,7 +503,7 @@ test('asking for elements is an error at its line, and the step can be called ag
   local g = mt.compile(function(a) return a:any() and a or a * 2 end)
   g(x:gt(0))
   raises(function() g(x:gt(0)) end, 'any: a compiled step cannot ask')
-  eq((x + 1):tolist(), {2, 2}) -- nothing is recorded any more
+  eq((x + 1):tolist(), {2, 2}) -- recording has stopped
 end)
 
 test('an error behind a tail call has the line of the call, in every call', function()
@@ -580,7 +580,7 @@ test('an operation that reads elements itself: the step runs eagerly', function(
   end
 end)
 
-test('what cannot be replayed runs eagerly, and says so once', function()
+test('steps that cannot be replayed run eagerly, with one message', function()
   local text = told(function()
     local f = mt.compile(function(x) return mt.multinomial(x, 1) * 2 end)
     for _ = 1, 4 do eq(f(mt.tensor{0, 1, 0}):tolist(), {4}) end
@@ -686,7 +686,7 @@ test('an argument that shares memory with a parameter which an optimizer changes
   eq(w2, w)
 end)
 
-test('verify=N finds what nobody compares', function()
+test('verify=N finds changes that are not compared', function()
   local relu = nn.ReLU()
   local kept = getmetatable(relu).__call
   local f = mt.compile(function(x) return relu(x) end, {verify = 4})
@@ -739,7 +739,7 @@ test('numbers are compared by value: a few have programs, one that changes at ev
   eq(told(function() for k = 1, 60 do eq(h(x, mt.tensor(k)):tolist(), {k, k}) end end), '')
 end)
 
-test('labels that are not there are told by the step itself', function()
+test('wrong labels are errors of the step', function()
   local one, two = twins(mlp, function(p) return optim.SGD(p, {lr = 0.1}) end, mt.cross_entropy)
   race(one, two, 5, classes)
   local x = mt.randn(8, 6)
@@ -754,7 +754,7 @@ test('labels that are not there are told by the step itself', function()
   race(one, two, 3, classes)
 end)
 
-test('a parameter that lies elsewhere is noticed', function()
+test('a parameter with new memory is detected', function()
   local net = nn.Linear(2, 1)
   local f = mt.compile(function(x) return mt.no_grad(function() return net(x) end) end)
   local x = mt.ones(1, 2)
@@ -990,11 +990,11 @@ test('gradients that a step takes away again after its optimizer are away after 
       eq(others, values, name)
       eq(other, gradient, name)
     end)
-    eq(said, '', name) -- nothing is recorded again, nothing runs eagerly
+    eq(said, '', name) -- no call is recorded again or runs eagerly
   end
 end)
 
-test('a step that reads options, class fields, modules or fields of libraries itself sees their changes', function()
+test('a step that reads options, class fields, modules or fields of libraries reads their changes', function()
   local Scaled = nn.class('Scaled')
   function Scaled:__init() self.bias = 1 end
   function Scaled:forward(x) return x * self.scale + self.bias end

@@ -1,8 +1,8 @@
--- test_compile_fused.lua -- fused calls of recorded steps: eager's bits, what is written, memory
+-- test_compile_fused.lua -- fused calls of recorded steps: the bits of eager calls, written tensors, memory
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, told = t.test, t.eq, t.told
-local fuses = mt.ones(1).device == 'cpu' -- on a GPU calls that are arithmetic alone: test_cuda_compile.lua
+local test, eq, told = t.test, t.eq, t.stderr_of
+local fuses = mt.ones(1).device == 'cpu' -- on a GPU only arithmetic calls are fused: test_cuda_compile.lua
 
 local function same(a, b, what)
   assert(mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}), (what or '') .. ': other bits')
@@ -14,7 +14,7 @@ local function explained(f)
   print = print_before -- luacheck: ignore 121
   return text
 end
---- f and its compiled form on five inputs; returns what mt.explain says of the compiled one.
+--- Compares f with its compiled form on five inputs; returns the text of mt.explain for the latter.
 local function alike(name, f, make, leaves)
   local compiled = mt.compile(f)
   eq(told(function()
@@ -115,7 +115,7 @@ test('forward and backward', function()
   end
 end)
 
-test('what is read in another way ends a program', function()
+test('a read with another layout ends a program', function()
   alike('transposed', function(x) return (x * 2):t() + x * 3 end, random(80, 80))
   alike('shifted', function(x)
     local y = x * 2
@@ -139,7 +139,7 @@ test('what is read in another way ends a program', function()
   end, random(64, 64))
 end)
 
-test('what is written after a program has read it', function()
+test('tensors that are written after a program has read them', function()
   local w = mt.zeros(4000)
   alike('by another verb', function(x)
     w:fill_(1)
@@ -187,7 +187,7 @@ test('random steps', function()
     state = (state * 1103515245 + 12345) % 2 ^ 31
     return math.floor(state / 2 ^ 31 * n) + 1
   end
-  for round = 1, fuses and 60 or 12 do -- a GPU's programs are compiled each
+  for round = 1, fuses and 60 or 12 do -- on a GPU each program is compiled
     local plan = {}
     for k = 1, 3 + pick(9) do plan[k] = {pick(9), pick(k), pick(k), pick(100)} end
     local dtype, backward = pick(4) == 1 and 'float64' or 'float32', pick(3) == 1

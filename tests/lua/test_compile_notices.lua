@@ -1,4 +1,4 @@
--- test_compile_notices.lua -- mt.compile: changes between calls that no argument shows, and numbers that decide
+-- test_compile_notices.lua -- mt.compile: changes between calls other than arguments, and numbers in branches
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -18,7 +18,7 @@ local function told(fn)
   return table.concat(lines)
 end
 
---- make(wrap) returns the call of a turn; that of the step itself and of the compiled one give the same.
+--- make(wrap) returns a function for each turn; asserts that the eager and the compiled one give the same.
 local function race(make, turns)
   local kept, all = io.stderr, {}
   io.stderr = {write = function() end} -- luacheck: ignore 122
@@ -43,7 +43,7 @@ end
 
 local x = mt.range(1, 12):float():view(4, 3)
 
-test('fields that come, and keys that are no names', function()
+test('new fields, and keys that are not names', function()
   race(function(wrap)
     local config = {}
     local step = wrap(function(a) return config.shift and a + 1 or a * 2 end)
@@ -210,7 +210,7 @@ test('the state of the random numbers: places of the step itself are replayed, o
       end
     end)
   end
-  race(function(wrap) -- the step draws nothing itself
+  race(function(wrap) -- the step itself draws no random numbers
     local outside = mt.get_rng_state()
     local step = wrap(function(a)
       mt.set_rng_state(outside)
@@ -245,7 +245,7 @@ test('an error for an element that the step catches', function()
   raises(function() step(x) end, 'cannot ask for the elements of a tensor')
 end)
 
-test('a schedule that the step steps, and catches what is said', function()
+test('a scheduler that the step advances, with captured messages', function()
   local w = mt.ones(1):requires_grad_()
   local opt = mt.optim.SGD({w}, {lr = 1})
   local sched = mt.optim.lr.ExponentialLR(opt, {gamma = 0.5})
@@ -293,8 +293,8 @@ test('numbers that decide behind a test, in a method, a metamethod, a function o
   end
 end)
 
---- make(cfg), compiled and not, with cfg.k from 6 to 40; what was told. With `also` 'turn' a number changes that no
---- step reads, with 'others' fields of this name in other tables.
+--- Runs make(cfg), compiled and eager, with cfg.k from 6 to 40; returns the messages. With `also` = 'turn' a number
+--- changes that no step reads, with 'others' fields of this name in other tables.
 local function turned(make, also)
   return told(function()
     local cfgs, steps = {}, {}

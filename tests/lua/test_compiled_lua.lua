@@ -1,10 +1,10 @@
--- test_compiled_lua.lua -- Random Lua functions, and functions of the library that run often: compiled by LuaJIT as
--- interpreted
+-- test_compiled_lua.lua -- random Lua functions, and hot functions of the library, give the same results compiled by
+-- LuaJIT and interpreted
 --
 --   mtorch tests/lua/test_compiled_lua.lua [functions [first seed | today]]
 --
--- A function is Lua source: arithmetic, tables, loops in one another that are left early, recursion, varargs. It runs
--- many times interpreted, and as often where loops are compiled at their third round.
+-- A function is Lua source: arithmetic, tables, nested loops with breaks, recursion, varargs. It runs many times
+-- interpreted, and as often with loops that are compiled in the third iteration.
 local mt = require 'mtorch'
 local t = require 'testing'
 local util = require 'mtorch.core.util'
@@ -16,17 +16,17 @@ end
 jit.opt.start('hotloop=3', 'hotexit=2')
 
 local functions, first_seed = tonumber(arg[1]) or 150, tonumber(arg[2]) or 1
-if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
+if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- different functions every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
--- Held for ever: the order of a table follows the numbers that LuaJIT gives to new texts.
+-- Never freed, because the order of a table depends on the hashes of its strings.
 local held = {}
 for k = 0, 9 do held[#held + 1], held[#held + 2] = 'n' .. k, 'k' .. k end
 for _, name in ipairs{'x', 'y', 'z', 'text', 'loss'} do held[#held + 1] = name end
 
---- A value as text, the same for equal ones.
+--- Formats a value; equal values have equal texts.
 local function shown(value, depth)
   if type(value) == 'number' then return value ~= value and 'nan' or ('%.17g'):format(value) end
   if mt.is_tensor(value) then return value.dtype .. t.bits(value:tolist()) end
@@ -101,7 +101,7 @@ end
 
 local prelude = [[
 local floor, abs, band, bor = math.floor, math.abs, bit.band, bit.bor
---- Keeps numbers in bounds, so that all of them stay finite.
+--- Bounds a number, so that all results are finite.
 local function tame(x) return x == x and abs(x) < 1e6 and x or 1 end
 local function nth(k, ...) return (select(k, ...)) end
 local function sum(...)
@@ -114,7 +114,7 @@ local function copy(t)
   for k, v in next, t do c[k] = v end
   return c
 end
---- Left early where a branch is larger than most.
+--- A traversal with an early return at a branch larger than `most`.
 local function walk(node, most)
   local s = 0
   for key, child in next, node do
@@ -123,7 +123,7 @@ local function walk(node, most)
   end
   return s
 end
---- Whether no number in a tree is larger; left early from two loops.
+--- Whether no number in a tree is larger, with early returns from two loops.
 local function within(node, most, known)
   if known[node] ~= nil then return known[node] end
   known[node] = true
@@ -159,7 +159,7 @@ local function source_of(seed)
 end
 
 local rounds = 40
---- The results of rounds of a function, as one text.
+--- Runs a function several times; returns the results as one text.
 local function results(f, seed)
   local out = {}
   for round = 1, rounds do
@@ -184,7 +184,7 @@ end)
 
 -- ---- functions of the library ------------------------------------------------------------------------------
 
---- What a function of the library gives for random arguments, many times.
+--- Functions of the library, with random arguments.
 local cases = {}
 local function random_table(depth)
   local x = {}
@@ -234,7 +234,7 @@ function cases.modules()
   return names, net:state_dict()
 end
 
--- The whole compiler is off while the first results are made: it has compiled nothing of these before.
+-- LuaJIT's compiler is off for the first results, so that these functions are not compiled before.
 local names = util.sorted_keys(cases)
 local function all_results(repeats)
   local out = {}

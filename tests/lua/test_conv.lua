@@ -1,4 +1,4 @@
--- test_conv.lua -- Convolutions, pooling, interpolation, patches: values, gradients, threads, refusals.
+-- test_conv.lua -- convolutions, pooling, interpolation, patches: values, gradients, threads, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -17,7 +17,7 @@ local function shape_is(x, ...) eq(x:tolist() and {unpack(x.shape)}, {...}) end
 local im = lin{1, 2, 5, 6}
 local small = im[{{}, {1}, {1, 2}, {1, 3}}]
 
---- The definition, element by element: what conv2d must give.
+--- The definition of conv2d, element by element.
 local function slow_conv(x, w, stride, padding, dilation, groups)
   local function at(y, x_) return x[{{}, {}, y, x_}] end
   local n, h, wd = x:size(1), x:size(3), x:size(4)
@@ -239,7 +239,7 @@ test('refusals', function()
   bad('spans 5', mt.unfold, x, 5)
   bad('dilation is 0', mt.unfold, x, 2, 0)
   bad('has 3 patches', mt.fold, mt.ones(1, 4, 3), {3, 3}, 2)
-  -- Strides whose products do not fit in 64 bits; each output meets one element.
+  -- Strides whose products do not fit in 64 bits; each output depends on one element.
   local far = {stride = 2 ^ 30, padding = 2 ^ 30, dilation = 2 ^ 30}
   local y, v = mt.ones(1, 1, 5, 5), mt.tensor{{1, 2}, {3, 4}}:float():view(1, 1, 2, 2)
   eq(mt.conv2d(y, v, nil, far):tolist(), {{{{4, 3}, {2, 1}}}})

@@ -1,9 +1,9 @@
--- test_conv_shapes.lua -- Convolutions of many shapes and their gradients, beside products of columns in float64
+-- test_conv_shapes.lua -- convolutions of many shapes and their gradients, compared with im2col products in float64
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, test = t.eq, t.near, t.test
 
---- conv2d as a product: unfold makes a column of each patch. Differentiable, and without the verb.
+--- Computes conv2d by unfold (im2col) and a matrix product, differentiably and without the verb.
 local function by_columns(x, w, bias, stride, padding, dilation, groups)
   local n, outputs, kh, kw = x:size(1), w:size(1), w:size(3), w:size(4)
   local function out(size, k) return math.floor((size + 2 * padding - dilation * (k - 1) - 1) / stride) + 1 end
@@ -20,7 +20,7 @@ end
 -- batch, groups, inputs, outputs (of all groups), height, width, kernel, stride, padding, dilation
 local shapes = {
   {16, 1, 16, 32, 14, 14, {3, 3}, 1, 1, 1}, -- the CNN of MNIST
-  {29, 1, 17, 19, 13, 11, {3, 3}, 1, 1, 1}, -- a prime batch, channels that fill no register
+  {29, 1, 17, 19, 13, 11, {3, 3}, 1, 1, 1}, -- a prime batch size, channels that do not fill registers
   {2, 1, 64, 64, 32, 28, {3, 3}, 1, 1, 1},
   {3, 1, 70, 65, 30, 27, {3, 3}, 1, 0, 1},
   {23, 2, 32, 48, 15, 15, {3, 3}, 2, 1, 1}, -- groups, a stride
@@ -45,7 +45,7 @@ local function inputs(s, dtype)
   return all, {stride, padding, dilation, groups}
 end
 
---- The result and the gradients for the input, the weight and the bias.
+--- Returns the result and the gradients of input, weight and bias.
 local function results_of(s, dtype, conv)
   local all, options = inputs(s, dtype)
   local y = conv(all[1], all[2], all[3], unpack(options))

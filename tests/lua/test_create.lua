@@ -1,4 +1,4 @@
--- test_create.lua -- Making tensors: like others, from bytes, at distances; default dtype; moves
+-- test_create.lua -- creating tensors: like others, from bytes, strided; default dtype; conversions
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -25,7 +25,7 @@ test('positions of triangles', function()
     end
   end
   for _, offset in ipairs{-300, -1, 0, 170, 390} do check(500, 400, offset) end -- in several strips
-  -- By arithmetic, not by walking the rows.
+  -- Computed by a formula, without a loop over the rows.
   eq(mt.tril_indices(2 ^ 40, 1, -2 ^ 41).shape, {2, 0})
   eq(mt.tril_indices(2 ^ 31, 0).shape, {2, 0})
   eq(mt.tril_indices(2 ^ 40, 3, 2 - 2 ^ 40):tolist(), {{2 ^ 40 - 1, 2 ^ 40, 2 ^ 40}, {1, 1, 2}})
@@ -148,7 +148,7 @@ test('a list of any length with options', function()
   raises(function() return (mt.eye(values)) end, ':%d+: eye: 20000 arguments given, it takes ')
 end)
 
-test('a table alone: options, the list where the first argument is one, else the arguments', function()
+test('a single table: options, and the list if the first argument is one, else the arguments', function()
   local a, b = mt.tensor{1, 2}, mt.tensor{3, 4}
   eq(mt.range{1, 5}:tolist(), {1, 2, 3, 4, 5})
   eq(mt.range{1, 5, 2, dtype = 'float64'}:tolist(), {1, 3, 5})

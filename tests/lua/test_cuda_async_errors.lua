@@ -1,4 +1,4 @@
--- test_cuda_async_errors.lua -- errors that a GPU reports after the call, and those that end its use
+-- test_cuda_async_errors.lua -- asynchronous errors of a GPU, and errors after which it is unusable
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
@@ -6,16 +6,16 @@ t.needs_cuda()
 local x = mt.rand(3, 4):to('cuda')
 local function at(...) return mt.tensor({...}, {dtype = 'int64'}):to('cuda') end
 
-t.test('a wrong position is told where somebody waits', function()
+t.test('a wrong position is reported at a wait', function()
   local y = x:index_select(1, at(1, 4, 2))
   t.eq(y.shape, {3, 4})
   local text = t.raises(mt.cuda.synchronize, 'an earlier index_select on cuda:0: position 4 is outside 1..3')
   assert(text:find('%(dimension 1 of %(3 x 4%)%); MTORCH_CUDA_SYNC=1 stops at its line'), text)
-  mt.cuda.synchronize() -- told once
-  t.eq(x:index_select(1, at(3)):cpu():tolist(), x:cpu():narrow(1, 3, 1):tolist()) -- and the GPU goes on
+  mt.cuda.synchronize() -- the error is reported once
+  t.eq(x:index_select(1, at(3)):cpu():tolist(), x:cpu():narrow(1, 3, 1):tolist()) -- and the GPU still works
 end)
 
-t.test('the first verb is told, its smallest wrong position', function()
+t.test('the first verb is reported, with its smallest wrong position', function()
   local _ = x:gather(2, at(1, 2):view(2, 1))
   local bad = at(5, 9, -7):view(3, 1)
   local _ = x:gather(2, bad)
@@ -24,7 +24,7 @@ t.test('the first verb is told, its smallest wrong position', function()
   mt.cuda.synchronize()
 end)
 
-t.test('every way to wait tells', function()
+t.test('every kind of wait reports it', function()
   for _, wait in ipairs {function(y) return y:cpu() end, function(y) return y:tolist() end,
                          function(y) return tostring(y) end, function(y) return y[1][1]:item() end,
                          function() mt.cuda.synchronize('cuda:0') end} do
@@ -33,7 +33,7 @@ t.test('every way to wait tells', function()
   end
 end)
 
-t.test('scatters pass over what is not there', function()
+t.test('scatters skip wrong positions', function()
   local y = mt.zeros(4):to('cuda')
   y:index_add_(1, at(2, 9, 4), mt.ones(3):to('cuda'))
   t.raises(function() return y:cpu() end, 'index_add_ on cuda:0: position 9 is outside 1..4')
@@ -80,7 +80,7 @@ if not plugin:find('emulated') then
 end
 
 local script = os.tmpname()
---- What a program prints whose GPU was told to fail.
+--- Runs a program with an emulated GPU that fails; returns its output.
 local function run(settings, code)
   local file = assert(io.open(script, 'w'))
   file:write("local mt = require 'mtorch'\nlocal function try(...) print(select(2, pcall(...))) end\n", code)
@@ -126,7 +126,7 @@ t.test('MTORCH_CUDA_SYNC names the operation at its line', function()
   has(text, '^x.lua:5: cuda:0: exp failed: unspecified launch failure %(cudaErrorLaunchFailure%); the GPU')
   text = run('MTORCH_CUDA_SYNC=1 MTORCH_EMULATED_FAULT=3:9', work)
   has(text, '^x.lua:5: cuda:0: exp failed: invalid configuration argument %(cudaErrorInvalidConf')
-  has(text, 'float32 cuda:0') -- and the GPU goes on
+  has(text, 'float32 cuda:0') -- and the GPU still works
   text = run('MTORCH_CUDA_SYNC=1', "local i = mt.tensor{1, 9}:to('cuda'):long()\ntry(function() return mt.ones{3, " ..
     "device='cuda'}:index_select(1, i) end)")
   has(text, 'index_select: position 9 is outside 1..3')
@@ -138,7 +138,7 @@ t.test('a failure that does not', function()
   has(text, 'float32 cuda:0')
 end)
 
-t.test('out of memory: collected, trimmed, tried again, then said', function()
+t.test('out of memory: collection, trimming, a second try, then the error', function()
   local text = run('MTORCH_EMULATED_MEMORY=9000000', [[
     for i = 1, 40 do local x = mt.zeros({1024, 1024}, {device = 'cuda'}) end
     print('went on')
@@ -155,7 +155,7 @@ t.test('an unknown error ends the use of the GPU too', function()
   has(run('MTORCH_EMULATED_FAULT=3:999', work), 'cudaErrorUnknown.* the GPU cannot be used any more')
 end)
 
-t.test('an absurd size is told once, as too large', function()
+t.test('an absurd size is reported once, as too large', function()
   local text = run('', [[
     try(function() return mt.empty({2 ^ 44}, {device = 'cuda'}) end)
     mt.cuda.synchronize()
@@ -172,7 +172,7 @@ t.test('a GPU without memory pools, and one that reads pageable memory', functio
   has(text, '^500500\ttrue\ttrue\n$')
 end)
 
-t.test('why there is no GPU', function()
+t.test('the reason if there is no GPU', function()
   local code = 'print(select(2, mt.cuda.is_available()))\ntry(mt.zeros, {2}, {device = "cuda"})\n' ..
     'print(mt.ones(1):item())'
   local function reason(count, pattern)

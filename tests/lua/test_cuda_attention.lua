@@ -1,15 +1,15 @@
--- test_cuda_attention.lua -- attention of 16-bit floats by the GPU's own kernels, against the composition in float64
+-- test_cuda_attention.lua -- attention of 16-bit floats by GPU kernels, compared with basic operations in float64
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
 local attend = mt.scaled_dot_product_attention
 
---- A tensor on the GPU, and what it was rounded to in float64.
+--- Returns a random tensor on the GPU, and its rounded values in float64.
 local function both(dtype, ...)
   local given = mt.randn({...}, {dtype = 'float64'}):to(dtype)
   return given:cuda():requires_grad_(), given:double():requires_grad_()
 end
---- How often f called the GPU's own attention.
+--- Returns how often f called the attention kernels.
 local function calls_in(f)
   for _, row in ipairs(mt.profile(f, {quiet = true})) do
     if row.name == 'launch: flash_attention' then return row.calls end
@@ -26,7 +26,7 @@ local function near(got, wanted, dtype, what)
   assert(worst <= tolerance[dtype] * size, ('%s: off by %g of %g'):format(what, worst, size))
 end
 
---- The result and the gradients agree. `given`: pairs of query, key and value.
+--- Asserts that results and gradients agree. `given`: pairs of query, key and value.
 local function compare(dtype, given, options, forms)
   local q, k, v = unpack(given)
   local function run(i)
@@ -43,7 +43,7 @@ local function compare(dtype, given, options, forms)
   wanted:backward(g64:detach())
   for i, pair in ipairs{q, k, v} do near(pair[1].grad, pair[2].grad, dtype, 'gradient ' .. i) end
 end
---- Sizes: batch, heads, shared heads, queries, keys, features, of values.
+--- Sizes: batch, heads, key heads, queries, keys, features, features of values.
 local function of_sizes(dtype, b, h, s, l, n, e, f)
   return {{both(dtype, b, h, l, e)}, {both(dtype, b, s, n, e)}, {both(dtype, b, s, n, f or e)}}
 end
@@ -181,7 +181,7 @@ t.test('steps that are compiled, and graphs', function()
     return loss:detach(), w.grad * 1
   end
   local compiled = mt.compile(step)
-  t.eq(t.told(function()
+  t.eq(t.stderr_of(function()
     for _ = 1, 6 do
       local x = both('bfloat16', 1, 2, 40, 32):detach()
       local a, b = {step(x)}, {compiled(x)}

@@ -1,12 +1,12 @@
--- test_cuda_compile.lua -- mt.compile on a GPU: what the CPU gives a step, kernels of the user's, graphs
+-- test_cuda_compile.lua -- mt.compile on a GPU: the features on the CPU, kernels of the user, graphs
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, told = t.test, t.eq, t.told
+local test, eq, told = t.test, t.eq, t.stderr_of
 t.needs_cuda()
 
 local gpu = {device = 'cuda'}
 local function ramp(n) return mt.range(1, n):float():to('cuda') end
---- Calls of f and of its compiled form give the same; `change` is called before each.
+--- Asserts that calls of f and of its compiled form give the same; `change` is called before each.
 local function alike(f, change)
   local compiled = mt.compile(f)
   return told(function()
@@ -21,7 +21,7 @@ end
 test('constants made inside a step', function()
   eq(alike(function(x) return x * mt.tensor({1, 2, 3, 4, 5}, gpu) + mt.range(1, 5):float():to('cuda') * 2 end), '')
   eq(alike(function(x)
-    local y = mt.tensor({1, 2, 3, 4, 5}, gpu) -- written after it came
+    local y = mt.tensor({1, 2, 3, 4, 5}, gpu) -- written after it was passed
     y:add_(x)
     return y * 2 + mt.eye(5):sum(1):to('cuda')
   end), '')
@@ -57,7 +57,7 @@ test('a program of mt.map is a call like others', function()
   eq(alike(function(x) return swish(x) * 2 end), '')
 end)
 
---- What mt.explain says of a compiled step.
+--- Returns the text of mt.explain for a compiled step.
 local function explained(f)
   local print_before = print
   print = function() end -- luacheck: ignore 121
@@ -65,7 +65,7 @@ local function explained(f)
   print = print_before -- luacheck: ignore 121
   return text
 end
-local waits = os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- else each kernel is waited for, and there are no graphs
+local waits = os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- with it, each kernel is synchronised, and there are no graphs
 local function twins(batch, turns, after)
   local nets, steps, losses = {}, {}, {{}, {}}
   for k = 1, 2 do

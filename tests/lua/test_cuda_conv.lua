@@ -1,4 +1,4 @@
--- test_cuda_conv.lua -- convolutions and pooling of a GPU, with gradients, against the CPU.
+-- test_cuda_conv.lua -- convolutions and pooling on a GPU, with gradients, compared with the CPU
 local mt = require 'mtorch'
 local T = require 'testing'
 T.needs_cuda()
@@ -14,7 +14,7 @@ local function same(got, wanted, tol)
   end
 end
 
---- f's values and gradients on both devices; f takes tensors alone.
+--- Compares f's values and gradients on both devices; f takes only tensors.
 local function compare(f, tol, ...)
   local out = {}
   for _, device in ipairs{'cpu', 'cuda'} do

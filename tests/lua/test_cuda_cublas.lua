@@ -1,4 +1,4 @@
--- test_cuda_cublas.lua -- large products on a GPU by cuBLAS; the emulation brings one of its own
+-- test_cuda_cublas.lua -- large products on a GPU by cuBLAS, which the emulation replaces
 local mt = require 'mtorch'
 local t = require 'testing'
 local run = t.run
@@ -14,7 +14,7 @@ if not plugin:find 'emulated' then
   end)
 end
 
---- The largest difference of two tensors, of the largest element.
+--- Returns the largest difference of two tensors, relative to the largest element.
 local function apart(x, exact) return (x:cpu():double() - exact):abs():max():item() / exact:abs():max():item() end
 
 t.test('products of float32 are TF32 where that is let, gradients too, and others never', function()
@@ -80,7 +80,7 @@ t.test('one handle that cannot be made is tried again', function()
   t.eq(text, '77\t45\ncuBLAS 13.1.0, ' .. plugin .. '\n')
 end)
 
-t.test('a loss is told once, products go on, and later ones ask again', function()
+t.test('a failure is reported once, products still work, and later ones try again', function()
   local text = run('MTORCH_EMULATED_CUBLAS=2 MTORCH_CUBLAS=' .. plugin, product)
   local lost = 'no cuBLAS %(.* does not start %(its status is 3%)%): large products on the GPU are 10 to 50 times'
   t.eq({text:find('^mtorch: ' .. lost) ~= nil, text:find('\n77\t45\n', 1, true) ~= nil}, {true, true})
@@ -101,8 +101,8 @@ if os.getenv 'MTORCH_CUBLAS' ~= plugin then
   return t.finish()
 end
 
---- How many calls fn() makes of cuBLAS: single, batched, of 16-bit floats, with a beta.
-local calls = t.counting(plugin, 'emulated_cublas_calls', 4)
+--- Counts fn()'s calls of cuBLAS: single, batched, with 16-bit floats, with a beta.
+local calls = t.count_during(plugin, 'emulated_cublas_calls', 4)
 local function near(a, b, tolerance)
   t.near(a:cpu():double():flatten():tolist(), b:double():flatten():tolist(), tolerance)
 end
@@ -150,7 +150,7 @@ t.test('strides that it cannot read take the own kernels', function()
   near(got, i:matmul(i), 0)
 end)
 
---- f(x, w), its two gradients for a given one of the result, and the calls of each of the three.
+--- Returns f(x, w), its two gradients for a gradient g of the result, and the calls of each of the three.
 local function parts(device, f, x, w, g)
   x, w = x:to(device), w:to(device)
   local all, n = {}, {}
@@ -194,7 +194,7 @@ t.test('convolutions are products, with the calls that they take', function()
   end
 end)
 
-t.test('a graph has its convolutions as products, in memory of its own', function()
+t.test('a graph has its convolutions as products, in separate memory', function()
   local x, w = mt.randn(3, 4, 6, 7), mt.randn(5, 4, 3, 3)
   local a, b = x:to('cuda'), w:to('cuda'):requires_grad_()
   local step = mt.cuda.graph(function()

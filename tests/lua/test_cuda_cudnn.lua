@@ -1,4 +1,4 @@
--- test_cuda_cudnn.lua -- convolutions on a GPU by cuDNN; the emulation brings one of its own
+-- test_cuda_cudnn.lua -- convolutions on a GPU by cuDNN, which the emulation replaces
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
@@ -6,10 +6,10 @@ t.needs_cuda()
 local plugin, wish = os.getenv 'MTORCH_CUDA_PLUGIN' or '', os.getenv 'MTORCH_CUDNN' or ''
 local emulated = plugin:find 'emulated' ~= nil
 
---- What convolutions run on.
+--- Returns the description of the library for convolutions.
 local function words() return mt.cuda.memory_stats().convolutions end
 
---- The value of f(x, w), its two gradients for g, and theirs.
+--- Returns the value of f(x, w), its two gradients for g, and their gradients.
 local function all_of(device, f, x, w, g)
   x, w, g = x:to(device):requires_grad_(), w:to(device):requires_grad_(), g:to(device):requires_grad_()
   local y = f(x, w)
@@ -28,7 +28,7 @@ local function compare(f, tolerance, x, w)
   for i = 1, #got do t.eq(mt.equal(got[i], twice[i]), true) end
 end
 local tolerances = {float32 = 3e-5, float64 = 1e-11, float16 = 4e-3, bfloat16 = 3e-2}
---- The convolution with these options, as a function of x and w.
+--- Returns the convolution with these options, as a function of x and w.
 local function conv(options, bias)
   return function(x, w)
     return mt.conv2d{x, w, bias = bias and bias:to(x.device):to(x.dtype) or nil, stride = options.stride,
@@ -58,7 +58,7 @@ if not emulated then
             (mt.randn(32, 64 / (options.groups or 1), 3, 3) / 24):to(dtype))
         end
       end
-      -- Large enough to be done by cuDNN where MTORCH_CUDNN says nothing: 2^28 multiply-adds.
+      -- Large enough for cuDNN if MTORCH_CUDNN is not set: 2^28 multiply-adds.
       compare(conv {padding = 1}, 3e-5, mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24)
       local x, w = mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24
       local exact = conv {padding = 1}(x:to 'cuda', w:to 'cuda')
@@ -88,7 +88,7 @@ t.test('a handle that cannot be made is tried again', function()
   t.eq(text, answer .. 'cuDNN 9.19.0, ' .. plugin .. ', 2 convolutions\n')
 end)
 
-t.test('a loss is told once, convolutions go on, and later ones ask again', function()
+t.test('a failure is reported once, convolutions still work, and later ones try again', function()
   local lost = 'no cuDNN %(.* does not start %(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED%)%): ' ..
     'convolutions do not use cuDNN, as with MTORCH_CUDNN=0; install cuDNN 9, or name ' ..
     'libcudnn.so.9 in MTORCH_CUDNN\n'
@@ -98,7 +98,7 @@ t.test('a loss is told once, convolutions go on, and later ones ask again', func
   t.eq(text:find('^mtorch: ' .. lost .. answer .. lost .. '$') ~= nil, true)
 end)
 
-t.test('a library that is none, or none at all, is told', function()
+t.test('an invalid or missing library is reported', function()
   local cure = ': convolutions do not use cuDNN, .*MTORCH_CUDNN\n' .. answer
   t.eq(t.run('MTORCH_CUDNN=/nowhere.so', sum):find('^mtorch: no cuDNN %(/nowhere.so: .*%)' .. cure) ~= nil, true)
   t.eq(t.run('MTORCH_CUDNN=libm.so.6', sum):find('^mtorch: no cuDNN %(libm.so.6 is not cuDNN 9%)' .. cure) ~= nil, true)
@@ -106,7 +106,7 @@ t.test('a library that is none, or none at all, is told', function()
   t.eq(t.run('MTORCH_CUDNN=1', sum):find('^mtorch: no cuDNN %(libcudnn_emulated.so.9: .*%)' .. cure) ~= nil, true)
 end)
 
-t.test('by default large convolutions are its own where it is found, and none is missed where it is not', function()
+t.test('by default cuDNN computes large convolutions if it is found, and it is optional', function()
   local sums = sum .. [[
 local y = mt.conv2d(x:expand(8, 2, 4, 4), mt.ones({8, 2, 3, 3}, {device = 'cuda'})) -- 4608 multiply-adds
 print(y:sum():item(), mt.cuda.memory_stats().convolutions)
@@ -132,7 +132,7 @@ print(plain:sum():item(), mt.cuda.memory_stats().convolutions)
   os.execute(('rm -r "%s"'):format(folder))
 end)
 
-t.test('convolutions that fail are told once, and done without', function()
+t.test('failing convolutions are reported once, and computed without cuDNN', function()
   local text = t.run('MTORCH_EMULATED_CUDNN=fails MTORCH_CUDNN=' .. plugin, sum .. [[
 local ffi = require 'ffi'
 ffi.cdef 'int64_t emulated_cudnn_calls(int which);'
@@ -152,8 +152,8 @@ if wish ~= plugin then
   return t.finish()
 end
 
---- What fn() asks of cuDNN: values, gradients by the input, by the weight; algorithms; descriptors made.
-local calls = t.counting(plugin, 'emulated_cudnn_calls', 5)
+--- Counts fn()'s calls of cuDNN: forward, gradients of input and weight, algorithm searches, created descriptors.
+local calls = t.count_during(plugin, 'emulated_cudnn_calls', 5)
 
 t.test('values and gradients of every order, of each dtype, with groups, strides, padding and dilation', function()
   mt.manual_seed(1)
@@ -182,7 +182,7 @@ end)
 
 t.test('float32 by TF32 where that is let', function()
   local x, w = mt.randn(2, 4, 7, 8), mt.randn(6, 4, 3, 3) / 4
-  local tf32 = t.counting(plugin, 'emulated_cudnn_calls', 6)
+  local tf32 = t.count_during(plugin, 'emulated_cudnn_calls', 6)
   for precision, n in pairs {highest = 0, high = 14, medium = 14} do
     mt.set_float32_matmul_precision(precision)
     t.eq({precision, tf32(function() compare(conv {}, n > 0 and 3e-3 or 3e-5, x, w) end)[6]}, {precision, n})
@@ -192,7 +192,7 @@ t.test('float32 by TF32 where that is let', function()
 end)
 
 t.test('16-bit floats with channels side by side, where there are enough of them', function()
-  local nhwc = t.counting(plugin, 'emulated_cudnn_calls', 7)
+  local nhwc = t.count_during(plugin, 'emulated_cudnn_calls', 7)
   for _, dtype in ipairs {'float16', 'bfloat16', 'float32'} do
     for _, case in ipairs { -- images, the weight, groups, whether they are even for each group
       {{2, 4, 7, 8}, {6, 4, 3, 3}, 1, true}, {{2, 4, 7, 8}, {6, 2, 3, 2}, 2, false},
@@ -226,7 +226,7 @@ t.test('other convolutions: of one dimension, of three, transposed', function()
   end, mt.randn(2, 4, 5, 6), mt.randn(4, 3, 3, 3))
 end)
 
-t.test('what cuDNN cannot be told, and planes that have a filter each, are done without', function()
+t.test('unsupported and depthwise convolutions do not use cuDNN', function()
   local none = {0, 0, 0, 0, 0}
   t.eq(calls(function()
     compare(conv {padding = 'same'}, 3e-5, mt.randn(2, 3, 6, 7), mt.randn(4, 3, 2, 4)) -- more on one side
@@ -247,7 +247,7 @@ t.test('an algorithm is asked for once for each shape, and few are kept', functi
   t.eq(calls(function() for size = 201, 300 do run(size) end end)[5] <= 32 * 4, true)
 end)
 
-t.test('a graph has its convolutions by cuDNN, in memory of its own', function()
+t.test('a graph has its convolutions by cuDNN, in separate memory', function()
   local x, w = mt.randn(3, 4, 6, 7), mt.randn(5, 4, 3, 3)
   local a, b, c = x:to('cuda'):requires_grad_(), w:to('cuda'):requires_grad_(), mt.randn({5}, {device = 'cuda'})
   local step

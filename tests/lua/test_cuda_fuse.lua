@@ -1,4 +1,4 @@
--- test_cuda_fuse.lua -- fused functions on a GPU: one kernel for a program by rows, gradients, any layout
+-- test_cuda_fuse.lua -- fused functions on a GPU: one kernel for a program of rows, gradients, any layout
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near = t.test, t.eq, t.near
@@ -19,7 +19,7 @@ local functions = {
   standard = function(x) return (x - x:mean(-1, true)) / x:std(-1, true), x:gt(x:var(-1, true)) end,
 }
 
---- What ran on the GPU in fn(): the verbs that calculate.
+--- Returns the computing verbs that ran on the GPU in fn().
 local function verbs_of(fn)
   local list = {}
   for _, v in ipairs((require('mtorch.core').verbs_call(fn))) do
@@ -29,7 +29,7 @@ local function verbs_of(fn)
   end
   return list
 end
---- That fn() runs as kernels of programs by rows; the gradient of what was expanded is summed besides.
+--- Asserts that fn() runs as kernels of row programs, and sums for gradients of expanded inputs.
 local function runs_by_rows(what, fn, sums)
   local ran = verbs_of(fn)
   for _, text in ipairs(ran) do
@@ -38,7 +38,7 @@ local function runs_by_rows(what, fn, sums)
   assert(not compiled or #ran > 0, what)
 end
 
---- Results and gradients of f here, and of mt.fuse(f) there, are near.
+--- Asserts that f on the CPU and mt.fuse(f) on the GPU have close results and gradients.
 local function compare(f, what, tolerance, ...)
   local here, there = {...}, {}
   for i, x in ipairs(here) do

@@ -1,4 +1,4 @@
--- test_cuda_graph.lua -- mt.cuda.graph: what is recorded once and replayed does what running it does
+-- test_cuda_graph.lua -- mt.cuda.graph: replays of a recorded function give the same results as running it
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
@@ -36,10 +36,10 @@ t.test('a replay asks the GPU once, whatever is recorded', function()
   g()
   local after = stats()
   t.eq({after.launches - before.launches, after.allocations - before.allocations}, {1, 0})
-  t.eq(x:tolist(), {61, 61, 61, 61}) -- twice to warm up, once replayed; recording does nothing
+  t.eq(x:tolist(), {61, 61, 61, 61}) -- two warm-up runs and one replay; recording computes nothing
 end)
 
---- Trains a small network; `steps` of them, in a graph or not; returns what came out.
+--- Trains a small network for `steps` steps, with or without a graph; returns the results.
 local function train(make, steps, graphed, eager_between, decay)
   mt.manual_seed(7)
   local first, last = nn.Linear(3, 8), nn.Linear(8, 1)
@@ -119,7 +119,7 @@ t.test('sequences and binary cross entropy do not wait for the GPU', function()
   t.eq(g and select(6, g()):isnan():sum():item(), 1)
 end)
 
-t.test('a replay takes the options of now, and refuses those that need other state', function()
+t.test('a replay uses the current options; those that need other state are errors', function()
   local function train(graphed)
     local w = mt.ones(2):requires_grad_()
     local sgd, adam = optim.SGD({w}, {lr = 0.1, weight_decay = 0.01, momentum = 0.5}), optim.Adam({w}, {lr = 0.1})
@@ -174,7 +174,7 @@ t.test('a state that was loaded after the recording is not what replays would wr
   t.raises(g, 'replay: Adam has other state now than was recorded')
 end)
 
-t.test('replays change the masters of 16-bit parameters, which follow what is written between', function()
+t.test('replays update the master weights of 16-bit parameters, which follow writes in between', function()
   local function train(name, dtype, graphed)
     local w = mt.full({3}, 1, dtype):requires_grad_()
     local opt = optim[name]({w}, {lr = 1e-4, master_weights = true})
@@ -289,7 +289,7 @@ t.test('replays count the steps of each parameter', function()
   t.eq(apart(true), apart(false))
 end)
 
-t.test('many parameters of many sizes, each with its own number of steps', function()
+t.test('many parameters of many sizes, with different numbers of steps', function()
   local results = {}
   for i, graphed in ipairs{false, true} do
     mt.manual_seed(9)
@@ -315,7 +315,7 @@ t.test('many parameters of many sizes, each with its own number of steps', funct
   t.eq(results[2], results[1])
 end)
 
-t.test('random numbers go on from replay to replay, as without a graph', function()
+t.test('random numbers continue from replay to replay, as without a graph', function()
   mt.manual_seed(5)
   local a, b, c = mt.rand(5), mt.randn(3), mt.rand(5)
   local d, e = mt.randn(3), mt.rand(2)
@@ -335,7 +335,7 @@ t.test('random numbers go on from replay to replay, as without a graph', functio
   end
 end)
 
-t.test('who waits while a graph is recorded is told, and everything goes on', function()
+t.test('waiting while a graph is recorded is an error, and later calls work', function()
   local x = mt.ones(3)
   for name, wait in pairs {
     item = function(y) return y:sum():item() end,
@@ -397,9 +397,9 @@ t.test('a graph keeps what its kernels read, and gives all back', function()
     x, inner, unused = nil, nil, nil
     collect()
     local others = {}
-    for k = 1, 20 do others[k] = mt.full({1000}, k) end -- would take its place
+    for k = 1, 20 do others[k] = mt.full({1000}, k) end -- would reuse freed memory
     t.eq(g():item(), 40)
-    -- Another graph reads the results of the first, whose graph goes.
+    -- Another graph reads the results of the first one, which is released.
     local out = g()
     local g2 = mt.cuda.graph(function() return out * 2 end)
     g, out, others = nil, nil, nil
@@ -419,7 +419,7 @@ t.test('a graph keeps what its kernels read, and gives all back', function()
   t.eq({after.allocated, after.reserved}, {before.allocated, before.reserved})
 end)
 
-t.test('what dies while a graph is recorded', function()
+t.test('tensors freed while a graph is recorded', function()
   local p = mt.ones(50):requires_grad_()
   ;(p * 2):sum():backward() -- a gradient from before, dropped by the recording
   local g = mt.cuda.graph(function()

@@ -1,4 +1,4 @@
--- test_cuda_grid.lua -- grid kernels written in Lua as CUDA C: NVRTC takes them, and they give what the CPU gives
+-- test_cuda_grid.lua -- grid kernels written in Lua, compiled as CUDA C by NVRTC, give the CPU's results
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
@@ -122,7 +122,7 @@ if not gpu then
   return
 end
 
-test('numbers are read at every launch, and views are taken as they lie', function()
+test('numbers are read at every launch, and views are not copied', function()
   local k = mt.kernel(function(x, n) local i, j = grid(2); x[i][j] = x[i][j] * rate + n end)
   local x = mt.ones(6, 8):to 'cuda'
   local part = x[{{1, 6, 2}, {3, 5}}]:t()
@@ -149,7 +149,7 @@ test('what a thread meets is raised at the next synchronisation, once', function
   raises(function() divides[{1, 2}](mt.zeros(1, 'int64'):to 'cuda') end, 'a whole number is divided by zero')
 end)
 
-test('check=true: races, barriers, shared memory that nobody wrote, indices; what is right gives its result', function()
+test('check=true: races, barriers, uninitialised shared memory, indices; correct kernels give their results', function()
   local function fault(f, blocks, threads, ...)
     local ok, why = pcall(mt.kernel(f, {check = true})[{blocks, threads}], ...)
     return not ok and tostring(why) or ''

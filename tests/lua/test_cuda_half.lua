@@ -5,7 +5,7 @@ local t = require 'testing'
 t.needs_cuda()
 local halves = {'float16', 'bfloat16'}
 
---- Equal, NaN included; where `near`, to one unit of the last place of the larger ones.
+--- Asserts equality, with equal NaNs; with `near` within one unit in the last place of the larger values.
 local function same(gpu, cpu, near)
   t.eq(gpu.device, 'cuda:0')
   t.eq(gpu.dtype, cpu.dtype)
@@ -196,7 +196,7 @@ t.test('masters go with their parameters to the GPU and back', function()
   end
 end)
 
-t.test('autocast is float16 on the GPU, and a GradScaler skips what is infinite', function()
+t.test('autocast is float16 on the GPU, and a GradScaler skips infinite gradients', function()
   mt.manual_seed(6)
   local net = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1)):to('cuda')
   local x = mt.randn(32, 2):to('cuda')

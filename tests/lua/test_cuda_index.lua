@@ -1,11 +1,11 @@
--- test_cuda_index.lua -- positions and masks on a GPU: the same answers as on the CPU, to the bit
+-- test_cuda_index.lua -- positions and masks on a GPU: the same bits as on the CPU
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
 
 local kDtypes = {'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64'}
 
---- A tensor of this dtype with few different values, some of them NaN where it has one.
+--- Returns a tensor of this dtype with few distinct values, some of them NaN for floats.
 local function values(shape, dtype)
   local x = mt.randint(-3, 4, shape, 'int64')
   if dtype == 'float32' or dtype == 'float64' then
@@ -21,7 +21,7 @@ local function turned(x)
   return x:permute(order)
 end
 
---- fn of these, all on the CPU and all on the GPU.
+--- Compares fn with all arguments on the CPU and on the GPU.
 local function same(fn, ...)
   local here, there = {...}, {}
   for i, x in ipairs(here) do
@@ -159,7 +159,7 @@ t.test('index tensors, several and with ranges, read and written', function()
   end, x, many, positions(16, {600}))
 end)
 
-t.test('an index or a mask on the CPU goes where the tensor is', function()
+t.test('an index or a mask on the CPU is moved to the device of the tensor', function()
   local x = mt.range(1, 12):reshape({3, 4})
   local y = x:to('cuda')
   local i, m = mt.tensor({3, 1}, 'int64'), x:gt(5)
@@ -246,7 +246,7 @@ t.test('a position that is not there is refused, and nothing is written', functi
   t.eq(x:sum():item(), 0)
 end)
 
---- Gradients of sum(fn(x, y)^2) on the CPU and on the GPU.
+--- Compares the gradients of sum(fn(x, y)^2) on the CPU and on the GPU.
 local function same_gradients(fn, ...)
   local here, there = {}, {}
   for i, x in ipairs {...} do

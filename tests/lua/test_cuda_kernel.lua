@@ -2,14 +2,14 @@
 local ffi = require 'ffi'
 ffi.cdef 'int setenv(const char *name, const char *value, int overwrite); char *mkdtemp(char *);'
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-kernel-XXXXXX')))
-ffi.C.setenv('MTORCH_CACHE', folder, 1) -- before it is first asked for
+ffi.C.setenv('MTORCH_CACHE', folder, 1) -- before its first use
 
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local program = io.popen("readlink /proc/$PPID/exe"):read('*l')
 
---- What a program prints, errors too, and whether it ended well.
+--- Runs a program; returns its output, with errors, and whether it succeeded.
 local function run(environment, ...)
   local words = {}
   for _, word in ipairs {...} do words[#words + 1] = "'" .. word:gsub("'", "'\\''") .. "'" end
@@ -33,7 +33,7 @@ test('cdiv', function()
   raises(function() mt.cdiv(2) end, "cdiv: argument 2 'b' is missing")
 end)
 
--- Without NVRTC there is one sentence, and nothing else to be tested.
+-- Without NVRTC only the message is tested.
 local without = [[local mt = require 'mtorch'
 mt.cuda.kernel{source='__global__ void k() {}'}]]
 test('without NVRTC there is one sentence', function()
@@ -90,7 +90,7 @@ test('what a kernel is', function()
   raises(function() return k[1] end, 'scale: a launch is k%[{blocks, threads}%]')
 end)
 
-test('the compiler says what the types are', function()
+test('the compiler determines the types', function()
   local k = mt.cuda.kernel {source = [[
     typedef double real;
     #define COUNT unsigned
@@ -165,7 +165,7 @@ __global__ void k(float* x) { x[0] = cdiv(3, 2); }
     "'kernels/k.cu' is the path of a file, source is its text: source = io.open%('kernels/k.cu'%):read%('%*a'%)")
 end)
 
-test('headers that a kernel needs little of are there, and what is not says what to do', function()
+test('common headers exist, and missing ones are errors with a hint', function()
   local k = mt.cuda.kernel {source = [[
 #include <stdint.h>
 #include <cstdint>
@@ -240,7 +240,7 @@ __global__ void joined(float* x) {
   end
 end)
 
-test('what is refused when a kernel is made', function()
+test('errors in the declaration of a kernel', function()
   local function refused(options, sentence) raises(function() mt.cuda.kernel(options) end, sentence) end
   refused({source = 5}, 'kernel: source must be a string, got 5')
   refused({source = scale, name = 'scael'}, "cuda.kernel: the source has no kernel 'scael'; it has 'scale'")
@@ -258,7 +258,7 @@ test('what is refused when a kernel is made', function()
   refused({source = scale, options = {1}}, 'options must be a list of strings')
   refused({source = scale, options = {'-arch=sm_80'}}, "option '%-arch=sm_80' is not supported")
   refused({source = scale, options = {'--no-such'}}, 'no%-such')
-  refused({source = scale, defines = {['a b'] = 1}}, 'defines: a b is no name for the preprocessor')
+  refused({source = scale, defines = {['a b'] = 1}}, 'defines: a b is not a preprocessor name')
   refused({source = scale, defines = {A = 0 / 0}}, 'defines: A is %-?nan')
   refused({source = scale, defines = {A = {}}}, 'defines: A must be a number, a string or a boolean, got a table')
   refused({source = scale, defines = {A = '1\n2'}}, 'defines: A has more than one line')
@@ -322,7 +322,7 @@ test('ranges of numbers', function()
   if usable then k(unpack(good)) else raises(function() k(unpack(good)) end, 'k: there is no GPU to run it: ') end
 end)
 
-test('ranks, and what the signature says of sizes', function()
+test('ranks, and sizes in the signature', function()
   local k = mt.cuda.kernel {
     source = '__global__ void k(const float* m, float* out, int n, const float (*f)[3][2]) {}', rank = {m = 2, out = 0},
   }[{1, 1}]
@@ -517,7 +517,7 @@ test('gradients and changes in place', function()
   eq(w.grad:tolist(), {2, 2, 2, 2})
 end)
 
-test('what a kernel prints comes in its place', function()
+test('the output of a kernel is in order', function()
   local said = run('MTORCH_CACHE=' .. folder, '-e', [[local mt = require 'mtorch'
     local k = mt.cuda.kernel{source='__global__ void say(int n) { printf("thread %d of %d\\n", (int)threadIdx.x, n); }'}
     io.write('before\n')
@@ -595,7 +595,7 @@ __global__ void careless(float* out, const float* x, int n, int shift) {
       'last of its 1000')
     raises(function() k[{4, 256}](out, x, 1000, -3) end,
       "argument 1 'out' .*: 3 elements written before its beginning, the nearest 1 element before the first")
-    -- a part of a larger tensor: what lies behind the part stays as it was
+    -- a part of a larger tensor: elements after the part are unchanged
     local whole = mt.zeros(1010):cuda()
     raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written after its end')
     eq({whole:at(5), whole:at(6), whole:at(1005), whole:at(1006)}, {0, 2, 2000, 0})

@@ -7,7 +7,7 @@ t.needs_cuda()
 
 mt.manual_seed(2)
 
--- Made of the formulas that the CPU has too: their bits are the CPU's.
+-- These use the same formulas as on the CPU, so their bits are equal.
 local same = {
   function(a, b) return 2 * a + b end,
   function(a, b) return a * b / (b * b + 1) - a end,
@@ -18,7 +18,7 @@ local same = {
   function(a, b) return math.sqrt(a * a + b * b) + math.log(a * a + 1) end,
   function(a, b) return a < b, a + b, a end,
 }
--- Those of the CUDA library are near, and those with a quotient that the CPU estimates.
+-- Functions of the CUDA library, and those with a quotient that the CPU estimates, are only close.
 local near_by = {
   function(a, b) return 0.5 * a * (1 + math.tanh(0.7978845608 * (a + 0.044715 * a ^ 3))) + b end,
   function(a, b) return math.sin(a) * math.cos(b) end,
@@ -26,7 +26,7 @@ local near_by = {
   function(a, b) return math.atan2(a, b) + math.abs(a) ^ b end,
 }
 
-local compiled = t.has_nvrtc() -- else operation by operation, by the device's own kernels
+local compiled = t.has_nvrtc() -- otherwise the device's kernels run operation by operation
 local function both(f, ...)
   local cpu, gpu = {mt.zip(f)(...)}, {...}
   for i, x in ipairs(gpu) do gpu[i] = x:to('cuda') end
@@ -87,7 +87,7 @@ test('gradients, captured numbers, reductions, fused functions', function()
       while math.abs(r * r - a) > 1e-6 * a do r = 0.5 * (r + a / r) end
       return r
     end)
-    -- Not at 1: there the loop has no turn, and the derivative is that of r = a.
+    -- Not at 1, where the loop has no iterations, and the derivative is that of r = a.
     local p = mt.linspace(0.5, 1.5, 40):to('cuda'):requires_grad_()
     newton(p):sum():backward()
     near(p.grad:cpu():tolist(), (0.5 / p:detach():cpu():sqrt()):tolist(), 1e-4)

@@ -1,4 +1,4 @@
--- test_cuda_operations.lua -- Every operation, reduction and scan on the GPU against the CPU, gradients too.
+-- test_cuda_operations.lua -- all operations, reductions and scans on the GPU compared with the CPU, with gradients
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
@@ -10,7 +10,7 @@ local takes = {any = 'float32 float64 int64 int32 uint8 bool', number = 'float32
                real = 'float32 float64 int64', integer = 'int64 int32 uint8 bool'}
 local tolerance = {float32 = 2e-6, float64 = 4e-15}
 
---- Values where the operation may be sampled, with NaN, infinities and both zeros among floats.
+--- Returns values in the operation's test range, for floats with NaN, infinities and both zeros.
 local function sample(op, shape, dtype)
   local x = mt.rand(shape, {dtype = 'float64'}) * (op.hi - op.lo) + op.lo
   if dtype:find('float') then
@@ -26,7 +26,7 @@ local function sample(op, shape, dtype)
   return x:round():clamp(op.name:find('div') and 1 or op.lo, op.hi):to(dtype)
 end
 
--- The same values in several layouts: name, and what makes it of a contiguous matrix.
+-- Several layouts of the same values: name, and a function of a contiguous matrix.
 local layouts = {
   {'contiguous', function(x) return x end},
   {'turned', function(x) return x:t() end},
@@ -209,7 +209,7 @@ local function reduced(op, x, dim)
   if op.scan then return mt[op.name](x, dim or 1, unpack(op.values)) end
   return mt[op.name](x, dim)
 end
---- A reduction or scan of everything and along each dimension; of all results the first.
+--- Applies a reduction or scan to all elements and along each dimension; keeps the first results.
 local function each_way(op, x, f)
   for dim = op.scan and 1 or 0, x:dim() do f(dim > 0 and dim or nil) end
 end

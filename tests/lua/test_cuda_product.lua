@@ -1,4 +1,4 @@
--- test_cuda_product.lua -- matrix products and linear algebra of a GPU, against the CPU.
+-- test_cuda_product.lua -- matrix products and linear algebra on a GPU, compared with the CPU
 local mt = require 'mtorch'
 local T = require 'testing'
 T.needs_cuda()
@@ -10,7 +10,7 @@ local function made(dtype, ...)
   return exact[dtype] and (x * 50):abs():to(dtype) or x:to(dtype)
 end
 
---- Whether `got`, of the GPU, is `wanted`: to the bit, or to `tol` of the largest.
+--- Whether `got` from the GPU equals `wanted`, bit for bit or within `tol` of the largest value.
 local function same(got, wanted, tol)
   T.eq(got.device, 'cuda:0')
   T.eq(got.dtype, wanted.dtype)
@@ -99,7 +99,7 @@ T.test('infinities and NaN stay in their rows', function()
   T.eq(y[4]:sum():item(), 4900)
 end)
 
---- The values of f and the gradients of its tensors, on a device.
+--- Returns the values of f and the gradients of its tensors on a device.
 local function with_gradients(device, f, given)
   local x = {}
   for i, t in ipairs(given) do x[i] = t:to(device):detach():clone():requires_grad_() end

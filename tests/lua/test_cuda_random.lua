@@ -1,10 +1,10 @@
--- test_cuda_random.lua -- Random numbers and optimizers on the GPU against the CPU.
+-- test_cuda_random.lua -- random numbers and optimizers on the GPU compared with the CPU
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
 t.needs_cuda()
 
---- make(options) on both devices from the same seed.
+--- Compares make(options) on both devices with the same seed.
 local function drawn(make, dtype)
   mt.manual_seed(7)
   local b = make {dtype = dtype}
@@ -37,7 +37,7 @@ test('normal numbers agree within a few units in the last place', function()
   end
 end)
 
-test('the stream goes on from one draw to the next', function()
+test('the stream continues from one draw to the next', function()
   for _, device in ipairs {'cpu', 'cuda'} do
     mt.manual_seed(3)
     local a, b = mt.rand(100, {device = device}), mt.rand(100, {device = device})

@@ -1,10 +1,10 @@
--- test_cuda_runtime.lua -- how often a GPU is asked, its memory, page-locked tensors, events
+-- test_cuda_runtime.lua -- the number of CUDA runtime calls, memory, page-locked tensors, events
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
 
 local stats = mt.cuda.memory_stats
---- How often the GPU is asked for memory, to run a kernel, to copy, and how often somebody waits.
+--- Counts allocations, kernel launches, copies and waits in fn().
 local function asked(fn)
   local before = stats()
   local keep = fn()

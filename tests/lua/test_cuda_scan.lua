@@ -1,4 +1,4 @@
--- test_cuda_scan.lua -- Running sums and extremes on the GPU against the CPU.
+-- test_cuda_scan.lua -- scans on the GPU compared with the CPU
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
@@ -72,7 +72,7 @@ test('long lines, cut into parts', function()
     same(a, b, 'cummax with ties')
     same(at, place, 'positions of cummax with ties')
   end
-  local w = mt.rand(2, 9001)  -- joined in any other order these would be others
+  local w = mt.rand(2, 9001)  -- another order of additions would change the bits
   same(mt.discounted_cumsum(w:to('cuda'), 2, 0.9), mt.discounted_cumsum(w, 2, 0.9), 'discounted', 1e-6)
   local v = w:to('cuda')
   same(mt.cumsum(v[{{}, {2, 9001}}], 2), mt.cumsum(w[{{}, {2, 9001}}], 2), 'cumsum from an odd address', 1e-6)

@@ -1,11 +1,11 @@
--- test_cuda_softmax.lua -- Softmax and normalisation on the GPU against the CPU.
+-- test_cuda_softmax.lua -- softmax and normalisation on the GPU compared with the CPU
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
 t.needs_cuda()
 local F = mt
 
---- a, on the GPU, is b on the CPU, within what rounding leaves.
+--- Asserts that a on the GPU equals b on the CPU, within rounding errors.
 local function same(a, b, what)
   assert(a.device == 'cuda:0' or tostring(a.device):find('cuda'), what)
   local tol = b.dtype == 'float64' and 1e-12 or 2e-5
@@ -14,7 +14,7 @@ local function same(a, b, what)
   end
 end
 
---- f of the tensors on both devices: the answer and the gradients.
+--- Compares the results and gradients of f on both devices.
 local function compare(what, f, ...)
   local here, there = {}, {}
   for i, x in ipairs {...} do
@@ -111,7 +111,7 @@ test('batch_norm, instance_norm and group_norm', function()
   end
 end)
 
-test('what stands beside the input is on its device', function()
+test('the other operands are on the device of the input', function()
   local x, w = mt.ones(4, 3):to('cuda'), mt.ones(3)
   t.raises(function() mt.layer_norm(x, {3}, w) end, 'layer_norm: weight is on cpu, the input on cuda')
   t.raises(function() mt.layer_norm(x:cpu(), {3}, nil, w:to('cuda')) end, "bias is on cuda.*x:to%('cpu'%)")

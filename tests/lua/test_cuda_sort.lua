@@ -1,10 +1,10 @@
--- test_cuda_sort.lua -- Sorting and what is built on it, on the GPU against the CPU.
+-- test_cuda_sort.lua -- sorting, and functions that use it, on the GPU compared with the CPU
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
 t.needs_cuda()
 
---- The answers of f on both devices are the same bit for bit (a NaN is a NaN).
+--- Asserts that f's results on both devices are equal bit for bit (all NaNs are equal).
 local function compare(what, f, x)
   local a, b = {f(x:to('cuda'))}, {f(x)}
   t.eq(#a, #b)
@@ -115,7 +115,7 @@ test('views and 0-d tensors', function()
   compare('0-d', function(y) return mt.sort(y) end, mt.tensor(3))
 end)
 
-test('what is built on sorting', function()
+test('functions that use sorting', function()
   mt.manual_seed(3)
   local x = mt.randint(0, 9, {40, 33})
   for dim = 1, 2 do

@@ -59,7 +59,7 @@ test('spiral', function()
   eq(data.spiral(11):size(), 10)
 end)
 
-test('what is refused', function()
+test('errors', function()
   for _, bad in ipairs{0, -1, 2.5, 0 / 0, 'a', '10', {{1}}} do
     for _, name in ipairs{'simple', 'split', 'spiral'} do
       raises(function() data[name](bad) end, name .. ': ')
@@ -71,7 +71,7 @@ test('what is refused', function()
   raises(function() data.simple(5):get(6) end, 'position 6')
 end)
 
-t.test('idx gives the values of a file, and says what is wrong with one', function()
+t.test('idx gives the values of a file, or an error', function()
   local path = os.tmpname()
   local function write(text)
     local file = assert(io.open(path, 'wb'))

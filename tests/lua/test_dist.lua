@@ -1,4 +1,4 @@
--- test_dist.lua -- mt.dist: a world of one; with mpirun the same file as two and three processes.
+-- test_dist.lua -- mt.dist with one process, and with mpirun the same file as two and three processes
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -7,7 +7,7 @@ local dist, nn = mt.dist, mt.nn
 local function perceptron()
   return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)):to 'float64'
 end
---- The losses and the parameters of 20 steps over rows first, first + every, ..
+--- Returns the losses and the parameters of 20 steps over the rows first, first + every, ..
 local function trained(net, first, every, x, y)
   local rows = mt.range(first, 12, every)
   x, y = x:index_select(1, rows), y:index_select(1, rows)
@@ -27,7 +27,7 @@ local function task()
   return perceptron(), mt.randn(12, 3, {dtype = 'float64'}), mt.randn(12, 1, {dtype = 'float64'})
 end
 
-if arg[1] == '--process' then -- one of several
+if arg[1] == '--process' then -- this is one of several processes
   local rank, size = dist.init()
   assert(rank == dist.rank() and size == dist.size() and size == tonumber(arg[2]))
   local function ranks(f) -- f(0) + f(1) + ..
@@ -59,7 +59,7 @@ if arg[1] == '--process' then -- one of several
     {{size, size}, {size, size}}})
   dist.barrier()
 
-  -- a call that differs is refused by all, and the next one works
+  -- a call that differs is an error in all processes, and the next call works
   raises(function() dist.all_reduce_(mt.zeros(3 + rank)) end, 'all_reduce_: the processes call it differently')
   raises(function()
     if rank == 0 then dist.barrier() else dist.all_gather(mt.zeros(3)) end
@@ -79,7 +79,7 @@ if arg[1] == '--process' then -- one of several
   local net, x, y = task()
   local whole = trained(net, 1, 1, x, y)
   local mine = task()
-  for _, p in ipairs(mine:parameters()) do mt.no_grad(function() p:add_(rank) end) end -- rank 0's are taken
+  for _, p in ipairs(mine:parameters()) do mt.no_grad(function() p:add_(rank) end) end -- rank 0's are used
   assert(rawequal(dist.parallel(dist.parallel(mine)), mine))
   local parts = trained(mine, rank + 1, size, x, y)
   assert((parts - whole):abs():max():item() < 1e-12)
@@ -133,7 +133,7 @@ if arg[1] == '--process' then -- one of several
   close(dist.all_reduce_(sync.weight.grad), norm.weight.grad)
   close(dist.all_reduce_(sync.bias.grad), norm.bias.grad)
 
-  -- mt.grad does not average; a compiled step is run as it is
+  -- mt.grad does not average; a compiled step runs eagerly
   eq(mt.grad(pair[1](mt.ones(1, 2)):sum() * (rank + 1), pair[1].bias):tolist(), {rank + 1})
   local compiled = task()
   dist.parallel(compiled)
@@ -151,7 +151,7 @@ if arg[1] == '--process' then -- one of several
   for i, p in ipairs(compiled:parameters()) do list[i] = p:detach():flatten() end
   assert(mt.cat(list):equal(parts), 'the compiled steps differ')
 
-  if arg[3] == 'early' then -- refused as often as the others try
+  if arg[3] == 'early' then -- the error is raised as often as the others call
     if rank == 0 then os.exit(0) end
     for _ = 1, 2 do raises(dist.barrier, 'barrier: process 0 has ended, but process ' .. rank .. ' calls barrier') end
     raises(function() one(mt.ones(1, 3)):sum():backward() end, 'backward: process 0 has ended')
@@ -162,7 +162,7 @@ if arg[1] == '--process' then -- one of several
     if rank == 1 then os.execute 'sleep 30' end
     if rank == 0 then os.execute '(sleep 0.3; kill -INT $PPID) &' end
   end
-  if arg[3] == 'late' then -- named by all that wait; a longer deadline would have done
+  if arg[3] == 'late' then -- all waiting processes name the late one; a longer deadline would avoid the error
     dist.init{timeout = 0.5}
     if rank == 1 then os.execute 'sleep 3' os.exit(0) end
     raises(dist.barrier, 'barrier: process ' .. rank .. ' has waited for 0.%d s, but process 1 did not answer')
@@ -195,7 +195,7 @@ test('SyncBatchNorm of one process is BatchNorm', function()
   raises(function() nn.SyncBatchNorm(3)(mt.ones(3)) end, 'expected 2 to 5 dimensions')
 end)
 
-test('what is refused', function()
+test('errors', function()
   raises(function() dist.init{timeout = 0} end, 'timeout is 0')
   raises(function() dist.init(0 / 0) end, 'timeout is nan')
   raises(function() dist.broadcast_(mt.ones(1), 1) end, 'broadcast_: root is 1; the processes are 0 to 0')
@@ -223,7 +223,7 @@ test('processes that another launcher started are refused', function()
     end
   end
 end)
---- What n processes of this file print, and the status. Open MPI leaves memory behind, which a sanitizer would tell.
+--- Runs n processes of this file; returns their output and status. Open MPI's leaks are not reported.
 local function processes(n, mode)
   local pipe = io.popen(('OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 ' ..
     'ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout 60 ' ..

@@ -1,4 +1,4 @@
--- test_dist_pairs.lua -- mt.dist: one process does another thing than the others; all end soon, with a sentence
+-- test_dist_pairs.lua -- mt.dist: if one process makes another call than the others, all end soon with an error
 --
 --   mtorch tests/lua/test_dist_pairs.lua [PAIRS [SEED]]    random pairs of 2 to 4 processes instead of the fixed ones
 local mt = require 'mtorch'
@@ -35,7 +35,7 @@ if arg[1] == '--process' then
   local good, message = pcall(does[action])
   if not good then
     io.stderr:write(message, '\n')
-    pcall(dist.barrier) -- so that each process has said it before one ends all
+    pcall(dist.barrier) -- so that each process has printed its error before one ends all
   end
   os.exit(good and 0 or 1)
 end
@@ -43,7 +43,7 @@ end
 local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
 
---- Process `odd` of n does `second`, the others do `first`.
+--- Process `odd` of n calls `second`, the others call `first`.
 local function pair(n, odd, first, second)
   local pipe = io.popen(('OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 ' ..
     'ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 60 ' ..
@@ -62,7 +62,7 @@ local function pair(n, odd, first, second)
   for _ in text:gmatch '\n[^\n]*process r?a?n?k? ?%d[^\n]*' do said = said + 1 end
   assert(fine or said >= (is_call[first] and is_call[second] and n or 1), text)
 end
---- Nobody is left who could tell that the others stopped.
+--- Whether another process remains that can report that the others have ended.
 local function is_told(first, second)
   return not ((first == 'stop' or first == 'exit') and (second == 'stop' or second == 'exit')) or
     first == 'exit' and second == 'exit'

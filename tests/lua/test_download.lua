@@ -1,4 +1,4 @@
--- test_download.lua -- mt.data.download and mt.data.mnist beside a web server on the loopback; drawn digits; folders
+-- test_download.lua -- mt.data.download and mt.data.mnist with a web server on the loopback; generated digits; folders
 local mt = require 'mtorch'
 local t = require 'testing'
 local core = require 'mtorch.core'
@@ -7,7 +7,7 @@ local data = mt.data
 local parts = core.formats()
 
 ffi.cdef 'int usleep(unsigned);'
-local program = -1 -- it stands before its own options
+local program = -1 -- the name before its options
 while arg[program - 1] do program = program - 1 end
 program = arg[program]
 
@@ -35,12 +35,12 @@ local function read(path)
   return text
 end
 local here = debug.getinfo(1, 'S').source:match '^@(.*)/lua/[^/]*$'
-os.execute(('%s %s/http_server.lua %s/web >%s/server.log 2>&1 &'):format(program, here, folder, folder))
+assert(io.open(here .. '/program/http_server.lua')):close()
+os.execute(('%s %s/program/http_server.lua %s/web >%s/server.log 2>&1 &'):format(program, here, folder, folder))
 local port
 for _ = 1, 1000 do
   port = read(folder .. '/web/port')
-  if port then break end
-  ffi.C.usleep(10000)
+  if port then break else ffi.C.usleep(10000) end
 end
 if not port then
   print('skipped: no server could be started on the loopback: ' .. (read(folder .. '/server.log') or ''))
@@ -67,7 +67,7 @@ t.test('digests are those of the standards', function()
   t.eq(parts.digest('md5', 'abc'), '900150983cd24fb0d6963f7d28e17f72')
 end)
 
-t.test('a file comes whole, with its checksum', function()
+t.test('a file is downloaded completely, with its checksum', function()
   t.eq(data.download(web .. 'file', to, {sha256 = good}), to)
   t.eq({read(to) == bytes, read(to .. '.part')}, {true, nil})
   data.download(web .. 'file', to, {md5 = parts.digest('md5', bytes):upper()})
@@ -86,7 +86,7 @@ end)
 
 t.test('a part that cannot be gone on with is fetched again', function()
   clean()
-  write(to .. '.part', bytes:sub(1, 100)) -- the server knows no ranges
+  write(to .. '.part', bytes:sub(1, 100)) -- the server does not support ranges
   data.download(web .. 'plain/file', to, {sha256 = good})
   t.eq({read(to) == bytes, requests()}, {true, {'/plain/file from 100', '/plain/file'}})
   clean()
@@ -98,12 +98,12 @@ t.test('a part that cannot be gone on with is fetched again', function()
   data.download(web .. 'file', to, {sha256 = good})
   t.eq({read(to) == bytes, requests()}, {true, {'/file from 30004', '/file'}})
   clean()
-  write(to .. '.part', bytes) -- whole already
+  write(to .. '.part', bytes) -- already complete
   data.download(web .. 'file', to, {sha256 = good})
   t.eq({read(to) == bytes, requests()}, {true, {'/file from 30000'}})
 end)
 
-t.test('what is wrong is one sentence, and the old file stays', function()
+t.test('an error is one sentence, and the old file is kept', function()
   clean()
   write(to, 'old')
   local wrong = ('0'):rep(64)
@@ -121,7 +121,7 @@ end)
 
 -- ---- MNIST ---------------------------------------------------------------------------------------
 
---- What f prints on stderr, and its results.
+--- Runs code; returns its stderr and its results.
 local function said(code)
   local script = write(folder .. '/script.lua', "local mt = require 'mtorch'\n" .. code)
   local pipe = io.popen(("XDG_CACHE_HOME='%s/cache' %s %s 2>&1"):format(folder, program, script))
@@ -169,7 +169,7 @@ t.test('mnist: the files of a folder', function()
   t.raises(function() return (data.mnist{root = root}) end, 'has the label 10; labels are 0 to 9')
 end)
 
-t.test('mnist: without files drawn digits take their place, and that is said', function()
+t.test('mnist: without files generated digits are used, with a message', function()
   local text = said "local a, b = mt.data.mnist() print(a:size(), b:size())"
   t.eq(text:match '8000\t2000', '8000\t2000')
   t.eq(text:match "mnist: '[^\n]*\n", ("mnist: '%s/cache/mtorch/mnist' has no train-images-idx3-ubyte(.gz); drawn " ..
@@ -201,7 +201,7 @@ t.test('digits: shape, range, classes, the same with the same seed', function()
   assert(ink > 0.07 and ink < 0.16, ink) -- MNIST's is 0.13
 end)
 
-t.test('digits can be told apart, by a nearest mean not all of them', function()
+t.test('digits can be classified, but not all by the nearest mean', function()
   local train, test = data.digits(1000, {seed = 1}), data.digits(300, {seed = 2})
   local means = {}
   for k = 1, 10 do means[k] = train.x:view(-1, 784)[train.y:eq(k)]:mean(1) end

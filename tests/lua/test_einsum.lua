@@ -1,9 +1,9 @@
--- test_einsum.lua -- einsum and tensordot: random expressions against a loop, views, refusals.
+-- test_einsum.lua -- einsum and tensordot: random expressions compared with a loop, views, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
---- The sum of products in its own words: a loop over all values of all letters.
+--- The definition: a loop over all values of all letters.
 local function slow(inputs, output, size, tensors)
   local letters, seen = {}, {}
   for _, term in ipairs(inputs) do

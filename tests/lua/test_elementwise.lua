@@ -1,5 +1,5 @@
--- test_elementwise.lua -- Options of elementwise operations, bits, gamma functions, comparisons.
--- The numbers are PyTorch 2.15's unless mpmath is named.
+-- test_elementwise.lua -- options of elementwise operations, bits, gamma functions, comparisons
+-- The numbers are PyTorch 2.15's unless mpmath is mentioned.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -9,7 +9,7 @@ local function f64(values) return mt.tensor(values, {dtype = 'float64'}) end
 local function int(values, dtype) return mt.tensor(values, {dtype = dtype or 'int64'}) end
 local function list(x) return x:reshape(-1):tolist() end
 
---- f's value and the gradients of its sum, each as a flat list.
+--- Returns f's value and the gradients of its sum, each as a flat list.
 local function gradients(f, ...)
   local inputs = {...}
   for _, x in ipairs(inputs) do x:requires_grad_() end
@@ -20,7 +20,7 @@ local function gradients(f, ...)
   return list(y:detach()), unpack(g)
 end
 
---- The largest error of f over these arguments, relative to the values.
+--- Returns the largest relative error of f over these arguments.
 local function worst(f, values, ...)
   local got, most = list(f(...)), 0
   for k, v in ipairs(values) do
@@ -85,7 +85,7 @@ test('special functions at their edges', function()
     eq(x.grad:isnan():any() or x.grad:le(0):any(), false)
     eq({x.grad[2]:item(), x.grad[3]:item()}, {inf, inf})
   end
-  local edge = mt.tensor({13.34}, 'float16'):requires_grad_() -- i1 overflows there, its slope does not
+  local edge = mt.tensor({13.34}, 'float16'):requires_grad_() -- i1 overflows there, but its derivative does not
   mt.i1(edge):sum():backward()
   eq({mt.i1(edge):item(), edge.grad:item() < inf}, {inf, true})
   eq({at(mt.ndtr, -inf), at(mt.ndtr, inf), at(mt.ndtr, nan), at(mt.ndtr, -50)}, {0, 1, nan, 0})
@@ -102,7 +102,7 @@ test('special functions at their edges', function()
   eq({at(mt.xlog1py, 0, -2), at(mt.xlog1py, 0, nan), at(mt.xlog1py, 2, -1)}, {0, nan, -inf})
 end)
 
-test('what has no gradient by an argument says so', function()
+test('a missing gradient by an argument is an error', function()
   local x, y = f64{2, 3}, f64{1, 2}:requires_grad_()
   for _, name in ipairs{'igamma', 'igammac', 'zeta'} do
     raises(function() mt[name](y, x) end, name .. ': argument 1 has no gradient; pass x:detach%(%)')
@@ -134,7 +134,7 @@ test('isposinf, isneginf, gcd, lcm', function()
   raises(function() f64{1}:gcd(f64{2}) end, 'gcd: float64 numbers have no common divisors and multiples; use integer')
 end)
 
--- The exponents that are products, roots and quotients: LuaJIT's pow is the truth, and the bits are those of mixed
+-- Special exponents (products, roots, quotients): LuaJIT's pow is the reference, and the bits are those of mixed
 -- exponents, of the same exponents as a tensor, and of a function of mt.map.
 test('powers by short ways', function()
   local function bits(v) return v ~= v and 'nan' or ('%a'):format(v) end
@@ -253,7 +253,7 @@ test('bools stay bools where PyTorch keeps them', function()
   is(kept, a:tolist())
 end)
 
-test('what needs no preparation makes its result alone', function()
+test('operands that need no conversion allocate only the result', function()
   local a, b = mt.rand({1000}, {device = 'cpu'}), mt.rand({1000}, {device = 'cpu'})
   local mask, whole = a:lt(b), (a * 10):long()
   for _, row in ipairs{
@@ -414,7 +414,7 @@ test('a row, a column or one element is repeated as if it were copied', function
     assert(mt.equal(one - x, full(one) - x))
     assert(mt.equal(column - x, full(column) - x))
     assert(mt.equal(x:lt(column), x:lt(full(column))))
-    assert(mt.equal(x + mt.randn(m, n):t():zero_(), x)) -- laid out by columns
+    assert(mt.equal(x + mt.randn(m, n):t():zero_(), x)) -- column-major
     local turned = mt.randn(m, n)
     assert(mt.equal(x - turned:t(), x - turned:t():clone()))
     assert(mt.equal(mt.lerp(column, row, x), mt.lerp(full(column), full(row), x)))
@@ -498,7 +498,7 @@ test('bits of integers and bools', function()
   raises(function() mt.bitwise_and(2.5, int {1}) end, 'no bitwise operations')
 end)
 
-test('nan_to_num knows its dtype', function()
+test('nan_to_num uses the limits of its dtype', function()
   local x = {nan, inf, -inf}
   eq(list(mt.tensor(x):nan_to_num()), {0, 3.4028234663852886e+38, -3.4028234663852886e+38})
   eq(list(f64(x):nan_to_num()), {0, 1.7976931348623157e+308, -1.7976931348623157e+308})
@@ -592,7 +592,7 @@ test("PyTorch's other names", function()
   eq(x:positive(), x)
 end)
 
-test('an alias says in its help whose name it is', function()
+test('the help of an alias names the function', function()
   local printed, real = {}, print
   rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
   local ok, message = pcall(function() mt.help('greater'); mt.help('x:clip_'); mt.help('gt') end)
@@ -618,7 +618,7 @@ test('powers that vanish take no longer than others', function() -- a product th
   if os.getenv 'MTORCH_ISA' == 'base' then return end
   local function check(name, f, value)
     local inputs, least = {mt.full({16384}, value), mt.full({16384}, 0.5)}, {math.huge, math.huge}
-    for _ = 1, 40 do -- in turns, so that both meet what else the machine does
+    for _ = 1, 40 do -- in turns, so that other load affects both
       for i, x in ipairs(inputs) do
         local start = os.clock()
         for _ = 1, 4 do f(x) end

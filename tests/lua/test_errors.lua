@@ -1,4 +1,4 @@
--- test_errors.lua -- Wrong calls: one sentence at the user's line, and nothing changed after it.
+-- test_errors.lua -- wrong calls: one sentence at the user's line, and nothing is changed
 local mt = require 'mtorch'
 local t = require 'testing'
 local memory = require('mtorch.core').memory
@@ -7,7 +7,7 @@ local nan, inf = 0 / 0, math.huge
 
 local here = debug.getinfo(1, 'S').short_src
 
---- Tensors that the rows below work on, made again for each.
+--- Returns the tensors of the rows below, created again for each.
 local function fixture()
   local f = {
     x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5), v = mt.tensor{1,
@@ -29,7 +29,7 @@ end
 
 local rows, calls = 0, 0
 
---- One wrong call per line: the function, how the message begins, and what it must contain.
+--- Adds a wrong call: the function, the beginning of the message, and texts that it must contain.
 local function row(call, operation, ...)
   local pieces, line = {...}, debug.getinfo(call, 'S').linedefined
   rows = rows + 1
@@ -331,7 +331,7 @@ row(function(f) f.result:requires_grad_(false) end, 'requires_grad_', 'detach()'
 row(function(f) f.leaf[1]:add_(1) end, 'add_', 'view of a leaf')
 row(function() mt.zeros({2}, 'int64', 'cpu', true) end, '', 'int64')
 
--- These change what they are given before they fail, so they stand outside the table.
+-- These change their arguments before they fail, so they are not in the table.
 t.test('backward twice', function()
   local x = mt.ones(2, {requires_grad = true})
   local y = (x * x):sum()
@@ -502,7 +502,7 @@ t.test('a module whose forward ends in a tail call adds its name', function()
     here, line, here, forward_line))
 end)
 
-t.test('of a longer forward it says from where to where', function()
+t.test('an error in a longer forward has the range of its lines', function()
   local Long = nn.class 'Long'
   function Long:__init() self.inner = Net() end
   function Long:forward(x)
@@ -527,7 +527,7 @@ t.test('of a longer forward it says from where to where', function()
   eq(message:match('%b()'), ('(in Long.forward, %s:%d-%d)'):format(here, info.linedefined, info.lastlinedefined))
 end)
 
-t.test('a forward without a tail call has its own line', function()
+t.test('an error in a forward without a tail call has its line', function()
   local Other, line = nn.class 'Other', nil
   function Other.forward(_, x)
     line = line_of() + 1
@@ -553,7 +553,7 @@ t.test('the library\'s own modules: the user\'s line', function()
 end)
 
 print(('%d wrong calls'):format(calls))
-t.test('what is very long is cut in the message, and looked up at once', function()
+t.test('very long values are cut in the message, and looked up fast', function()
   local long, began = ('x'):rep(2e5), os.clock()
   for _, fn in ipairs{function() return mt[long] end, function() mt.help(long) end,
       function() mt.ones{2, [long] = 1} end, function() return mt.ones(1)[long] end,
@@ -600,7 +600,7 @@ t.test('a dot for a colon, a module for its parameters, a base that was not call
   eq({ok, ok and values.a}, {true, 1})
 end)
 
-t.test('of several wrong keys the same one is told, whatever the order of a table', function()
+t.test('of several wrong keys always the same one is reported', function()
   local x = mt.ones(2, 2)
   --- A table with these keys, whose order another size of the table changes.
   local function with(n, keys)

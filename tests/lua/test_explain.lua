@@ -1,11 +1,11 @@
--- test_explain.lua -- mt.explain: what it says of compiled functions, of reductions and of built-in ones
+-- test_explain.lua -- mt.explain of compiled functions, reductions and built-in functions
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 
 local printed
 local print_before = print
---- The text of mt.explain(...), which it prints too.
+--- Returns the text that mt.explain(...) prints.
 local function explained(...)
   rawset(_G, 'print', function(text) printed = text end)
   local ok, text = pcall(mt.explain, ...)
@@ -48,7 +48,7 @@ test('a compiled function: captured values, ways, operations, gradients', functi
   eq(unread, 3)
 end)
 
-test('without arguments it is traced for its own number of tensors', function()
+test('without arguments a function is traced with its number of parameters', function()
   local text = explained(mt.map(function(a) return a * a end))
   has(text, 'traced: 1 tensor, 1 result, 1 way through it\n', 'program: 1 operation %(1 mul%)',
     'memory: 8 bytes an element read and written; one operation after the other: 12 bytes, 1.5 times')
@@ -57,7 +57,7 @@ test('without arguments it is traced for its own number of tensors', function()
     '16 bytes an element .* 24 bytes, 1.5')
 end)
 
-test('what is parallel, from which size on', function()
+test('parallel loops, and from which size on', function()
   local before = mt.get_num_threads()
   mt.set_num_threads(2)
   local f = mt.map(function(a) return a * a + 1 end)
@@ -89,7 +89,7 @@ test('the CUDA C of a fused function', function()
     '__shfl_xor_sync', '__global__')
 end)
 
-test('a loop that ends where an element says so', function()
+test('a loop whose end depends on an element', function()
   local x = mt.rand(50) * 100
   local halvings = mt.map(function(a)
     local n = 0
@@ -187,7 +187,7 @@ test('grid kernels', function()
   raises(function() mt.explain(k) end, 'explain: [%w_]+ runs when it is launched: mt.explain%(k:over%(x%), x, ..%)')
 end)
 
-test('the log and a recording go on', function()
+test('the log and a recording continue', function()
   local rows = mt.profile(function()
     explained(mt.relu, mt.ones(4))
     return mt.ones(4):exp()

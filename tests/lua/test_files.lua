@@ -1,4 +1,4 @@
--- test_files.lua -- files of other programs: CSV, text, images, sound; what they wrote, and what is wrong with some
+-- test_files.lua -- files of other programs: CSV, text, images, sound; valid and invalid ones
 local mt = require 'mtorch'
 local t = require 'testing'
 local data = mt.data
@@ -59,7 +59,7 @@ t.test('csv: numbers are rounded as strtod does', function()
     '5.', '.25'} do
     texts[#texts + 1] = text
   end
-  for _ = 1, 60000 do -- digits at random lie near the middle of two numbers now and then
+  for _ = 1, 60000 do -- random digits are sometimes near the middle of two numbers
     local random = math.random
     texts[#texts + 1] = ('0.%07d%06d%06d'):format(random(0, 9999999), random(0, 999999), random(0, 999999))
   end
@@ -72,7 +72,7 @@ t.test('csv: numbers are rounded as strtod does', function()
   end
 end)
 
-t.test('csv: what is no number, and what stands for none', function()
+t.test('csv: values that are not numbers, and missing values', function()
   local x = data.csv(write('b.csv', 'a,b,c\nNA,1-2,1\nnull,3,0x10\nN/A,4,2\n'))
   t.eq(x.a:tolist(), {0 / 0, 0 / 0, 0 / 0})
   t.eq({x.b, x.c}, {{'1-2', '3', '4'}, {'1', '0x10', '2'}})
@@ -250,7 +250,7 @@ local function png(width, height, kind, depth, interlaced, sample, more)
     chunk('IDAT', '\120\1\1' .. length .. raw .. big(b * 65536 + a)) .. chunk('IEND', '')
 end
 
-t.test('image: every sample of 8 and 16 bits, interlaced or not, whatever gAMA says', function()
+t.test('image: every sample of 8 and 16 bits, interlaced or not, with any gAMA', function()
   for kind, channels in pairs{[0] = 1, [2] = 3, [4] = 2, [6] = 4} do
     for _, depth in ipairs{8, 16} do
       for _, interlaced in ipairs{false, true} do
@@ -312,7 +312,7 @@ t.test('image: large and of one colour', function()
   t.eq({tostring(data.image(path).shape), data.image(path):max():item()}, {'(1, 4000, 3000)', 0})
 end)
 
-t.test('save_image: what is refused', function()
+t.test('save_image: errors', function()
   local path = folder .. '/no.png'
   t.raises(function() data.save_image(path, mt.zeros(5, 2, 2)) end, 'save_image: a picture is .* got %(5, 2, 2%)')
   t.raises(function() data.save_image(path, mt.zeros(3, 0, 2)) end, 'a picture is')
@@ -323,7 +323,7 @@ t.test('save_image: what is refused', function()
   t.eq(io.open(path), nil)
   t.raises(function() return (data.image(write('x.png', 'GIF89a'))) end,
     "image: '.*x.png': it is neither a PNG nor a JPEG")
-  -- A header that promises 100 million pixels.
+  -- A header with 100 million pixels.
   local png = bytes(samples.pictures['gray.png'].file)
   local huge = png:sub(1, 16) .. '\0\0\39\16\0\0\39\16' .. png:sub(25)
   t.raises(function() return (data.image(write('huge.png', huge))) end, "huge.png': a PNG")

@@ -1,4 +1,4 @@
--- test_fuse.lua -- mt.fuse: functions of tensors computed together, against the same operations one by one
+-- test_fuse.lua -- mt.fuse: fused functions of tensors compared with the same operations one by one
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -264,7 +264,7 @@ test('numbers cannot be asked for', function()
     local message = raises(function() mt.fuse(f)(x) end, 'a fused function cannot ask for numbers')
     assert(message:find(':' .. debug.getinfo(f, 'S').linedefined .. ':', 1, true), message)
   end
-  raises(function() -- also where the function catches the error
+  raises(function() -- also if the function catches the error
     mt.fuse(function(a) return a + (pcall(function() return (a * 2):sum():item() end) and 1 or 2) end)(x)
   end, 'a fused function cannot ask for numbers')
   raises(function() mt.fuse(3) end, 'fuse: f must be a function')
@@ -361,7 +361,7 @@ test('gradients of rows far from 0 are as good as those of the operations', func
   end
 end)
 
-test('the gradient of max and min at ties goes to one position, at every size', function()
+test('the gradient of max and min at ties is at one position, for every size', function()
   for _, name in ipairs{'max', 'min', 'amax', 'amin'} do
     for _, rows in ipairs{4, 31, 32, 64} do
       local x = mt.zeros(rows, 1024)

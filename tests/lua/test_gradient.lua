@@ -10,7 +10,7 @@ local function is(x, values)
   near(x:tolist(), values, 1e-12)
 end
 
-test('the slopes of pow do not overflow before a factor of 0 comes', function()
+test('the gradients of pow do not overflow before a factor of 0', function()
   for _, row in ipairs{{0.5, 1e10, 1e300, 0, 0}, {1, 1e200, 1e200, 1 / 0, 0}, {0, 3, 1.7e308, 0, 0}} do
     for _, n in ipairs{1, 33} do
       for _, y in ipairs{leaf{row[2]}:expand(n), leaf{row[2]}:expand(n):contiguous()} do
@@ -53,7 +53,7 @@ test('grad: the graph is used up unless it is kept', function()
   raises(function() mt.grad(y, w) end, 'freed by an earlier backward')
 end)
 
-test('grad: only what is needed is visited', function()
+test('grad: only needed nodes are visited', function()
   local w, v = leaf{1, 2}, leaf{3, 4}
   local a, b = w * 2, v:exp()
   local y = (a * b):sum()
@@ -87,7 +87,7 @@ end)
 
 -- Hooks, retain_grad ------------------------------------------------------------------------------
 
-test('a hook sees the gradient of a leaf, and may replace it', function()
+test('a hook gets the gradient of a leaf, and may replace it', function()
   local w, seen = leaf{1, 2}, {}
   local handle = w:register_hook(function(g) seen[#seen + 1] = g:tolist() end)
   local second = w:register_hook(function(g) return g * 10 end);
@@ -171,7 +171,7 @@ test('retain_grad follows a tensor through changes in place, as in PyTorch', fun
     v:mul_(3)
     return v
   end), nil)
-  local y, seen = (w * 2):retain_grad(), nil -- what came before stays until the next backward
+  local y, seen = (w * 2):retain_grad(), nil -- the old gradient is kept until the next backward
   y:sum():backward()
   y:mul_(3)
   is(y.grad, {1, 1})
@@ -182,8 +182,8 @@ test('retain_grad follows a tensor through changes in place, as in PyTorch', fun
   eq(seen, {3, 3})
 end)
 
-local function settled() -- bytes of tensors, once the collector has seen everything
-  jit.flush() -- compiled code holds the closures that it was recorded with
+local function settled() -- the bytes of tensors after full garbage collections
+  jit.flush() -- compiled code keeps the closures that it was recorded with alive
   for _ = 1, 5 do collectgarbage() end
   return (core.memory())
 end
@@ -219,7 +219,7 @@ end)
 
 test('many functions kept in one graph cost no more each', function()
   local function seconds(n)
-    settled() -- else some runs have a cycle of the collector, and others none
+    settled() -- otherwise only some runs include a collector cycle
     local x, began = leaf{1, 2}, os.clock()
     for _ = 1, n do x = mt.recompute(function(z) return z * 1.0001 end, x) end
     x:sum():backward()
@@ -253,7 +253,7 @@ test('circles through hooks, recompute and gradients are garbage', function()
     local y
     y = mt.recompute(function(x) return y and x:exp() or x:exp() end, w)
   end)
-  circles(function() -- each of three functions keeps the last result, and with it the functions of the others
+  circles(function() -- each of three functions keeps the last result, and through it the other functions
     local y = w
     for _ = 1, 3 do y = mt.recompute(function(x) return y and x:exp() or x:exp() end, y) end
   end)
@@ -303,7 +303,7 @@ test('what a circle leads to lives as long as something else leads to it', funct
     mt.grad(kept:sum(), w)
     eq(calls, 1)
   end
-  -- A function whose other result alone is held.
+  -- A function of which only the other result is referenced.
   local function second_of()
     local y, z
     local double = mt.Function{forward = function(_, x) return x * 2, x * 3 end,
@@ -315,7 +315,7 @@ test('what a circle leads to lives as long as something else leads to it', funct
   settled()
   settled()
   is(mt.grad(z:sum(), w), {3, 3})
-  -- A gradient with a graph, held through its tensor alone.
+  -- A gradient with a graph, referenced only through its tensor.
   local v = leaf{1, 2}
   v:exp():sum():backward{create_graph = true}
   settled()
@@ -421,7 +421,7 @@ test('Function: gradients of both orders, saved results and inputs', function()
   is(third, x:exp():tolist())
 end)
 
-test('Function: a saved result that nobody holds keeps its part in second gradients', function()
+test('Function: a saved result without references is part of second gradients', function()
   local Both = mt.Function{
     forward = function(ctx, x)
       local y = x:exp()
@@ -430,7 +430,7 @@ test('Function: a saved result that nobody holds keeps its part in second gradie
     end,
     backward = function(ctx, g, h)
       local y = ctx:saved_tensors()
-      return g * y + h * y -- not the square's gradient, but one whose own is easy
+      return g * y + h * y -- not the square's gradient, but one with a simple gradient
     end,
   }
   local x = leaf{0.5, 2}
@@ -457,7 +457,7 @@ test('Function: results that share memory are tensors of their own', function()
   is(mt.grad((p + q + s):sum(), a), {24, 24}) -- 20 + 2 + 2
 end)
 
-test('Function: a result without a gradient, no recording, what is not asked for', function()
+test('Function: a result without a gradient, no recording, gradients that are not needed', function()
   local Split = mt.Function{
     forward = function(ctx, x)
       local positive = x:relu()
@@ -478,7 +478,7 @@ test('Function: a result without a gradient, no recording, what is not asked for
   eq(Exp(mt.ones(2)).requires_grad, false)
 end)
 
-test('Function: what is wrong is said with the function and the place', function()
+test('Function: errors name the function and the line', function()
   local x, y = leaf{1, 2}, leaf{3, 4}
   local function with(backward)
     local F = mt.Function{name = 'F', forward = function(_, a, n, b) return a * b * n end, backward = backward}
@@ -536,7 +536,7 @@ test('a walk inside a walk, through the same leaf', function()
       return g * 2
     end,
   }
-  local y = Inner(w:exp()) -- visited after w's own part has come
+  local y = Inner(w:exp()) -- visited after w's own part has been added
   ;(y + w * 5):sum():backward()
   near(w.grad:tolist(), {2 * math.exp(1) + 5, 2 * math.exp(2) + 5}, 1e-12)
   w.grad = nil
@@ -555,7 +555,7 @@ test('a walk inside a walk, through the same function', function()
     local p, _, q = Pair(x, 3, y)
     local inner
     p:register_hook(function(g)
-      if inner then return end -- the inner walk comes here too
+      if inner then return end -- the inner backward also calls this
       inner = true
       inner = mt.enable_grad(function()
         return mt.grad(through == 1 and (p * 7):sum() or (q * 7):sum(), x, {retain_graph = true}):tolist()
@@ -567,7 +567,7 @@ test('a walk inside a walk, through the same function', function()
     is(got[2], expected[2]:tolist())
     near(inner, through == 1 and {63, 84} or {7 * math.cos(1), 7 * math.cos(2)}, 1e-12)
   end
-  local p, _, q = Pair(x, 3, y) -- a walk that fails between the results leaves nothing for the next
+  local p, _, q = Pair(x, 3, y) -- a backward that fails between the results must not affect the next one
   local handle = p:register_hook(function() error('mine', 0) end)
   raises(function() mt.grad((p + q):sum(), x) end, '^mine$')
   handle:remove()
@@ -770,7 +770,7 @@ test('recompute: what the function captures and what was changed since is refuse
       refused(make, one_of(n), n)
       refused(make, one_of(math.floor(n / 2) + 1), n)
     end
-    refused(constant, function(w) -- two elements change places
+    refused(constant, function(w) -- two elements are swapped
       local first = w[1]:clone()
       w[1] = w[2]
       w[2] = first
@@ -793,7 +793,7 @@ test('recompute: what the function captures and what was changed since is refuse
   local kept = w:clone()
   mt.no_grad(function()
     w:zero_()
-    w:copy_(kept) -- the same numbers are no harm
+    w:copy_(kept) -- writing the same values is allowed
   end)
   is(mt.grad(y:sum(), x), kept:tolist())
 end)

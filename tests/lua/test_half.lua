@@ -5,7 +5,7 @@ local t = require 'testing'
 local halves = {'float16', 'bfloat16'}
 
 local function list(x) return x:reshape(-1):tolist() end
---- Equal to within one unit of the last place of the type.
+--- Asserts equality within one unit in the last place of the dtype.
 local function close(x, expected, dtype)
   t.eq(x.dtype, dtype)
   local unit = dtype == 'float16' and 2 ^ -10 or 2 ^ -7
@@ -112,7 +112,7 @@ t.test('promotion', function()
     both(h, h, h)
     t.eq((types[h] + 1).dtype, h)
     t.eq((1.5 - types[h]).dtype, h)
-    t.eq((types[h] + mt.tensor(1.5)).dtype, h) -- 0-d adds no width
+    t.eq((types[h] + mt.tensor(1.5)).dtype, h) -- 0-d tensors do not promote
     t.eq((types.int64 + mt.tensor(1.5, {dtype = h})).dtype, h)
     t.eq(types[h]:lt(1).dtype, 'bool')
     t.eq(types[h]:sum().dtype, h)
@@ -436,7 +436,7 @@ t.test('random numbers', function()
   end
 end)
 
---- The points and labels of a problem that a line does not part.
+--- Returns points and labels that are not linearly separable.
 local function ring(n)
   mt.manual_seed(4)
   local x = mt.randn(n, 2)
@@ -465,7 +465,7 @@ t.test('an MLP trained in bfloat16, by every optimizer', function()
   end
 end)
 
-t.test('a state in float32 goes on where another optimizer stopped', function()
+t.test('a state in float32 resumes in another optimizer', function()
   local p = mt.tensor({1, 2}, {dtype = 'bfloat16'}):requires_grad_()
   local opt = optim.Adam({p}, {lr = 0.5})
   local function step(o)
@@ -561,7 +561,7 @@ t.test('autocast: wrong arguments', function()
   t.raises(function() mt.zeros({1}, {dtype = 'float8'}) end, "'float8' is not a dtype; use .*'bfloat16'")
 end)
 
-t.test('the names that autocast knows are functions', function()
+t.test('the names in the list of autocast are functions', function()
   -- as bindings/core/autocast.cpp lists them
   for name in ([[matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot conv1d
     conv2d conv_transpose1d conv_transpose2d conv1d_anchored conv2d_anchored scaled_dot_product_attention exp exp2
@@ -631,7 +631,7 @@ t.test('GradScaler', function()
   t.eq(p:tolist(), {0.5, 1.5})
   t.eq(s:get_scale(), 4)
   once(0.5)
-  t.eq(s:get_scale(), 12) -- after two steps it grows
+  t.eq(s:get_scale(), 12) -- the scale grows after two steps
   once(math.huge)
   t.eq(p:tolist(), {0, 1}) -- left out
   t.eq(s:get_scale(), 3)

@@ -1,4 +1,4 @@
--- test_hostile_files.lua -- files of tensors that are cut, changed and made up: each loads, or is one sentence
+-- test_hostile_files.lua -- damaged and forged files of tensors: each loads or raises one sentence
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, raises = t.test, t.raises

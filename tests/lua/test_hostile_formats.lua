@@ -1,4 +1,4 @@
--- test_hostile_formats.lua -- tables, images, sound, digits, tokenizers that are cut, changed and made up
+-- test_hostile_formats.lua -- damaged and forged files of tables, images, sound, digits, tokenizers
 local mt = require 'mtorch'
 local t = require 'testing'
 local damage = require 'damage'

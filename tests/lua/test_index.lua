@@ -1,4 +1,4 @@
--- test_index.lua -- Reading and writing parts of tensors: numbers, tables, views, assignment.
+-- test_index.lua -- indexing and assignment: numbers, tables, views
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises, shape = t.test, t.eq, t.raises, t.shape
@@ -115,7 +115,7 @@ test('positions outside are errors that say the range', function()
   raises(function() return x:at(1, 0) end, '0 is not a position')
 end)
 
-test('what is no index is named', function()
+test('an invalid index is reported', function()
   local x = grid()
   raises(function() return x[1.5] end, 'integer, got 1.5')
   raises(function() return x[0 / 0] end, 'integer, got nan')
@@ -142,7 +142,7 @@ end)
 
 -- Views -------------------------------------------------------------------------------------------
 
-test('what is read is a view', function()
+test('indexing gives a view', function()
   for _, key in ipairs{1, -1, {2, 3}, {{1, 2}}, {{}, 2}, {{}, {1, 4, 3}}, {mt.newaxis, {2}},
     {mt.ellipsis, 1}} do
     local x = grid()

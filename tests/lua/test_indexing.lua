@@ -1,4 +1,4 @@
--- test_indexing.lua -- Index tensors, masks, strings as indices, and the functions of positions.
+-- test_indexing.lua -- index tensors, masks, strings as indices, and gather and scatter functions
 --
 -- The expected values are PyTorch's.
 local mt = require 'mtorch'
@@ -14,7 +14,7 @@ local function flat(x) return x:reshape(-1):tolist() end
 local function cube() return mt.range(1, 60):view(3, 4, 5) end
 local nan, inf = 0 / 0, 1 / 0
 
--- What the keys below mean; from 1.
+-- The index tensors of the keys below, which count from 1.
 local names = {
   mt = mt, i = long{3, 1}, j = long{{2, 4}, {1, 3}}, k = long{{2}, {1}}, n = long{-1, 2},
   m = mt.tensor{{true, false, true, false}, {false, false, true, true},
@@ -99,7 +99,7 @@ test('index tensors and masks read what PyTorch reads', function()
   end
 end)
 
--- A key's cells and their order, by reading a tensor of numbers.
+-- Finds the elements of a key and their order by indexing a tensor of numbers.
 test('assignment writes where reading reads, and the last value stays', function()
   for _, case in ipairs(cases) do
     local key = key_of(case[1])
@@ -152,7 +152,7 @@ test('of values that meet only the one that stays gets the gradient', function()
   is(x, {{3, 4}, {0, 2}})
 end)
 
-test('writing keeps the dtype, drops leading ones, and refuses what does not fit', function()
+test('assignment keeps the dtype, drops leading sizes of 1, and checks shapes', function()
   local x = mt.zeros({3, 4}, {dtype = 'int64'})
   x[long{1, 3}] = 7
   is(x, {{7, 7, 7, 7}, {0, 0, 0, 0}, {7, 7, 7, 7}})
@@ -179,7 +179,7 @@ test('writing keeps the dtype, drops leading ones, and refuses what does not fit
   is(leaf, {1, 1, 1})
 end)
 
-test('what is written may be what is read', function()
+test('assignment from an overlapping view', function()
   local x = mt.range(1, 5)
   x[long{1, 2, 3, 4, 5}] = x[long{5, 4, 3, 2, 1}]
   is(x, {5, 4, 3, 2, 1})
@@ -270,7 +270,7 @@ test('a string means what the table means', function()
   shape(mt.zeros(0, 3)['1:'], 0, 3)
 end)
 
-test('strings that are no index are errors that show where', function()
+test('invalid index strings are errors that show the position', function()
   local x = cube()
   raises(function() return x['1:a'] end, "index: '1:a' cannot be read at character 3, 'a'")
   raises(function() return x[':, x'] end, "cannot be read at character 4, 'x'")
@@ -417,7 +417,7 @@ test('gradients of scatter_reduce where values tie and are zero', function()
     {'prod', true, {{1, 2, 0}, {0, 25, 6}, {7, 0, 54}}, {{1, 64, 9}, {16, 25, 81}}},
     {'prod', false, {{0, 2, 0}, {0, 0, 6}, {7, 0, 0}}, {{1, 8, 3}, {4, 5, 9}}},
     {'amax', true, {{.5, 2, 3}, {4, 2.5, 6}, {7, 8, 9}}, {{.5, 0, 0}, {0, 2.5, 0}}},
-    -- PyTorch counts x among the ties here, though it takes no part.
+    -- PyTorch counts x as a tie here, although it is not included.
     {'amax', false, {{0, 2, 0}, {0, 0, 6}, {7, 0, 0}}, {{1, 8, 3}, {4, 5, 9}}},
     {'amin', true, {{.5, 2, 0}, {0, 2.5, 6}, {7, 0, 0}}, {{.5, 8, 3}, {4, 2.5, 9}}},
     {'mean', true, {{.5, 2, 1.5}, {2, 2.5, 6}, {7, 4, 4.5}}, {{.5, 4, 1.5}, {2, 2.5, 4.5}}},
@@ -433,7 +433,7 @@ test('gradients of scatter_reduce where values tie and are zero', function()
   end
 end)
 
-test('a product of several zeros has no second derivative, and says so', function()
+test('a product of several zeros has no second derivative, which is an error', function()
   local function slope(values, create)
     local a, b = mt.tensor({2, 3}, 'float64'):requires_grad_(), mt.tensor(values, 'float64'):requires_grad_()
     local y = a:scatter_reduce(1, long{1, 1, 1}, b, 'prod')

@@ -1,11 +1,11 @@
--- test_init.lua -- Initial distributions: nn.init by PyTorch's formulas, and what layers begin with.
+-- test_init.lua -- initialisation: nn.init with PyTorch's formulas, and the initial parameters of layers
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn = mt.nn
 local init = nn.init
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
---- Uniform in +-bound: within it, up to it, with its mean and variance.
+--- Asserts that x is uniform in +-bound, by its range, mean and variance.
 local function is_uniform(x, bound)
   assert(x:max():item() <= bound and x:min():item() >= -bound)
   assert(x:max():item() > 0.98 * bound and x:min():item() < -0.98 * bound)
@@ -13,7 +13,7 @@ local function is_uniform(x, bound)
   near(x:var():item(), bound ^ 2 / 3, 0.03 * bound ^ 2)
 end
 
---- Normal: mean, variance, kurtosis, and how much lies within one deviation.
+--- Asserts that x is normal, by mean, variance, kurtosis, and the fraction within one deviation.
 local function is_normal(x, mean, std)
   local z = (x - mean) / std
   near(z:mean():item(), 0, 0.03)
@@ -89,7 +89,7 @@ test('sparse_ and dirac_', function()
   eq(init.dirac_(mt.empty(2, 1, 4)):tolist(), {{{0, 0, 1, 0}}, {{0, 0, 0, 0}}})
 end)
 
-test('what does not fit is said', function()
+test('errors', function()
   raises(function() init.xavier_normal_(mt.empty(3)) end, 'xavier_normal_: the tensor is %(3%); it needs 2 dimensions')
   raises(function() init.kaiming_normal_(mt.empty(3, 3), {mode = 'fan'}) end, "mode is 'fan'; use 'fan_in' or " ..
     "'fan_out'")

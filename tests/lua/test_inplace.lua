@@ -1,4 +1,4 @@
--- test_inplace.lua -- Changes in place while gradients are recorded: through views, of bases, refusals.
+-- test_inplace.lua -- in-place changes while gradients are recorded: through views, of bases, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises = t.eq, t.near, t.raises
@@ -74,7 +74,7 @@ test('views taken earlier see the new history', function()
   is(x.grad, {18, 64, 12, 40})
   x = leaf{1, 2, 3, 4}
   local z = mt.zeros(4)
-  local e = z:view(4, 1):expand(4, 3) -- lies upon itself: its gradient is added up
+  local e = z:view(4, 1):expand(4, 3) -- overlaps itself, so its gradient is summed
   z:copy_(x * x);
   (e * count(4, 3)):sum():backward()
   is(x.grad, {6, 48, 126, 240})
@@ -207,7 +207,7 @@ local functions = {
   recompute = function(v, w) return mt.recompute(function(a, b) return a * b end, w, v) end,
 }
 
--- The change through the base or through a view; the view that is used taken before, at, or after it.
+-- The change is made through the base or a view; the view that is used is created before, at, or after it.
 local changes = {
   before = function(y) local v = y:view(3, 3) y:mul_(3) return v end,
   turned = function(y) local v = y:view(3, 3):t() y[2]:mul_(3) return v end,
@@ -310,7 +310,7 @@ test('comparisons and logic in place keep the dtype', function()
   local w = leaf{1, 2}
   local v = w * 3;
   v:gt_(4);
-  (v + w):sum():backward() -- what is compared has no slope
+  (v + w):sum():backward() -- comparisons have no gradient
   is(w.grad, {1, 1})
   raises(function() return mt.tensor{1}.isnan_ end, "no field or method 'isnan_'") -- as in PyTorch
 end)
@@ -332,7 +332,7 @@ test('sums so far, triangles and products written into a tensor', function()
   raises(function() mt.tensor{true}:cumsum_(1) end, 'cumsum_: the result is %(1%) int64')
   local w = leaf{{1, 2}, {3, 4}}
   local y = w * 1
-  y:cumprod_(1):tril_():sum():backward() -- what cumprod saved is kept
+  y:cumprod_(1):tril_():sum():backward() -- the tensor saved by cumprod is preserved
   is(w.grad, {{4, 4}, {1, 2}})
 end)
 
@@ -486,7 +486,7 @@ test('windows that overlap are not written into', function()
   is(y, {1, 2, 3})
   y:unfold(1, 1, 2):mul_(10) -- windows beside each other
   is(mt.grad(y:sum(), x), {10, 1, 10})
-  -- dimensions that lie across each other without sharing: 0 2 4 and 3 5 7
+  -- interleaved dimensions without overlap: 0 2 4 and 3 5 7
   is(mt.zeros(8):as_strided({3, 2}, {2, 3}):fill_(1):sum(), 6)
 end)
 

@@ -1,4 +1,4 @@
--- test_kernel.lua -- grid kernels written in Lua, against the same functions run as plain Lua
+-- test_kernel.lua -- grid kernels written in Lua compared with the same functions run as plain Lua
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
@@ -6,7 +6,7 @@ local testing = require 'testing'
 local reference = require 'grid_reference'
 local test, eq, near, raises = testing.test, testing.eq, testing.near, testing.raises
 
-local program = -1 -- the program stands before its own options
+local program = -1 -- the program's name is before its options
 while arg[program - 1] do program = program - 1 end
 program = arg[program] or 'mtorch'
 
@@ -16,7 +16,7 @@ local function counting(...)
   return mt.range(1, n):double():reshape(...)
 end
 
---- Launches f on copies of the arguments and runs it as Lua; both must give the same numbers (within `tol`).
+--- Launches f on copies of the arguments and runs it as Lua; asserts equal results (within `tol`).
 local function same(f, blocks, threads, arguments, tol)
   local copies = {}
   for k, x in ipairs(arguments) do copies[k] = mt.is_tensor(x) and x:clone() or x end
@@ -107,7 +107,7 @@ test('sums of products, whose loops run at once where all accesses are inside', 
   end
 end)
 
-test('grid in 1, 2 and 3 dimensions, and what a block knows', function()
+test('grid in 1, 2 and 3 dimensions, and indices and sizes of blocks', function()
   same(function(x)
     local i = grid(1)
     if i <= #x then x[i] = i * 10 end
@@ -415,7 +415,7 @@ end)
 
 -- ---- wrong programs ------------------------------------------------------------------------------
 
--- {body of function(x, y, n), line in it, what the message says}; x is (4) float32, y (4 x 5) int64, n = 3.
+-- {body of function(x, y, n), line in it, pattern of the message}; x is (4) float32, y (4 x 5) int64, n = 3.
 local wrong = {
   {'goto done\n::done::', 1, 'goto is not supported in kernels; use while, break or return'},
   {'local t = {1, 2}', 1, 'a table is not supported in kernels; use a local for each value, a tensor or shared%(n%)'},
@@ -526,7 +526,7 @@ test('wrong programs are refused by one sentence with their line', function()
   for _, case in ipairs(wrong) do
     local chunk = loadstring(outer .. case[1] .. '\nend)')
     if not chunk then
-      eq(case[3], nil) -- no Lua: its own compiler says so
+      eq(case[3], nil) -- invalid Lua, an error of Lua's compiler
     else
       count = count + 1
       local ok, message = pcall(function() chunk()[{1, 1}](mt.zeros(4), mt.zeros({4, 5}, 'int64'), 3) end)
@@ -617,7 +617,7 @@ test('nothing outside of a tensor is touched; the first access there is named', 
   raises(function() mt.kernel(function(x) x[1] = x[7] end)[{1, 2}](x) end, 'index 7 is out of bounds')
   raises(function() mt.kernel(function(x) x[9] = 1 end)[{1, 2}](x) end, 'index 9 is out of bounds')
   raises(function() mt.kernel(function(x) x[1] = x[1] end)[{1, 2}](mt.zeros(0)) end, 'index 1 is out of bounds')
-  -- what a guard holds back is no fault
+  -- an access behind a false guard is not a fault
   mt.kernel(function(x)
     local i = grid(1)
     if i > 1 and i < #x then x[i] = x[i - 1] * 0 + x[i + 1] * 0 end
@@ -742,7 +742,7 @@ test('atomic_add: histograms, float sums in thread order, what was there before'
 end)
 
 test('warps', function()
-  local n = 80 -- the last warp is half a one
+  local n = 80 -- the last warp is half full
   local x, out = mt.range(1, n):double(), mt.zeros(n, 8, 'float64')
   mt.kernel(function(x, out)
     local i = grid(1)
@@ -780,7 +780,7 @@ test('constant memory', function()
   raises(function() k[{1, 8}](x, mt.zeros(20000), out) end, "constant%('f'%) has 80000 bytes; .* holds 65536")
 end)
 
-test('print says what threads say, in their order', function()
+test('print shows the output of threads in order', function()
   local code = "local k = mt.kernel(function(x) local i, j = grid(2) " ..
     "if i > 1 then print('at', i, j, x[i] / 2, i == j) end end) k[{2, {1, 2}}](mt.range(1, 2))"
   local pipe = io.popen(('%s -e "%s"'):format(program, code))
@@ -790,7 +790,7 @@ end)
 
 -- ---- check=true ----------------------------------------------------------------------------------
 
---- f launched with check=true raises an error like this one.
+--- Asserts that f launched with check=true raises such an error.
 local function faulty(what, f, blocks, threads, ...)
   local arguments = {...}
   local k = mt.kernel(f, {check = true})
@@ -817,7 +817,7 @@ test('check: races', function()
     local v = x[i % 4 + 1]
     x[i] = v
   end, 1, 4, mt.zeros(4))
-  faulty('race', function(x) -- a barrier orders no threads of two blocks
+  faulty('race', function(x) -- a barrier does not order threads of different blocks
     local i = grid(1)
     x[i] = 1
     barrier()
@@ -862,7 +862,7 @@ test('check: divergent barriers and uninitialised shared memory', function()
     barrier()
     x[t] = cells[t]
   end, 1, 8, mt.zeros(8))
-  faulty('uninitialised', function(x) -- what another block wrote is gone
+  faulty('uninitialised', function(x) -- shared memory of another block is not visible
     local t = thread_idx.x
     local cells = shared(4)
     if block_idx.x == 1 then cells[t] = t end
@@ -870,7 +870,7 @@ test('check: divergent barriers and uninitialised shared memory', function()
   end, 2, 4, mt.zeros(8))
 end)
 
-test('check: what is right is not reported', function()
+test('check: correct kernels have no reports', function()
   local k = mt.kernel(function(x, sum, out)
     local i, t = grid(1), thread_idx.x
     local cells = shared(8)

@@ -6,7 +6,7 @@ package.path = folder .. '?.lua;' .. package.path
 local testing = require 'testing'
 local test, eq = testing.test, testing.eq
 
---- Both ways to run f over `out` must give the same bits.
+--- Asserts that f has the same bits in both modes.
 local function same(f, out, ...)
   local plain, checked = out:clone(), out:clone()
   mt.kernel(f):over(plain)(plain, ...)
@@ -115,7 +115,7 @@ test('loops of some lanes of a tile: a box of them, ranges, holes; the others ke
   end
 end)
 
-test('an index beside the lanes of a loop is no fault, one of theirs is told', function()
+test('an index outside the lanes of a loop is not a fault, but one of a lane is', function()
   local k = mt.kernel(function(out, a, b, limit)
     local i, j = grid(2)
     if i <= limit and j <= out.shape[2] then
@@ -132,7 +132,7 @@ test('an index beside the lanes of a loop is no fault, one of theirs is told', f
   eq(text:find "index 38 is out of bounds in dimension 1 of 'a'" ~= nil, true)
 end)
 
-test('an index that leaves a tensor in a late turn is told', function()
+test('an index out of bounds in a late iteration is reported', function()
   local k = mt.kernel(function(out, a)
     local j = grid(1)
     if j <= #out then
@@ -149,7 +149,7 @@ test('an index that leaves a tensor in a late turn is told', function()
   eq(tostring(text):match 'index 50 is out of bounds' ~= nil, true)
 end)
 
--- Basic blocks: guarded boxes of lanes, rows that are no whole vectors, elements for all lanes.
+-- Basic blocks: guarded boxes of lanes, rows with partial vectors, elements for all lanes.
 for _, dtype in ipairs {'float32', 'float64'} do
   for _, s in ipairs {{3, 5}, {9, 16}, {40, 37}, {128, 128}, {5, 1300}} do
     local rows, columns = unpack(s)
@@ -232,7 +232,7 @@ for _, dtype in ipairs {'float32', 'float64'} do
         local i, j = grid(2)
         if i > 1 and i <= a.shape[2] and j <= #a then out[j][i] = out[j][i] * 1.5 + a[j][i] * 2 - 1 end
       end, y, x)
-      -- What another lane stores has been loaded before.
+      -- Values are loaded before another lane stores to their element.
       local line, count = x[1]:clone(), math.min(columns - 1, 600)
       local before = line:narrow(1, 1, count):clone()
       mt.kernel(function(a, n)
@@ -244,7 +244,7 @@ for _, dtype in ipairs {'float32', 'float64'} do
   end
 end
 
--- Loops that lanes leave one by one.
+-- Loops with different iteration counts per lane.
 for _, dtype in ipairs {'float32', 'float64'} do
   local x = mt.randn(37, 70, dtype) * 2
 
@@ -337,7 +337,7 @@ for _, dtype in ipairs {'float32', 'float64'} do
   end)
 end
 
-test('a block in place stops before a whole number that does not fit, and goes on from there', function()
+test('an in-place block stops before an integer that does not fit, and continues there', function()
   for _, dtype in ipairs {'float32', 'float64'} do
     local start = mt.rand({700}, dtype)
     start[500] = 9
@@ -351,7 +351,7 @@ test('a block in place stops before a whole number that does not fit, and goes o
   end
 end)
 
-test('a division by zero in a late turn is told', function()
+test('a division by zero in a late iteration is reported', function()
   local k = mt.kernel(function(out, n)
     local i = grid(1)
     local left, sum = n - i, 0

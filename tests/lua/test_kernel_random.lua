@@ -1,4 +1,4 @@
--- test_kernel_random.lua -- random grid kernels against the same text run as plain Lua, bit for bit
+-- test_kernel_random.lua -- random grid kernels compared with the same source run as plain Lua, bit for bit
 --
 -- MTORCH_RANDOM_KERNELS=10000 runs that many; one that fails is printed with its seed.
 local mt = require 'mtorch'
@@ -24,7 +24,7 @@ Writer.__index = Writer
 
 function Writer:line(text) self.lines[#self.lines + 1] = ('  '):rep(self.depth) .. text end
 
---- Whole numbers stay small, so that Lua's are exact.
+--- An integer expression; integers stay small, so that they are exact in Lua.
 function Writer:whole(depth)
   local choice = depth > 2 and random(3) or random(11)
   if self.plain and choice == 9 then choice = 8 end
@@ -70,7 +70,7 @@ function Writer:condition(depth)
   return ('(%s) %s (%s)'):format(self:condition(depth + 1), one {'and', 'or'}, self:condition(depth + 1))
 end
 
---- Runs `write` with the names that are known now; those that it declares go out of scope.
+--- Runs `write` in an inner scope of names.
 function Writer:scope(write)
   local wholes, numbers = #self.wholes, #self.numbers
   self.depth = self.depth + 1
@@ -124,7 +124,7 @@ function Writer:loop(level)
   end)
   self:line(kind == 3 and ('until %s >= 4 or %s'):format(name, self:condition(2)) or 'end')
 end
---- The loop that is done at once, where its places are inside.
+--- A loop that is vectorised if its indices are in bounds.
 function Writer:products()
   self.names = self.names + 1
   local name, from = 'v' .. self.names, random(3)
@@ -135,7 +135,7 @@ function Writer:products()
   self:line 'end'
   self.numbers[#self.numbers + 1] = name
 end
---- A loop that only calculates: machine code while lanes leave it one by one.
+--- A loop without stores, which is machine code although lanes have different iteration counts.
 function Writer:turns()
   self.names = self.names + 1
   local name, kind, was = 'k' .. self.names, random(3), self.plain
@@ -205,7 +205,7 @@ local places = {
   'local i = grid(1)',
   'local i = (block_idx.x - 1) * block_dim.x + thread_idx.x',
   'local t, b = thread_idx.x, block_idx.x\n  local i = (b - 1) * block_dim.x + t',
-  'local r, c = grid(2)\n  local i = (r - 1) * grid_dim.y * block_dim.y + c', -- of a grid of two dimensions
+  'local r, c = grid(2)\n  local i = (r - 1) * grid_dim.y * block_dim.y + c', -- linear index in a 2-d grid
 }
 
 local function text_of(seed)
@@ -247,12 +247,12 @@ local function run(seed)
     for k, x in ipairs(arguments) do on_gpu[k] = x:to 'cuda' end
     mt.kernel(f)[{blocks, threads}](unpack(on_gpu))
   end
-  local function bits(list) return (testing.bits(list):gsub('%-0%f[%s}]', '0')) end -- whole numbers have no -0
+  local function bits(list) return (testing.bits(list):gsub('%-0%f[%s}]', '0')) end -- integers have no -0
   for k = 4, 5 do
     testing.eq(bits(copies[k]:tolist()), bits(expected[k]))
     if on_gpu[k] then testing.eq(bits(on_gpu[k]:tolist()), bits(expected[k])) end
   end
-  -- In float32 Lua says nothing: the interpreter, which check=true asks for, says what is right.
+  -- In float32 the reference is the interpreter, which check=true selects.
   local function in_single(checked)
     local list = {}
     for k, x in ipairs(arguments) do list[k] = x.dtype == 'float64' and x:float() or x:clone() end

@@ -1,10 +1,10 @@
--- test_language_models.lua -- scripts/gpt2.lua on folders of transformers: logits, training, saving
+-- test_language_models.lua -- scripts/gpt2.lua with models of transformers: logits, fine-tuning, saving
 local t = require 'testing'
 
 local tests = (arg[0]:match('^(.*/)') or './') .. '../'
 local program, script, data = arg[-1], tests .. '../scripts/gpt2.lua', tests .. 'data/'
 
---- What the script prints, errors too.
+--- Runs the script; returns its output, with errors.
 local function run(...)
   local pipe = io.popen(("'%s' '%s' %s 2>&1"):format(program, script, table.concat({...}, ' ')))
   local text = pipe:read('*a')
@@ -37,7 +37,7 @@ for _, kind in ipairs{'gpt2', 'llama'} do
   end)
 end
 
-t.test('what is not there is one sentence', function()
+t.test('a missing file is one sentence', function()
   assert(run():find('^gpt2: %-%-model names a folder'), run())
   for flags, sentence in pairs{['--model ' .. data] = "config.json' cannot be opened",
     ['--model /nope'] = "'/nope/config.json' cannot be opened",

@@ -1,4 +1,4 @@
--- test_layers.lua -- Layers against PyTorch's, in float64: results, gradients of inputs and parameters, buffers.
+-- test_layers.lua -- layers compared with PyTorch in float64: results, gradients of inputs and parameters, buffers
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn = mt.nn
@@ -15,7 +15,7 @@ local function lin(shape, a, b)
   return (mt.range(1, n):double() * a + b):sin():reshape(shape)
 end
 
---- What the file has of a case whose names begin so, by the rest of the name.
+--- Returns the tensors of the file whose names begin with the prefix, by the rest of the name.
 local function of(prefix)
   local found = {}
   for name, value in pairs(values) do

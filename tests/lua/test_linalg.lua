@@ -1,4 +1,4 @@
--- test_linalg.lua -- mt.linalg: values of torch.linalg, residuals, gradients, threads, refusals.
+-- test_linalg.lua -- mt.linalg: values of torch.linalg, residuals, gradients, threads, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -145,7 +145,7 @@ test('factors multiply back and are orthogonal', function()
       small(la.pinv(a, {hermitian = true}) - la.pinv(a), 1e-8)
     end
   end
-  local l = d64{{2, 99}, {1, 3}}  -- one triangle alone is read
+  local l = d64{{2, 99}, {1, 3}}  -- only one triangle is read
   near(la.eigvalsh(l):tolist(), la.eigvalsh(d64{{2, 1}, {1, 3}}):tolist(), 1e-15)
   near(la.cholesky(l):tolist(), la.cholesky(d64{{2, 1}, {1, 3}}):tolist(), 1e-15)
 end)
@@ -240,7 +240,7 @@ test('gradients of factors', function()
     checks(function(a) return (select(2, la.qr(a))) end, leaf(shape))
     checks(function(a) return (select(2, la.qr(a, 'r'))) end, leaf(shape))
     checks(la.svdvals, leaf(shape))
-    checks(function(a)  -- what does not depend on the vectors' signs
+    checks(function(a)  -- independent of the vectors' signs
       local u, s, vh = la.svd(a, false)
       return (u * u * s:unsqueeze(-2)):matmul(vh * vh)
     end, leaf(shape))
@@ -329,7 +329,7 @@ test('norms of matrices without rows or columns', function()
     end
     raises(function() la.matrix_norm(mt.zeros(size), -2) end, 'so it has no norm of order %-2')
   end
-  eq(la.matrix_norm(mt.zeros(0, 5), -1):tolist(), 0) -- columns of nothing sum to 0
+  eq(la.matrix_norm(mt.zeros(0, 5), -1):tolist(), 0) -- the sum of empty columns is 0
   eq(la.matrix_norm(mt.zeros(5, 0), -inf):tolist(), 0)
   raises(function() la.matrix_norm(mt.zeros(5, 0), -1) end, 'so it has no norm of order %-1')
   raises(function() la.matrix_norm(mt.zeros(2, 0, 5), -inf) end, 'so it has no norm of order %-inf')
@@ -383,7 +383,7 @@ test('the bits do not depend on the number of threads', function()
   mt.set_num_threads(before)
 end)
 
-test('NaN and infinity: NaN or a sentence, never a hang', function()
+test('NaN and infinity: NaN or an error, never an endless loop', function()
   for _, bad in ipairs{nan, inf, -inf} do
     local x = d64{{1, bad, 2}, {3, 4, 5}, {6, 7, 9}}
     local function all_nan(y) eq(y:isnan():all(), true) end

@@ -1,4 +1,4 @@
--- test_linalg_more.lua -- Complex eigenvalues, LU factors, matrix_exp, tensor systems: values, gradients, refusals.
+-- test_linalg_more.lua -- complex eigenvalues, LU factors, matrix_exp, tensor systems: values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -54,7 +54,7 @@ end)
 test('gradients of eigenvalues and vectors', function()
   mt.manual_seed(2)
   local c = d64{1, 2, 3}
-  local function sizes(a) -- what does not depend on the phase
+  local function sizes(a) -- independent of the phase
     local wr, wi, vr, vi = la.eig(a)
     local function cosine(re, im) return re:select(-2, 1) * im:select(-2, 2) - re:select(-2, 2) * im:select(-2, 1) end
     return (vr:square() + vi:square()):matmul(c) + (wr * wi):sum() + cosine(vr, vi)

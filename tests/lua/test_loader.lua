@@ -1,11 +1,11 @@
--- test_loader.lua -- sets, samplers and DataLoader: order, batches, position, shards, what is refused.
+-- test_loader.lua -- sets, samplers and DataLoader: order, batches, position, shards, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local data = mt.data
 
 local function numbers(n) return data.TensorDataset(mt.range(1, n), mt.range(1, n) * 10) end
---- All batches of one epoch as lists; what comes second must belong to what comes first.
+--- Returns all batches of one epoch as lists; asserts that y belongs to x.
 local function epoch(loader)
   local batches = {}
   for x, y in loader:iter() do
@@ -136,7 +136,7 @@ test('the order is a function of seed and epoch', function()
   mt.manual_seed(9)
   local one, two = data.DataLoader(numbers(50), {shuffle = true}), data.DataLoader(numbers(50), {shuffle = true})
   assert(not pcall(eq, epoch(one), epoch(two)))
-  -- An epoch draws nothing from it.
+  -- An epoch does not use that generator.
   mt.manual_seed(5)
   local want = mt.rand(3):tolist()
   mt.manual_seed(5)
@@ -190,7 +190,7 @@ test('samplers', function()
   eq(with(data.SubsetRandomSampler({5, 3, 4})), with(data.SubsetRandomSampler({5, 3, 4})))
   eq(with{6, 2, 2}, {6, 2, 2})
   eq(#with(data.WeightedRandomSampler(mt.ones(8), 17)), 17)
-  -- One of the user's own, also for batches.
+  -- A sampler of the user, also for batches.
   local own = {size = function() return 3 end, iter = function()
     local k = 0
     return function()
@@ -269,7 +269,7 @@ test('random numbers of an item belong to seed, epoch and index', function()
   eq(draws{batch_size = 3, seed = 1, shuffle = true}, one)
   assert(not pcall(eq, one[101], one[201]) and not pcall(eq, one[101], one[102]))
   assert(not pcall(eq, draws{batch_size = 2, seed = 2}, one))
-  -- What the program draws itself does not notice.
+  -- The program's own random numbers are not affected.
   math.randomseed(1)
   mt.manual_seed(1)
   local want = {math.random(), mt.rand({}):item()}
@@ -277,7 +277,7 @@ test('random numbers of an item belong to seed, epoch and index', function()
   mt.manual_seed(1)
   for _ in data.DataLoader(set, {seed = 1}):iter() do break end -- luacheck: ignore 512
   eq({math.random(), mt.rand({}):item()}, want)
-  -- An item that comes twice in an epoch is drawn again.
+  -- An item that occurs twice in an epoch has different random numbers.
   local seen = {}
   for a in data.DataLoader(set, {sampler = {2, 2, 2}, seed = 1}):iter() do seen[a:item()] = true end
   local n = 0
@@ -349,7 +349,7 @@ test('shards are equal and cover the set', function()
   raises(function() data.DataLoader(numbers(5), {shard = {2, 2}}) end, 'rank from 0 to size %- 1, got {2, 2}')
 end)
 
-test('what a loader refuses', function()
+test('errors of loaders', function()
   local odd = {size = function() return 'x' end, get = function(_, i) return i end}
   raises(function() data.DataLoader(odd):iter() end, "size%(%) returned the string 'x'")
   local set = numbers(4)

@@ -1,17 +1,17 @@
--- test_long_lines.lua -- Blocks of long lines: logcumsumexp, places of extremes, all, any, entropy, scatter
+-- test_long_lines.lua -- blocks of long rows: logcumsumexp, argmax, all, any, entropy, scatter
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 local inf, nan = math.huge, 0 / 0
 
---- log(exp(a) + exp(b)) of plain numbers.
+--- Returns log(exp(a) + exp(b)) of numbers.
 local function join(a, b)
   if a ~= a or b ~= b then return nan end
   local most, least = math.max(a, b), math.min(a, b)
   if most == inf or most == -inf then return most end
   return most + math.log(1 + math.exp(least - most))
 end
---- logcumsumexp of a list, one element after the other.
+--- Returns the logcumsumexp of a list, element by element.
 local function sums(list)
   local out, before = {}, -inf
   for i, x in ipairs(list) do
@@ -49,7 +49,7 @@ test('logcumsumexp of long lines, also with huge steps, infinities and NaN', fun
   end
 end)
 
-test('argmax and argmin find the first extreme, or the first NaN, wherever it stands', function()
+test('argmax and argmin find the first extreme, or the first NaN, at any position', function()
   for _, n in ipairs{1, 31, 32, 33, 600, 1500} do
     for _, at in ipairs{1, math.ceil(n / 2), n} do
       local x = mt.zeros(3, n)

@@ -1,4 +1,4 @@
--- test_loss_modules.lua -- Losses as modules: PyTorch's results and gradients of every input, options, refusals.
+-- test_loss_modules.lua -- losses as modules: PyTorch's results and gradients of every input, options, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -70,7 +70,7 @@ test('a distance of the user\'s own', function()
   raises(function() nn.TripletMarginWithDistanceLoss{margin = 0} end, 'margin must be .* above 0, got 0')
 end)
 
-test('soft margins: far scores stay finite, shapes are told', function()
+test('soft margins: large scores give finite losses, errors of shapes', function()
   local far = mt.tensor({-800, 800}, 'float64')
   eq(mt.soft_margin_loss(far, mt.tensor({1, 1}, 'float64'), 'none'):tolist(), {800, 0})
   raises(function() mt.soft_margin_loss(x, mt.ones(5)) end, 'soft_margin_loss: .*broadcast')

@@ -1,4 +1,4 @@
--- test_losses.lua -- Likelihoods, margins, ctc_loss: PyTorch's values, gradients, refusals.
+-- test_losses.lua -- likelihood losses, margin losses, ctc_loss: PyTorch's values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -82,7 +82,7 @@ test('ctc_loss', function()
   near(mt.ctc_loss(p:float(), spelled, {6, 4, 5}, {2, 3, 0}):item(), torch.ctc_mean_0[1], 1e-5)
 end)
 
-test('ctc_loss: the gradient by scores is checked, and there is no second one', function()
+test('ctc_loss: the gradient by scores is checked, and a second one is an error', function()
   local scores = lin({4, 2, 3}, 0.9):requires_grad_()
   local function loss(v) return mt.ctc_loss(v:log_softmax(3), ints{{2, 3}, {3, 3}}, {4, 4}, {2, 2}) end
   eq(mt.gradcheck(loss, {scores}), true)
@@ -105,7 +105,7 @@ test('ctc_loss: threads do not change a bit', function()
   mt.set_num_threads(before)
 end)
 
-test('ctc_loss refuses', function()
+test('ctc_loss: errors', function()
   local function bad(pattern, ...)
     local args, n = {...}, select('#', ...)
     raises(function() mt.ctc_loss(unpack(args, 1, n)) end, 'ctc_loss: ' .. pattern)

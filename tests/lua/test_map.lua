@@ -1,4 +1,4 @@
--- test_map.lua -- mt.map, mt.zip, mt.reduce: Lua functions of numbers against themselves, gradients, errors
+-- test_map.lua -- mt.map, mt.zip, mt.reduce: compiled functions compared with plain Lua, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local trace = require 'mtorch.compile.trace'
@@ -6,7 +6,7 @@ local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
 mt.manual_seed(3)
 
---- f on every element, by plain Lua.
+--- Applies f to every element in plain Lua.
 local function plainly(f, ...)
   local lists, out = {...}, {}
   for k, x in ipairs(lists) do lists[k] = x:reshape(-1):tolist() end
@@ -76,7 +76,7 @@ test('NaN, -0 and ties as LuaJIT has them', function()
       assert(p == q and 1 / p == 1 / q or p ~= p and q ~= q, ('%d: %s, not %s'):format(i, p, q))
     end
   end
-  jit.off(plainly, true) -- compiled, LuaJIT's own max has other NaN
+  jit.off(plainly, true) -- LuaJIT's compiled math.max handles NaN differently
   same(function(p, q) return math.max(p, q) end)
   same(function(p, q) return math.min(p, q) end)
   same(function(p, q) return p % q end)
@@ -459,7 +459,7 @@ test('reduce: trees of any associative function', function()
   assert(mt.gradcheck(function(a) return largest(a, 1) end, {z}))
 end)
 
---- The tree as operations: neighbours along a dimension, one without a neighbour goes on.
+--- The tree of a reduction as operations on adjacent elements; an unpaired one is passed on.
 local function tree_of(f, z, dim)
   while z:size(dim) > 1 do
     local n = z:size(dim)
@@ -530,7 +530,7 @@ test('reduce: neighbours stay in order, dtypes and layouts, no result shares mem
       eq({first(z):item(), first(z).dtype}, {at, 'int32'})
     end
   end
-  for _, n in ipairs {2, 7, 31, 127, 128, 515} do -- columns whose rows are joined where they lie
+  for _, n in ipairs {2, 7, 31, 127, 128, 515} do -- columns whose rows are combined in place
     local z = mt.zeros(n, 300)
     z[math.ceil(n / 3)], z[n] = 1, 2
     eq(first(z, 1):sum():item(), 300 * z[math.ceil(n / 3)][1]:item())
@@ -570,7 +570,7 @@ test('reduce: functions of mt', function()
     "test_map.lua:%d+: reduce: 'log1p' is nil, no function; mt.log1p is one")
 end)
 
-test('reduce refuses what is not associative or not neutral', function()
+test('reduce: functions that are not associative, and wrong identities, are errors', function()
   raises(function() mt.reduce(function(a, b) return a - b end, 0)(x) end,
     'test_map.lua:%d+: reduce: the identity 0 is not neutral: f%(0, %-2.5%) is 2.5')
   raises(function() mt.reduce(function(a, b) return a + b + a * b / 2 + a * a * b * b end, 0)(x) end,

@@ -1,16 +1,16 @@
--- test_master_weights.lua -- Optimizers with master_weights: 16-bit parameters that are trained in float32
+-- test_master_weights.lua -- optimizers with master_weights: 16-bit parameters that are trained in float32
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local nn, optim = mt.nn, mt.optim
 local halves = {'bfloat16', 'float16'}
 
---- Options with which every step is about 1e-4: less than half of what parts 16-bit numbers from 1 on.
+--- Options for steps of about 1e-4, less than half of the spacing of 16-bit floats from 1 on.
 local tiny = {SGD = {lr = 2e-5, momentum = 0.9}, Adam = {lr = 1e-4, amsgrad = true}, AdamW = {lr = 1e-4},
   RMSprop = {lr = 2e-5, centered = true}, Adagrad = {lr = 2.4e-4}, Adadelta = {lr = 0.03}, Adamax = {lr = 1e-4},
   NAdam = {lr = 1e-4}, RAdam = {lr = 2e-4, betas = {0.9, 0.99}}, Lion = {lr = 1e-4}}
 
---- The options with master_weights, which is true unless said.
+--- Returns the options with master_weights, by default true.
 local function masters(options, on)
   local all = {master_weights = on ~= false}
   for key, value in pairs(options or {}) do all[key] = value end
@@ -23,7 +23,7 @@ local function same(a, b)
 end
 local function moved(a, b) return a:detach():ne(b):sum():item() end
 
---- Tensors of 16 bits: from 1 on, in several shapes and layouts, which are leaves.
+--- Returns 16-bit leaves with values from 1 on, in several shapes and layouts.
 local function weights(dtype)
   local function from_one(...) return (mt.randint(0, 100, {...}):float() / 128 + 1):to(dtype) end
   return {from_one(40):requires_grad_(), from_one(5, 3):t():requires_grad_(), mt.ones({}, dtype):requires_grad_(),
@@ -35,7 +35,7 @@ local function copies(list, dtype)
   return all
 end
 
---- Gradients of one sign, the same for all lists, in the dtype of their parameters; of 16 bits all the same.
+--- Sets positive gradients, rounded to `dtype`, which are equal for all lists.
 local function set_gradients(step, dtype, ...)
   mt.manual_seed(step)
   local lists = {...}
@@ -123,7 +123,7 @@ test('a state without masters: they are made from the parameters', function()
   raises(function() other:load_state_dict(state) end, 'state%[1%].master is 5, the parameter %(40%)')
 end)
 
---- A parameter and its optimizer after a few steps; the master differs from it.
+--- Returns a parameter and its optimizer after a few steps, when the master weight differs from it.
 local function trained(dtype)
   local p = mt.ones(6):to(dtype):requires_grad_()
   local opt = optim.SGD({p}, {lr = 1, master_weights = true})
@@ -215,7 +215,7 @@ test('numbers that are none in 16 bits', function()
   opt:step()
   eq(t.bits(p:tolist()), t.bits{1 / 0, 0 / 0, 65})
   p.grad = mt.ones({3}, 'float16')
-  opt:step() -- what had left the range of float16 comes back
+  opt:step() -- values beyond the range of float16 return to it
   eq(t.bits(p:tolist()), t.bits{65504, 0 / 0, 1})
 end)
 
@@ -261,7 +261,7 @@ test('groups with and without masters, of several dtypes', function()
   same(master(late_opt, 1, 3), float[5]:detach())
 end)
 
-test('SGD goes on with its momentum where masters are switched on', function()
+test('SGD keeps its momentum if master weights are turned on', function()
   local p = mt.ones({3}, 'bfloat16'):requires_grad_()
   local opt = optim.SGD({p}, {lr = 2 ^ -12, momentum = 0.5, dampening = 0.5})
   p.grad = mt.ones({3}, 'bfloat16')
@@ -272,7 +272,7 @@ test('SGD goes on with its momentum where masters are switched on', function()
   eq({opt.param_groups[1].state[1].momentum_buffer:tolist()[1], master(opt, 1):tolist()[1]}, {1.5, 1 - 1.5 * 2 ^ -12})
 end)
 
-test('a network of bfloat16 learns by steps that are less than it can hold', function()
+test('a bfloat16 network is trained by steps below its precision', function()
   local function loss_after(options)
     mt.manual_seed(6)
     local net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)):bfloat16()
@@ -312,7 +312,7 @@ test('a compiled step has the bits of the step itself', function()
       end
       for i = 1, 8 do
         local x, y = mt.randn(8, 6):to(dtype), mt.randn(8, 3):to(dtype)
-        eq(t.told(function() same(made[1].step(x, y):detach(), made[2].step(x, y):detach()) end), '')
+        eq(t.stderr_of(function() same(made[1].step(x, y):detach(), made[2].step(x, y):detach()) end), '')
         if i == 5 then
           for _, of in ipairs(made) do
             local state = of.net:state_dict()
@@ -330,7 +330,7 @@ test('a compiled step has the bits of the step itself', function()
   end
 end)
 
-test('LBFGS has no masters; what is refused', function()
+test('LBFGS has no master weights; errors', function()
   raises(function() optim.LBFGS({mt.ones(1):requires_grad_()}, {master_weights = true}) end,
     "LBFGS: unknown option 'master_weights'")
   raises(function() optim.Adam({mt.ones(1):requires_grad_()}, {master_weights = 1}) end,

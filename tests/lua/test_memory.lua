@@ -1,5 +1,5 @@
--- test_memory.lua -- Garbage tensors without collectgarbage, graphs, loops, a chain of a million
--- nodes.
+-- test_memory.lua -- garbage tensors without collectgarbage, graphs, loops, a chain of a million
+-- nodes
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -20,7 +20,7 @@ end
 
 local mebibyte = 2 ^ 20
 
---- A tensor of 1 MiB whose pages are all in memory.
+--- Returns a tensor of 1 MiB whose pages are all resident.
 local function touched()
   local x = mt.empty({2 ^ 18}, {device = 'cpu'})
   local p = x:data()
@@ -31,8 +31,8 @@ end
 -- The address sanitizer keeps freed memory for a while; then only live bytes can be judged.
 local max_growth = os.getenv 'MTORCH_SANITIZED' and 4096 or 64
 
---- Runs `iterations` that drop two tensors each; the peak must stay within 64 MiB of the start, and where Lua's heap is
---- larger than 8 MiB within 8 times that heap more.
+--- Runs `iterations` that drop two tensors each; the peak may grow by 64 MiB, or by 8 times Lua's heap more if that is
+--- larger than 8 MiB.
 local function drop(iterations)
   if os.getenv 'MTORCH_SANITIZED' then iterations = math.ceil(iterations / 50) end
   collect()
@@ -57,7 +57,7 @@ test('the same beside 200,000 tables', function()
   eq(#heap, 200000)
 end)
 
--- What one thread allocates and another frees must not fill the lists of the second.
+-- Memory allocated by one thread and freed by another must not fill the free lists of the second.
 test('batches that workers make leave nothing behind', function()
   if os.getenv 'MTORCH_SANITIZED' then return end
   local loader = mt.data.DataLoader(mt.data.TensorDataset(mt.ones({8, 3}, {device = 'cpu'}), mt.range(1, 8)),

@@ -1,4 +1,4 @@
--- test_metrics.lua -- mt.metrics: against plain counting, over batches, what is refused, states.
+-- test_metrics.lua -- mt.metrics: compared with plain counting, over batches, errors, states
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -11,14 +11,14 @@ local labels = mt.randint(1, classes, {n})
 local predicted = scores:argmax(2)
 local p, y = predicted:tolist(), labels:tolist()
 
---- A metric of the whole in batches of 17, the last smaller.
+--- Returns a metric over batches of 17, the last one smaller.
 local function of(name, options, a, b)
   local m = metrics[name](options or {})
   for i = 1, #a, 17 do m:update(a[{{i, math.min(i + 16, #a)}}], b[{{i, math.min(i + 16, #b)}}]) end
   return m:compute(), m
 end
 
---- Right ones, predictions, targets of a class, by counting.
+--- Counts correct predictions, predictions and targets of a class.
 local function counts(c)
   local right, as, is = 0, 0, 0
   for i = 1, n do
@@ -28,7 +28,7 @@ local function counts(c)
   return right, as, is
 end
 
-test('accuracy, precision, recall, F1 are what counting says', function()
+test('accuracy, precision, recall, F1 agree with counting', function()
   local all, figures = 0, {Precision = {}, Recall = {}, F1 = {}}
   local weights = {}
   for c = 1, classes do
@@ -163,7 +163,7 @@ test('means', function()
   near(metrics.R2():update(mt.tensor{2.5, 0, 2, 8}, mt.tensor{3, -0.5, 2, 7}):compute(), 0.9486081370449679, 1e-12)
 end)
 
-test('states go on, and reset forgets', function()
+test('states are restored, and reset clears them', function()
   local whole = {Accuracy = of('Accuracy', nil, scores, labels), F1 = of('F1', nil, scores, labels),
     AUC = of('AUC', nil, scores, labels), TopK = of('TopK', {k = 2}, scores, labels)}
   for name, wanted in pairs(whole) do
@@ -177,7 +177,7 @@ test('states go on, and reset forgets', function()
   end
 end)
 
-test('what is refused', function()
+test('errors', function()
   local m = metrics.Accuracy()
   raises(function() m:update(scores, labels - 1) end, 'Accuracy: a target is 0; labels count from 1 to 4 here')
   raises(function() m:update(scores, labels + 1) end, 'a target is 5')

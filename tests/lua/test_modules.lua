@@ -1,4 +1,4 @@
--- test_modules.lua -- What modules can do beyond layers: containers, names, hooks, freezing, other parameters, summary.
+-- test_modules.lua -- methods of modules: containers, names, hooks, freezing, functional calls, summary
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn = mt.nn
@@ -95,7 +95,7 @@ test('wrong shapes and options of layers are one sentence', function()
     ['BatchNorm1d(4)(x)'] = 'batch_norm: the input %(2 x 3%) has 3 channels, the layer 4',
     ['GroupNorm(2, 3)'] = 'GroupNorm: num_channels is 3, which 2 groups do not divide',
     ['Embedding(3, 2, {padding_idx = 0})'] = 'Embedding: padding_idx is 0, expected 1%.%.3',
-    ['Embedding(3, 2, {sparse = true})'] = 'Embedding: there are no sparse gradients here',
+    ['Embedding(3, 2, {sparse = true})'] = 'Embedding: sparse gradients are not supported',
     ['Embedding(3, 2)(x)'] = 'embedding: ids must be integers',
     ['Embedding.from_pretrained(x[1])'] = 'from_pretrained: embeddings are %(3%)',
     ['ZeroPad2d{1, 2, 3}(x)'] = 'ZeroPad2d: padding is one number or 4',
@@ -164,7 +164,7 @@ test('ModuleDict', function()
   eq(#dict:values(), 3)
   raises(function() nn.ModuleDict{forward = nn.ReLU()} end, "ModuleDict: 'forward' is a name of ModuleDict's own")
   raises(function() nn.ModuleDict{keys = nn.ReLU()} end, "'keys' is a name of ModuleDict's own")
-  raises(function() nn.ModuleDict{['a.b'] = nn.ReLU()} end, "'a.b' is no name of a field")
+  raises(function() nn.ModuleDict{['a.b'] = nn.ReLU()} end, "'a.b' is not a field name")
   raises(function() nn.ModuleDict{a = 5} end, "ModuleDict: 'a' must be a module, got 5")
   raises(function() nn.ModuleDict{nn.ReLU()} end, "entry 1 must be {'name', module}, got ReLU")
   raises(function() dict:pop 'x' end, "pop: ModuleDict has no entry 'x'")
@@ -189,7 +189,7 @@ test('fields by name', function()
   raises(function() net:get_parameter 'inner.2.bais' end, "Net has no parameter 'inner.2.bais' %(did you mean " ..
     "'inner.2.bias'")
   raises(function() net:get_buffer 'w' end, "Net has no buffer 'w'")
-  raises(function() net:register_buffer('a.b', mt.ones(1)) end, "'a.b' is no name of a field")
+  raises(function() net:register_buffer('a.b', mt.ones(1)) end, "'a.b' is not a field name")
   raises(function() net:register_buffer('train', mt.ones(1)) end, "'train' is a name of Net's own")
   raises(function() net:register_parameter('v', 5) end, 'param must be a tensor, got 5')
   raises(function() net:add_module('v', 5) end, 'add_module: a module is needed, got 5')
@@ -218,7 +218,7 @@ test('freezing by patterns', function()
   for _, p in ipairs(net:parameters()) do eq(p.requires_grad, true) end
   raises(function() net:freeze 'encoder' end, "freeze: no parameter's name fits 'encoder'; there are 0.weight, " ..
     "0.bias, 2")
-  raises(function() net:freeze '[' end, "freeze: '%[' is no Lua pattern")
+  raises(function() net:freeze '[' end, "freeze: '%[' is not a Lua pattern")
 end)
 
 -- Hooks -------------------------------------------------------------------------------------------
@@ -453,12 +453,12 @@ test('what a call takes beside the input may be given by name', function()
   mt.test_close(bag(ids:view(1, 3), {per_sample_weights = weights}), bag(ids:view(1, 3), nil, weights))
 end)
 
-test('a table that an embedding is given is its weight alone', function()
+test('a given table is the weight of an embedding', function()
   eq(state_names(nn.Embedding.from_pretrained(mt.ones(3, 2))), {'weight'})
   eq(state_names(nn.EmbeddingBag(3, 2, {_weight = mt.ones(3, 2)})), {'weight'})
 end)
 
-test('tensors of a call that stand where options belong are told so', function()
+test('tensors of a call instead of options are errors', function()
   raises(function() nn.MSELoss(mt.ones(2), mt.ones(2)) end, 'MSELoss: argument 1 is a tensor %(2%) float32; ' ..
     'nn.MSELoss%(..%) makes a module of options, nn.MSELoss%(..%)%(x, ..%) calls it')
   local labels = mt.tensor({1, 2}, {dtype = 'int64'})

@@ -1,4 +1,4 @@
--- test_names.lua -- what objects print, and what is said of names that they do not have
+-- test_names.lua -- printing of objects, and errors for unknown names
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
@@ -80,7 +80,7 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['for _ in loader do end'] = 'DataLoader: an iterator is needed, use loader:iter()',
     ['xor:length()'] = "TensorDataset has no 'length'; here it is set:size()",
     ['acc:result()'] = "Accuracy has no 'result'; here it is m:compute()",
-    ['acc(x)'] = 'Accuracy: it is no function; m:update(..) takes a batch, m:compute() gives the figure',
+    ['acc(x)'] = 'Accuracy: it is not a function; m:update(..) adds a batch, m:compute() returns the value',
     ['early:stop()'] = "EarlyStopping has no 'stop' (did you mean 'step'?)",
     ['scaler:scal()'] = "GradScaler has no 'scal' (did you mean 'scale'?)",
     ['mt.ones(2, "cuda")'] = "ones: 'cuda' is a device, no dtype; write {device='cuda'}",
@@ -116,7 +116,7 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['x:numpy()'] =
       "a tensor has no field or method 'numpy'; here it is x:tolist(), or x:data() for a typed FFI pointer",
     ['x:astype()'] = "a tensor has no field or method 'astype'; here it is x:to('float64')",
-    ['x:shape()'] = 'shape: it is a field, no method: x.shape, x.shape[1], x:size(1)',
+    ['x:shape()'] = 'shape: it is a field, not a method: x.shape, x.shape[1], x:size(1)',
   } do
     local ok, message = pcall(setfenv(assert(loadstring(line, '=line')), here))
     t.eq({ok, message}, {false, 'line:1: ' .. sentence})

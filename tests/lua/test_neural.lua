@@ -1,4 +1,4 @@
--- test_neural.lua -- Losses, normalisation, attention, embeddings, dropout: values, gradients, refusals.
+-- test_neural.lua -- losses, normalisation, attention, embeddings, dropout: values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -124,7 +124,7 @@ test('layer, rms and group norm', function()
   raises(function() mt.rms_norm(x:long(), {4}) end, 'int64')
 end)
 
---- What a normalisation gives and its gradients, as one list of numbers.
+--- Returns a normalisation's result and its gradients as one list of numbers.
 local function slopes(f, dtype, shape, width, wanted)
   mt.manual_seed(3)
   local v = mt.randn(unpack(shape)):add(2):to(dtype)
@@ -201,7 +201,7 @@ test('running statistics of 16-bit floats move', function()
   end
 end)
 
-test('batch_norm by running statistics is what its formula says', function()
+test('batch_norm by running statistics agrees with its formula', function()
   mt.manual_seed(3)
   local function near(a, b) return mt.allclose(a:double(), b:double(), 1e-5, 1e-5) end
   for _, dtype in ipairs{'float32', 'float64'} do
@@ -243,7 +243,7 @@ test('the statistics that batch_norm is given', function()
   local rm, rv = mt.ones(2), mt.full({2}, 4)
   local y = mt.batch_norm(x, rm, rv, nil, nil, {eps = 0})
   rm:zero_()
-  rv:fill_(100)  -- they move on before the way back
+  rv:fill_(100)  -- they are updated before backward
   y:sum():backward()
   t.eq(x.grad:tolist(), mt.full({6, 2}, 0.5):tolist())
   rm:fill_(1):requires_grad_()  -- and may have gradients
@@ -574,7 +574,7 @@ local rows = {
 }
 for _, row in ipairs(rows) do t.gradients(unpack(row)) end
 
-test('the least and the greatest integers are no ids', function()
+test('the smallest and the largest integers are not ids', function()
   local ends = mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'})
   local raises = t.raises
   raises(function() ends:one_hot() end, 'one_hot: id %-9223372036854775808 %(element 1%) is outside 1%.%.')

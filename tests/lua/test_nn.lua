@@ -1,4 +1,4 @@
--- test_nn.lua -- Modules: classes, registration, layers, state, containers, and what is refused.
+-- test_nn.lua -- modules: classes, registration, layers, state, containers, and errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises, shape = t.test, t.eq, t.near, t.raises, t.shape
@@ -76,7 +76,7 @@ test('a shared parameter counts once', function()
   eq(#net:parameters(), 3)
 end)
 
-test('what is registered is replaced by its like, or removed', function()
+test('registered values are replaced by values of the same kind, or removed', function()
   local l = nn.Linear(2, 2)
   local weight = l.weight
   for _, plain in ipairs{mt.ones(2, 2), 5, 'a', {1}, false} do
@@ -91,7 +91,7 @@ test('what is registered is replaced by its like, or removed', function()
   eq(names(l), {'weight', 'bias'})
   local net = nn.class('Averaging')()
   net.mean = nn.Buffer(mt.zeros(2))
-  net.mean = net.mean * 0.9 + 1 -- as in PyTorch a tensor keeps the buffer's place
+  net.mean = net.mean * 0.9 + 1 -- as in PyTorch a tensor replaces the buffer
   eq(net:state_dict().mean:tolist(), {1, 1})
   net.mean = net.mean + mt.ones(2):requires_grad_()
   eq({net:to('float64').mean.dtype, net.mean:tolist()}, {'float64', {2, 2}})
@@ -115,7 +115,7 @@ test('a plain table of modules is refused, with the cure', function()
     end
     raises(function() nn.Sequential(net):parameters() end, 'Listed.heads: a plain table')
   end
-  net.a = net.heads.a -- what is registered too may stand in a table
+  net.a = net.heads.a -- registered modules may also be in a table
   eq(#net:parameters(), 2)
   net.heads, net.a = nil, nil
   raises(function() net.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end,
@@ -133,7 +133,7 @@ test('a plain table of modules is refused, with the cure', function()
   eq(#net:parameters(), 4)
 end)
 
-test('a module without forward says so', function()
+test('a module without forward is an error', function()
   raises(function() nn.class('Empty')()(mt.ones(1)) end, 'Empty has no forward')
   raises(function() nn.ModuleList{nn.Linear(1, 1)}(mt.ones(1)) end, 'ModuleList')
 end)
@@ -267,7 +267,7 @@ test('state_dict shares memory, load_state_dict copies', function()
   assert(other.first.weight:any(), 'load_state_dict shares memory')
 end)
 
-test('a state has every name of what is shared', function()
+test('a state has all names of shared values', function()
   local function tied()
     local l, n = nn.Linear(2, 2), nn.Linear(2, 2)
     n.weight = l.weight
@@ -329,7 +329,7 @@ test('states of older PyTorch load: no num_batches_tracked, weight_g and weight_
     "'0.parametrizations.weight.original1' is missing; {strict=false} loads the rest$")
 end)
 
-test('clone is a copy of its own', function()
+test('clone is an independent copy', function()
   local net = Net(4)
   local copy = net:clone()
   local x = mt.randn(3, 2)
@@ -340,7 +340,7 @@ test('clone is a copy of its own', function()
   for i, p in ipairs(copy:parameters()) do assert(p ~= net:parameters()[i] and p.requires_grad) end
 end)
 
-test('clone keeps what is frozen and what is shared', function()
+test('clone keeps frozen and shared parameters', function()
   local net = Net(4)
   net.first.weight:requires_grad_(false)
   net.sizes = {4, {net.first}}
@@ -410,7 +410,7 @@ test('to keeps gradients', function()
   eq({layer.weight.grad.dtype, layer.weight.grad:tolist()[1][2]}, {'float64', 1})
 end)
 
-test('apply goes through all modules', function()
+test('apply visits all modules', function()
   local seen = {}
   nn.Sequential{nn.Linear(1, 1), nn.ReLU()}:apply(function(m) seen[#seen + 1] = m.__name end)
   eq(seen, {'Linear', 'ReLU', 'Sequential'})

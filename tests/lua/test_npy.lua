@@ -1,4 +1,4 @@
--- test_npy.lua -- NumPy's npy and npz files: those that NumPy wrote, our own, and what is refused
+-- test_npy.lua -- NumPy's npy and npz files: those of NumPy and of mtorch, and errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises

@@ -4,7 +4,7 @@ local t = require 'testing'
 local eq, raises, test = t.eq, t.raises, t.test
 local object, nn, data = mt.extend.object, mt.nn, mt.data
 
---- A class with a declared method and one without types, and its constructor.
+--- Returns a class with a typed and an untyped method, and its constructor.
 local function counter(spec)
   spec = spec or {}
   spec.name, spec.called, spec.word = spec.name or 'Counter', 'c', 'counter'
@@ -51,7 +51,7 @@ test('methods count and check their arguments and need a colon', function()
   eq(class.__methods, {{'add(n=1)', 'Adds n.'}, {'raw(a, b=nil)', 'What it was given.'}})
 end)
 
-test('print shows the options that are not their defaults, or what describe says', function()
+test('print shows options that differ from their defaults, or the text of describe', function()
   local class, Counter = counter()
   eq({tostring(Counter()), tostring(Counter(2)), tostring(Counter{unit = 'km'}), tostring(class)},
     {'Counter()', 'Counter(start=2)', "Counter(unit='km')", 'Counter'})
@@ -65,7 +65,7 @@ test('print shows the options that are not their defaults, or what describe says
   eq(tostring(c), 'its own 2')
 end)
 
-test('a class has what its base has, later too; its own methods stay apart', function()
+test('a class inherits from its base, also later additions; its methods are not added to the base', function()
   local Base, Counter, method = counter()
   local Double, add_method = object.class{base = Base, name = 'Double'}
   add_method('twice()', 'Twice the sum.', function(self) return 2 * self.sum end)
@@ -144,7 +144,7 @@ test('modules are of the class system: one metatable, names of bases in advice',
   local net = Sub()
   net.weight = nn.Parameter(mt.ones(1))
   eq({getmetatable(net) == Sub, tostring(Sub), net:encode(), Sub.__family == nn.Module}, {true, 'Sub', 'encoded', true})
-  local hint = require('mtorch.core').missing_field -- what the program adds where Lua stops at such a nil
+  local hint = require('mtorch.core').missing_field -- the program's hint in Lua errors about such a nil
   eq({net.wieght, hint 'wieght', hint 'bias'}, {nil, " (Sub has no 'wieght'; did you mean 'weight'?)", nil})
   eq({net.enkode, hint 'enkode'}, {nil, " (Sub has no 'enkode'; did you mean 'encode'?)"})
   function Net:late() return 'late' end

@@ -1,4 +1,4 @@
--- test_onednn.lua -- Large products: values and bits by oneDNN, by what comes before it pays, and without it.
+-- test_onednn.lua -- large products: values and bits with oneDNN, before its first use, and without it
 local t = require 'testing'
 local test, eq = t.test, t.eq
 
@@ -43,11 +43,11 @@ local prelude = [[
   end
 ]]
 
---- The last line that this code prints: before may stand that this build has not the instruction set.
+--- Runs code; returns its last line, because a message about the instruction set may precede it.
 local function program(settings, code) return t.run(settings, prelude .. code):match '([^\n]*)\n*$' end
 
--- The first result comes from kernels of mtorch's own where these have the same sums, and from oneDNN elsewhere; the
--- others after so much work that oneDNN takes all.
+-- The first result is from mtorch's kernels if they have the same sums, else from oneDNN; the others are computed after
+-- so much work that oneDNN computes all.
 local bits = [[
   local first = products()
   for _ = 1, 4 do local x = mt.ones(1000, 1000); x = x:matmul(x) end

@@ -1,4 +1,4 @@
--- test_onnx.lua -- ONNX files: what is written, read back by a small reader; what is refused; onnxruntime where it is
+-- test_onnx.lua -- ONNX files: the content, by a small reader; errors; comparison with onnxruntime if it is installed
 local t = require 'testing'
 local mt = require 'mtorch'
 local nn = mt.nn
@@ -19,7 +19,7 @@ local function varint(text, at)
   return value, at
 end
 
---- The fields of a message: {[number] = {values..}}, blocks as strings.
+--- Parses the fields of a message: {[number] = {values..}}, with strings for blocks.
 local function fields(text)
   local out, at = {}, 1
   while at <= #text do
@@ -47,7 +47,7 @@ local function values(list, number)
   return out
 end
 
---- {inputs, outputs, initializers (names), ops, nodes = {{op, inputs, outputs}..}, opset}.
+--- Reads a file: {inputs, outputs, initializers (names), ops, nodes = {{op, inputs, outputs}..}, opset}.
 local function read(file)
   local handle = assert(io.open(file, 'rb'))
   local model = fields(handle:read('*a'))
@@ -101,7 +101,7 @@ end)
 
 -- ---- elementwise operations ------------------------------------------------------------------------------------
 
---- The nodes of an elementwise operation of `accepts` numbers, at the parameters that it has unless given.
+--- Returns the node types of an elementwise operation with its default parameters.
 local function nodes_of(op)
   local inputs, values = {}, {}
   for i = 1, op.inputs do
@@ -164,7 +164,7 @@ end)
 t.test('16-bit floats are calculated in float32 by a formula, and small integers in int32', function()
   t.eq(exported(mt.hardshrink, mt.randn(2):half()).ops, {'Cast', 'Abs', 'LessOrEqual', 'Where', 'Cast'})
   t.eq(exported(mt.square, mt.ones({2}, 'uint8')).ops, {'Cast', 'Mul', 'Cast'})
-  t.eq(exported(mt.isposinf, mt.ones({2}, 'int32')).ops, {'Cast', 'Equal'}) -- no largest integer is infinite
+  t.eq(exported(mt.isposinf, mt.ones({2}, 'int32')).ops, {'Cast', 'Equal'}) -- integers are never infinite
 end)
 
 t.test('a parameter that follows the size of the batch stays one', function()

@@ -1,4 +1,4 @@
--- test_optim.lua -- Optimizers against PyTorch's formulas in plain Lua; groups, closures, refusals.
+-- test_optim.lua -- optimizers compared with PyTorch's formulas in plain Lua; groups, closures, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -7,10 +7,10 @@ local nn, optim = mt.nn, mt.optim
 
 local start = {1, -2, 0.5}
 
---- The gradient of 0.5 * (x - i)^2 + x at element i, which is what the tensor below is trained on.
+--- Returns the gradient of 0.5 * (x - i)^2 + x at element i, the loss of the tests below.
 local function gradient(x, i) return x - i + 1 end
 
---- Five steps by the optimizer, and by `update(x, g, state, step)` on Lua numbers.
+--- Compares five steps of the optimizer with `update(x, g, state, step)` on Lua numbers.
 local function compare(make, update, dtype)
   local p = mt.tensor(start, dtype or 'float64'):requires_grad_()
   local opt = make({p})
@@ -169,7 +169,7 @@ test('Adam counts the steps of each parameter', function()
     'of an optimizer of PyTorch, which')
 end)
 
---- What state_dict() returned when a group had lists of state, and counts of missed steps.
+--- Converts to the former state_dict(), with lists of state and counts of missed steps per group.
 local function former(state)
   local names = {Adam = {exp_avg = 'mean', exp_avg_sq = 'square'},
     RMSprop = {square_avg = 'square', grad_avg = 'mean', momentum_buffer = 'buffer'}}
@@ -230,7 +230,7 @@ test('step takes a closure and returns its loss', function()
   eq({loss:item(), p:item()}, {16, 0})
   p = nn.Parameter(mt.tensor{4})
   opt = optim.SGD{p, lr = 0.5}
-  mt.no_grad(function() -- the closure is recorded all the same
+  mt.no_grad(function() -- the closure is recorded nevertheless
     opt:step(function()
       local l = p:square():sum()
       l:backward()
@@ -256,7 +256,7 @@ test('RMSprop takes the steps of torch.optim.RMSprop', function()
     local still = mt.ones(2):requires_grad_() -- has no gradient
     local opt, aim = optim.RMSprop({p, still, q}, case[1]), mt.tensor({1, 2, 3}, 'float64')
     for step = 1, 20 do
-      if step == 11 then -- saved and taken up by another
+      if step == 11 then -- saved, and loaded by another optimizer
         local state = opt:state_dict()
         opt = optim.RMSprop({p, still, q}, {lr = 9})
         opt:load_state_dict(state)
@@ -309,7 +309,7 @@ test('the options and states of every optimizer', function()
           ('%s: %s must be a finite number'):format(info.name, option.name))
       end
     end
-    -- what is saved after two of the steps goes on
+    -- a state that is saved after two steps resumes
     local start, _, opt = trained()
     local q = mt.tensor(start, 'float64'):requires_grad_()
     local other = optim[info.name]({q}, {lr = 0.5}):load_state_dict(opt:state_dict())
@@ -333,7 +333,7 @@ test('steps are not recorded and parameters stay leaves', function()
   raises(function() y:backward() end, 'changed in place')
 end)
 
-test('what is refused', function()
+test('errors', function()
   local p = nn.Parameter(mt.ones(2))
   raises(function() optim.SGD() end, 'SGD: .*parameters')
   raises(function() optim.SGD({}, {lr = 0.1}) end, 'SGD: .*an empty list')
@@ -489,7 +489,7 @@ test('arguments of methods', function()
   eq(opt:step(setmetatable({}, {__call = function() return 7 end})), 7)
 end)
 
-test('a network learns xor', function()
+test('a network is trained on xor', function()
   mt.manual_seed(3)
   local x, y = mt.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, mt.tensor{{0}, {1}, {1}, {0}}
   for _, make in ipairs{function(p) return optim.SGD(p, {lr = 0.5, momentum = 0.9}) end,
@@ -537,7 +537,7 @@ test('moments that decay end at 0, not in denormals, and no other operation chan
   opt:step()
   p.grad = mt.zeros(70000)
   for _ = 1, 200 do opt:step() end
-  local tiny = mt.tensor({1e-39}) -- which is no normal float32
+  local tiny = mt.tensor({1e-39}) -- a subnormal float32
   eq((tiny * 1):item() > 0, true)
   local state = opt:state_dict()[1].state[1]
   for _, moment in ipairs{state.exp_avg, state.exp_avg_sq} do
@@ -545,7 +545,7 @@ test('moments that decay end at 0, not in denormals, and no other operation chan
   end
 end)
 
--- The mode is the CPU's.
+-- Flushing is a mode of the CPU.
 test('a step of RMSprop too, on all threads, and only the step', function()
   local tiny = mt.tensor({1e-39}, {device = 'cpu'}):expand(200000):contiguous()
   for _, option in ipairs{{}, {momentum = 0.5}, {centered = true}} do
@@ -573,7 +573,7 @@ test('set_flush_denormal', function()
   eq((tiny * 1):ne(0):sum():item(), 200000)
 end)
 
---- Parameters of zeros with gradients of ones.
+--- Returns n parameters of zeros with gradients of ones.
 local function zeros_with_grad(n)
   local list = {}
   for i = 1, n do
@@ -609,7 +609,7 @@ test('a step takes over the lists of parameters that were changed', function()
   for _, bad in ipairs{'x', {params = {a}, lr = 2}} do
     opt.param_groups[2] = bad
     for _, f in ipairs{opt.step, opt.state_dict} do
-      raises(function() f(opt) end, 'param_groups%[2%] is no group of this optimizer .*add_param_group')
+      raises(function() f(opt) end, 'param_groups%[2%] is not a group of this optimizer .*add_param_group')
     end
   end
   opt.param_groups[2] = nil
@@ -678,7 +678,7 @@ test('no parameter moves where another cannot be written', function()
   eq(a:item(), 0)
 end)
 
-test('what is said of options and numbers', function()
+test('errors of options and numbers', function()
   local a = zeros_with_grad(1)
   local opt = optim.SGD{a}
   raises(function() opt.param_groups[1].state = {} end, 'SGD: the state of a group is read%-only; .*load_state_dict')

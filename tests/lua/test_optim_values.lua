@@ -1,14 +1,14 @@
--- test_optim_values.lua -- Optimizers and schedulers: PyTorch's numbers, state that goes on bit for bit.
+-- test_optim_values.lua -- optimizers and schedulers: PyTorch's numbers, states that resume bit for bit
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, test = t.eq, t.near, t.test
 local optim = mt.optim
 local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
-local values = dofile(here .. '/data/optim_values.lua') -- optim_values.py says what it holds
+local values = dofile(here .. '/data/optim_values.lua') -- described in optim_values.py
 
 -- Optimizers --------------------------------------------------------------------------------------
 
---- The optimizer of a case, with its parameters; and the function that steps it.
+--- Returns the optimizer of a case, its parameters, and a function that makes a step.
 local function trainer(name, options, second, waves, from)
   local p = mt.tensor(from and from[1] or {-1.2, 1, 0.5}, 'float64'):requires_grad_()
   local q = mt.tensor(from and from[2] or {{0.3, -0.7}, {1.1, 0.4}}, 'float64'):requires_grad_()
@@ -38,7 +38,7 @@ for k, case in ipairs(values.optimizers) do
   test(('%s, case %d'):format(name, k), function()
     local step, found, opt, parameters = trainer(name, options, second, waves)
     for i = 1, 10 do
-      if i == 7 then -- saved, and taken up by another
+      if i == 7 then -- saved, and loaded by another optimizer
         local state = opt:state_dict()
         local other_step, other_found, other = trainer(name, {maximize = options.maximize}, second, waves,
           {parameters[1]:tolist(), parameters[2]:tolist()})
@@ -122,7 +122,7 @@ for n, case in ipairs(values.schedulers) do
         eq(sched:get_last_lr()[i], group.lr)
         if other then eq(t.bits(other_opt.param_groups[i].lr), t.bits(group.lr)) end
       end
-      if k == 23 then -- saved, and taken up by others
+      if k == 23 then -- saved, and loaded by other schedulers
         other_opt = optimizer(kind, initial)
         other = built(spec, other_opt)
         other:load_state_dict(sched:state_dict())

@@ -1,4 +1,4 @@
--- test_out.lua -- {out=t}: results written into a tensor of the caller's, and walks over positions
+-- test_out.lua -- {out=t}: results written into a tensor of the caller, and iteration over positions
 local mt = require 'mtorch'
 local t = require 'testing'
 local core = require 'mtorch.core'
@@ -7,9 +7,9 @@ local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 local devices = {'cpu'}
 if mt.cuda.is_available() then devices[2] = 'cuda' end
 
---- How many storages fn() makes, where the CPU counts them.
+--- Returns the number of storages that fn() allocates on the CPU.
 local function allocations(fn)
-  fn() -- what is made once: tables, code
+  fn() -- the first call also creates tables and code
   local before = select(5, core.memory())
   fn()
   return select(5, core.memory()) - before
@@ -19,7 +19,7 @@ local x = mt.tensor {{1, -2, 3}, {4, 5, -6}}
 local y = mt.tensor {{2, 2, 2}, {3, 3, 3}}
 local a, b = mt.rand(4, 5), mt.rand(5, 3)
 
---- name -> {the result's shape, the call: fn(tensors of a device[, {out=}]), how many plain numbers it makes}
+--- name -> {the result's shape, the call fn(tensors of a device[, {out=}]), the number of its numeric constants}
 local calls = {
   relu = {{2, 3}, function(d, ...) return d.x:relu(...) end},
   ['x + y'] = {{2, 3}, function(d, ...) return d.x:add(d.y, ...) end},
@@ -41,7 +41,7 @@ local calls = {
   ['vector and matrix'] = {{3}, function(d, ...) return d.a[1]:matmul(d.b, ...) end},
   dot = {{}, function(d, ...) return d.a[1]:dot(d.a[2], ...) end},
 }
---- calls that make something on the way, and those of another dtype
+--- calls with intermediate tensors, and those with another dtype
 local indirect = {
   std = {{2}, function(d, ...) return d.x:std(2, ...) end},
   norm = {{}, function(d, ...) return d.x:norm(...) end},
@@ -114,7 +114,7 @@ for _, device in ipairs(devices) do
   end)
 end
 
-test('what out refuses changes nothing', function()
+test('errors of out change nothing', function()
   local out = mt.full({3, 2}, 5)
   raises(function() x:add(y, {out = out}) end, 'add: out is %(3 x 2%), the result %(2 x 3%)')
   raises(function() x:sum(1, {out = out}) end, 'sum: out is %(3 x 2%), the result %(3%)')
@@ -182,7 +182,7 @@ t.test('clamp_min and clamp_max write into out', function()
   t.eq(z:tolist(), {1, 2, 2})
 end)
 
-t.test('indices of what is no tensor', function()
+t.test('indices of values that are not tensors', function()
   t.raises(function() local _ = mt.zeros(2).indices(5) end, 'indices: x must be a tensor, got')
   t.raises(function() local _ = mt.zeros(2).indices('a') end, 'indices: x must be a tensor, got')
 end)

@@ -1,4 +1,4 @@
--- test_pieces.lua -- Cutting at places, joining, writing into a copy: values of PyTorch, gradients
+-- test_pieces.lua -- splitting, stacking, slice_scatter and similar functions: values of PyTorch, gradients
 local mt = require 'mtorch'
 local t = require 'testing'
 local values = require 'torch_values'

@@ -29,7 +29,7 @@ end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
 
--- A userdata with :tolist(), as a tensor is.
+-- A userdata with :tolist(), like a tensor.
 local function tensor(data)
   local proxy = newproxy(true)
   getmetatable(proxy).__index = function(_, key)
@@ -39,8 +39,8 @@ local function tensor(data)
   return proxy
 end
 
--- Runs fn with another environment, other functions of the terminal (isatty, time, columns) and output; returns what
--- it wrote to both streams.
+--- Runs fn with a given environment and functions of the terminal (isatty, time, columns); returns its output on both
+--- streams.
 local function captured(environment, host, fn)
   local getenv, stdout, stderr, real_print = os.getenv, io.stdout, io.stderr, print
   local real, out, err = {}, {}, {}
@@ -65,7 +65,7 @@ end
 local plain_utf8 = {LC_ALL = 'C.UTF-8', COLUMNS = '80'}
 local no_terminal = {isatty = function() return false end}
 
--- Every element is closed in order, every & is an entity, and no number is nan or inf.
+--- Asserts that elements are closed in order, each & is an entity, and no number is nan or inf.
 local function well_formed(svg)
   local open = {}
   for close, name, rest in svg:gmatch('<(/?)([%a]+)([^>]*)>') do
@@ -127,7 +127,7 @@ end)
 
 t.test('the same figure has the same text; options may come last', function()
   local mt = require 'mtorch'
-  local losses = {mt.tensor(3), mt.tensor(1), mt.tensor(2)} -- as a loop collects them
+  local losses = {mt.tensor(3), mt.tensor(1), mt.tensor(2)} -- a list from a training loop
   t.eq(plot.svg_line(losses), (plot.svg_line{{3, 1, 2}}))
   local svg = plot.svg_line{{1, 2, 4}, {1, 2, 3}}
   t.eq(plot.svg_line{{1, 2, 4}, {1, 2, 3}}, svg)
@@ -240,7 +240,7 @@ t.test('contour and heatmap', function()
                                     points = {x = {0, 1}, y = {0, 1}, class = {0, 1}}}
   well_formed(svg)
   t.near(fig.thresholds, {0.25, 0.5, 0.75})
-  -- the middle of probabilities; no value of others stands out by itself
+  -- the middle of probabilities is 0.5; other values have no special middle
   local function middle(args) return select(2, plot.svg_contour(args)).middle end
   t.eq({middle{{{-3, 0}, {1, 9}}}, middle{{{-3, 0}, {1, 9}}, level = 2}, middle{{{0, 1}, {1, 0}}}}, {nil, 2, 0.5})
   t.eq({count(svg, 'evenodd'), count(svg, 'class="p2"'), fig.middle}, {4, 2, 0.5})
@@ -257,7 +257,7 @@ t.test('one figure of bands, lines and dots', function()
                                  {x = x, y = hi, kind = 'scatter', label = 'one'}}
   well_formed(svg)
   t.eq({count(svg, 'fill%-opacity'), count(svg, 'h0M'), count(svg, '>mean<'), count(svg, '<circle')}, {1, 2, 1, 1})
-  t.near({fig.y_lo, fig.y_hi}, {1 - 0.16, 5 + 0.16}, 1e-9) -- the band counts for the range
+  t.near({fig.y_lo, fig.y_hi}, {1 - 0.16, 5 + 0.16}, 1e-9) -- the band is included in the range
   local band = plot.svg_fill_between{x, lo, hi, label = 'b'}
   t.eq({count(band, 'z" fill="currentColor" fill%-opacity=".2"'), count(band, 'stroke%-linejoin')}, {1, 0})
   local gap = plot.svg_fill_between{{1, 2, 3, 4, 5}, {0, 0, nan, 0, 0}, {1, 1, 1, 1, 1}}
@@ -321,7 +321,7 @@ t.test('images are the pixels, exactly', function()
   t.raises(function() plot.heatmap{{1, 2}, {3, 4}, cmap = 'viridus'} end,
            "cmap 'viridus' is unknown: did you mean 'viridis'")
   t.raises(function() plot.heatmap{{1, 2}, {3, 4}, vmin = 5, vmax = 1} end, 'vmin 5 is not below vmax 1')
-  -- cells of a heatmap are pixels too, and where there is no value the page shows
+  -- cells of a heatmap are pixels, too; cells without a value are transparent
   local function corner(args) -- of the last cell: red, green, blue, alpha where some have no value
     local out = {}
     for k, channel in ipairs(pixels((plot.svg_heatmap(args)))) do out[k] = channel[#channel][#channel[1]] end
@@ -460,7 +460,7 @@ t.test('terminal: tables, names and axes', function()
     for line in captured(plain_utf8, no_terminal, draw):gmatch('[^\n]+') do list[#list + 1] = line end
     return list
   end
-  -- ten classes fit into 80 columns, alike in their decimals
+  -- ten classes fit into 80 columns, with equal decimals
   local rows = series(10, function(i) return series(10, function(j) return i == j and 0.9732 or 0.003 * j end) end)
   local lines = lines_of(function() plot.heatmap{rows} end)
   t.eq({#lines, lines[1]:match('^ 1  (%S+) (%S+) (%S+)')}, {11, '0.973█', '0.006·', '0.009·'})
@@ -468,12 +468,12 @@ t.test('terminal: tables, names and axes', function()
   lines = lines_of(function() plot.heatmap{series(9, function() return series(70, math.sin) end),
     rows = series(9, function(i) return 'name ' .. i end)} end)
   for i = 1, 9 do t.eq(lines[i]:find('name ' .. i .. ' ┤', 1, true), 1) end
-  -- whole numbers are whole; the axes change places
+  -- integers have no decimals; the axes are swapped
   lines = lines_of(function() plot.hist{{1, 2, 2, 3}, xlabel = 'dice'} end)
   t.eq({lines[1], lines[2]:match('^1 █'), lines[5]:match('%S+')}, {'dice', '1 █', 'count'})
   lines = lines_of(function() plot.line{{4}} end)
   t.eq(lines[#lines]:match('^ *(.*)$'), '1')
-  -- a single point has four dots, many have one each; dots lie on lines
+  -- a single point has four dots, many have one each; dots are drawn over lines
   local function dots(draw)
     local n = 0
     for high, low in captured(plain_utf8, no_terminal, draw):gmatch('\226([\160-\163])([\128-\191])') do
@@ -489,7 +489,7 @@ t.test('terminal: tables, names and axes', function()
     plot.scatter{{1, 2, 3}, {1, 2, 3}, {x = {1, 3}, y = {1, 3}, kind = 'line'}}
   end), '\n')
   t.eq(count(text, '%*'), 3 + 1) -- and the legend
-  -- pixels of a file are no columns
+  -- pixels of a file are not columns
   for _, line in ipairs(lines_of(function() plot.line{{1, 2, 3}, width = 640} end)) do
     t.eq(util.length(line) <= 80, true)
   end
@@ -546,7 +546,7 @@ t.test('report: forms of curves and timing', function()
   t.raises(function() page{curves = {loss = {}}} end, 'report: curves.loss: no data')
 end)
 
--- A host whose clock moves by `step` at every look.
+--- Returns a host whose clock advances by `step` at every call.
 local function host(live, step)
   local now = 0
   return {isatty = function() return live end, columns = function() return 60 end,

@@ -61,7 +61,7 @@ t.test('every other kind', function()
   end
 end)
 
-t.test('what is no drawing, and sizes that are not drawn', function()
+t.test('invalid SVG, and invalid sizes', function()
   local function refused(svg, pattern)
     assert(not t.raises(function() to_png('plot.line', svg, 2) end, pattern):find '\n', 'more than one line')
   end

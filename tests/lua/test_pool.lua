@@ -1,9 +1,9 @@
--- test_pool.lua -- Max pooling against plain loops: ties, NaN, strides, edges, gradients, threads.
+-- test_pool.lua -- max pooling compared with plain loops: ties, NaN, strides, edges, gradients, threads
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, test = t.eq, t.test
 
---- The definition: the first of equals in the order of rows, or the last NaN, and its position.
+--- The definition: the first of equal maxima in row-major order, or the last NaN, and its position.
 local function slow_pool(x, n, d, kernel, stride, padding, dilation)
   local h, w = x:size(-2), x:size(-1)
   local function out(size) return math.floor((size + 2 * padding - dilation * (kernel - 1) - 1) / stride) + 1 end
@@ -48,7 +48,7 @@ test('values and positions of plain loops, with ties and NaN', function()
   end
 end)
 
-test('the gradient goes to those positions, once for each window', function()
+test('the gradient is added at those positions, once for each window', function()
   for _, s in ipairs(shapes) do
     local x = mt.randint(-3, 3, {s[1], s[2], s[3], s[4]}):float():requires_grad_()
     local y, index = mt.max_pool2d(x, s[5], s[6], s[7], s[8], false, true)

@@ -1,4 +1,4 @@
--- test_print.lua -- How tensors look: aligned columns, four decimals, summaries, the line of facts.
+-- test_print.lua -- printing of tensors: aligned columns, four decimals, summaries, shape and dtype
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -17,7 +17,7 @@ local function words(line)
   return list
 end
 
-test('the last line says shape, dtype, device and gradient', function()
+test('the last line has shape, dtype, device and gradient', function()
   eq(facts(mt.zeros(2, 3)), '[(2 x 3) float32 cpu]')
   eq(facts(mt.tensor(1)), '[() float32 cpu]')
   eq(facts(mt.zeros({4}, 'int64')), '[(4) int64 cpu]')
@@ -133,7 +133,7 @@ test('print writes to standard output, views as what they show', function()
   eq(tostring(mt.tensor{5}:expand(2, 2)), '  5.  5.\n  5.  5.\n[(2 x 2) float32 cpu]')
 end)
 
---- Runs a test with printing options and puts the defaults back.
+--- Runs a test with printing options and restores the defaults.
 local function printing(name, options, fn)
   test(name, function()
     mt.set_printoptions(options)

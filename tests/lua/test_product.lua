@@ -1,4 +1,4 @@
--- test_product.lua -- The relatives of the matrix product: values, gradients, refusals.
+-- test_product.lua -- functions related to the matrix product: values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -116,7 +116,7 @@ test('ranks and sizes are checked, and a transposition is named where it would f
   for _, name in ipairs{'mm', 'mv', 'bmm', 'dot', 'outer', 'inner', 'kron', 'cross', 'cdist', 'tensordot'} do
     for _, z in ipairs{mt.tensor(1), mt.zeros(0), mt.zeros(0, 0), mt.zeros(3, 0, 3), 5, 'a', false} do
       for _, w in ipairs{mt.tensor(1), mt.zeros(0), mt.zeros(0, 0), mt.zeros(3, 0, 3), {}} do
-        pcall(mt[name], z, w)  -- an answer or an error, never a crash
+        pcall(mt[name], z, w)  -- a result or an error, never a crash
       end
     end
   end
@@ -160,7 +160,7 @@ test('cdist: close rows far from 0 have the same distances and gradients for few
   mt.cdist(few, few:detach()):sum():backward()
   eq((x.grad:narrow(1, 1, 3) - few.grad):abs():max():item() < 1e-3, true)
   local y = mt.ones(30, 2)
-  y[1][1] = math.huge -- one row of infinity spoils no other
+  y[1][1] = math.huge -- a row of infinity does not affect others
   eq(mt.cdist(y, y)[{{2, 30}, {2, 30}}]:abs():max():item(), 0)
 end)
 
@@ -174,7 +174,7 @@ test('cdist of nothing has gradients of gradients', function()
     end
   end
   local nothing = mt.zeros(0, 1):expand(0, 3)
-  eq(nothing:add_(mt.zeros(0, 3)):numel(), 0) -- no two elements share a place
+  eq(nothing:add_(mt.zeros(0, 3)):numel(), 0) -- no two elements share memory
 end)
 
 test('linear with a vector as weight', function()

@@ -102,12 +102,12 @@ t.test('counts of operations, kernels and gradients are exact', function()
   t.eq(calls(rows, 'cpu: map relu', 'kernel'), 5)
   t.eq(calls(rows, 'cpu: map relu gradient', 'kernel'), 5)
   t.eq(calls(rows, 'cpu: reduce sum', 'kernel'), 5)
-  -- four times the gradient is added to the one that is there, and x + 1
+  -- four additions to an existing gradient, and x + 1
   t.eq(calls(rows, 'cpu: map add', 'kernel'), 5)
   t.eq(row(rows, 'matmul', 'kernel'), nil)
 end)
 
-t.test('what is inside counts as total of the outer row and as self of the inner one', function()
+t.test('inner calls count as total of the outer row and as self of the inner one', function()
   local a, b = mt.rand(200, 200), mt.rand(200, 200)
   local rows = quiet(function()
     mt.no_grad(function() for _ = 1, 4 do a:matmul(b) end end)
@@ -123,7 +123,7 @@ t.test('what is inside counts as total of the outer row and as self of the inner
   t.near(op.cpu_avg, op.cpu_total / 4, 1e-12)
 end)
 
-t.test('self times and what is outside add up to the wall time', function()
+t.test('self times and the time outside add up to the wall time', function()
   local x = mt.rand(50, 50):requires_grad_()
   local rows = quiet(function()
     for _ = 1, 20 do (x * x):exp():sum():backward() end
@@ -222,7 +222,7 @@ t.test('wrong arguments are refused before anything runs', function()
   t.eq(ran, false)
 end)
 
-t.test('a trace goes to where a link points, and through a device; what is read-only stays', function()
+t.test('a trace is written through a link and to a device; read-only files are kept', function()
   local function fn() return mt.ones(2):exp() end
   local folder = os.tmpname()
   os.remove(folder)

@@ -1,17 +1,17 @@
--- test_programs.lua -- Random programs of views, changes in place and hooks: their gradients, once and twice, against
--- the same program without views and without changes in place, and against finite differences.
+-- test_programs.lua -- random programs of views, in-place changes and hooks: gradients of first and second order are
+-- compared with the same program without views and in-place changes, and with finite differences
 --
 --   mtorch tests/lua/test_programs.lua [programs [first seed | today]]
 --
--- A program is Lua source. Beside it runs a reference: every base has its values as a tensor that is never changed,
--- every view its positions in the base; a view is read by picking those, and written by a new tensor for the base.
+-- A program is Lua source. In the reference, every base has its values as a tensor that is never changed, and every
+-- view its positions in the base; reading a view gathers these, and writing creates a new tensor for the base.
 local mt = require 'mtorch'
 local t = require 'testing'
 
 local programs, first_seed = tonumber(arg[1]) or 500, tonumber(arg[2]) or 1
-if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * programs end -- others every day
+if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * programs end -- different programs every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 local function count(shape)
@@ -31,7 +31,7 @@ local function evaluate(source, names)
   return f(names)
 end
 
--- What both know: weights that differ from element to element.
+-- Shared by both: weights that differ for each element.
 local prelude = [[
 local mt = require 'mtorch'
 local function w(x) return (mt.range(1, x:numel()):double():reshape(x.shape) * 0.37):sin() end
@@ -95,13 +95,13 @@ local function leaf(shape, seed)
   return (mt.range(1, count(shape)):double():reshape(shape) * 0.7 + seed):sin():requires_grad_()
 end
 
---- A name for what the source computes; `entry` is what the reference knows of it.
+--- Adds a named statement to the source; `entry` has its values in the reference.
 function Program:add(source, entry)
   local name = 't' .. #self.entries + 1
   entry.name = name
   self.source[#self.source + 1] = ('  %s = %s'):format(name, source)
   self.entries[#self.entries + 1] = entry
-  -- A hook doubles the gradient of the values that it was hung on.
+  -- A hook doubles the gradient of the values on which it was registered.
   if entry.value.requires_grad and chance(8) then
     self.source[#self.source + 1] = ('  if %s.requires_grad then %s:register_hook(twice) end'):format(name, name)
     entry.value = entry.value * 2 - entry.value:detach()
@@ -113,7 +113,7 @@ function Program:add(source, entry)
   return entry
 end
 
---- The reference's values of an entry: a view that is older than a change of its base reads that again.
+--- Returns the reference's values of an entry; a view that is older than a change of its base reads it again.
 local function value_of(e)
   if e.base and e.seen ~= e.base.changes then
     e.value, e.seen, e.hooked = pick(e.base.value, e.at), e.base.changes, false
@@ -169,7 +169,7 @@ function Program:new_view()
   self:add(parent.name .. tail, {value = value, at = at, base = base, seen = base.changes})
 end
 
---- A change in place of a base or view that is no leaf's and does not lie upon itself.
+--- Adds an in-place change of a base or view that is not of a leaf and does not overlap itself.
 function Program:change()
   local e = self:any()
   local base = e.base or e

@@ -1,4 +1,4 @@
--- test_puzzles.lua -- scripts/lessons/puzzles.lua: its solutions are right, and wrong kernels are told so
+-- test_puzzles.lua -- scripts/lessons/puzzles.lua: its solutions are right, and wrong kernels are reported
 local testing = require 'testing'
 local test, eq = testing.test, testing.eq
 

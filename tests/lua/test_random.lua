@@ -1,4 +1,4 @@
--- test_random.lua -- Generators, PyTorch's own stream, distributions and the state of the numbers
+-- test_random.lua -- generators, PyTorch's stream, distributions and the generator state
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -81,7 +81,7 @@ test('mt19937: whole numbers, permutations, coins as PyTorch 2.15 draws them', f
   eq(mt.bernoulli(mt.full({6}, 0.5), {generator = g}):tolist(), {0, 0, 0, 0, 1, 0})
 end)
 
-test('a Philox generator gives what manual_seed gives, and leaves the other stream alone', function()
+test('a Philox generator equals manual_seed, and does not affect the other stream', function()
   for _, g in ipairs{mt.Generator(11), mt.Generator('philox', 11), mt.Generator{seed = 11}} do
     mt.manual_seed(11)
     local first = mt.randn(5)
@@ -176,7 +176,7 @@ test('normal, uniform, exponential and whole numbers in place', function()
   eq(mt.zeros(3, 2):bernoulli_(p):tolist(), {{0, 1}, {0, 1}, {0, 1}})
 end)
 
-test('normal of tensors: every element has its own mean and deviation', function()
+test('normal of tensors: every element has a mean and deviation', function()
   local mean, std = mt.tensor{{100}, {200}}, mt.tensor{0, 1e-3, 1}
   local x = mt.normal(mean, std)
   eq(tostring(x.shape), '(2, 3)')

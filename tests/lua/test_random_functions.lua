@@ -1,18 +1,18 @@
--- test_random_functions.lua -- Random Lua functions of numbers, compiled by mt.map and mt.zip, against themselves in
--- plain Lua on every element, against the same operations run one after the other, and against central differences.
+-- test_random_functions.lua -- random Lua functions of numbers, compiled by mt.map and mt.zip, are compared with plain
+-- Lua on every element, with the same operations run one after the other, and with central differences
 --
 --   mtorch tests/lua/test_random_functions.lua [functions [first seed | today]]
 --
--- Beside plain Lua runs the same source on numbers that carry a bound of their rounding error (4 ulp for each function,
--- none for + - * / of exact numbers): a sample where a comparison lies within its operands' bounds is left out.
+-- The same source also runs on numbers with a bound of their rounding error (4 ulp for each function, 0 for + - * / of
+-- exact numbers): samples in which a comparison depends on rounding are skipped.
 local ffi = require 'ffi'
 local mt = require 'mtorch'
 local t = require 'testing'
 
 local functions, first_seed = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1
-if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
+if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- different functions every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 -- ---- the functions of mt in plain Lua ----------------------------------------------------------------
@@ -46,7 +46,7 @@ function plain_math.ceil(x) return ffi.C.ceil(x) end
 ffi.cdef 'typedef struct { double v, e; } mtorch_test_number;'
 local Bounded = ffi.typeof 'mtorch_test_number'
 local near = {} -- the error of a sample that a rounding error decides
-local path, singular -- which way an evaluation took; whether it met a point without a derivative
+local path, singular -- the branches of an evaluation; whether it was at a point without a derivative
 local rounding = 0 -- of + - * / in ulps: both sides round alike, but the points of a difference do not
 
 local function is_bounded(x) return ffi.istype(Bounded, x) end
@@ -56,7 +56,7 @@ local function parts(x)
 end
 local function took(what) path[#path + 1] = tostring(what) end
 
---- The distance of two results of one function for operands within their bounds.
+--- Returns the distance of two results of a function for operands within their bounds.
 local function apart(v, w)
   if v == w or v ~= v and w ~= w then return 0 end
   local d = math.abs(v - w)
@@ -64,7 +64,7 @@ local function apart(v, w)
   return d
 end
 
---- f(a[, b]) with the error that those of a and b and `ulps` of the result make.
+--- Returns f(a[, b]) with the error bound that follows from those of a and b, plus `ulps` of the result.
 local function bounded(f, ulps, a, b)
   local av, ae = parts(a)
   local bv, be = 0, 0
@@ -83,7 +83,7 @@ local function bounded(f, ulps, a, b)
   return Bounded(v, e)
 end
 
---- Whether compare(a, b) holds, where rounding cannot change it.
+--- Returns compare(a, b), or raises `near` if rounding may change it.
 local function decided(compare, a, b)
   local av, ae = parts(a)
   local bv, be = parts(b)
@@ -94,7 +94,7 @@ local function decided(compare, a, b)
   return answer
 end
 
---- Which multiple of b lies below a.
+--- Adds floor(a / b) to the path, or raises `near` if rounding may change it.
 local function quotient(a, b)
   local q = bounded(function(x, y) return x / y end, 0, a, b)
   if math.floor(q.v - q.e) ~= math.floor(q.v + q.e) and q.e > 0 then error(near, 0) end
@@ -125,10 +125,10 @@ for name, f in pairs(exact) do
 end
 ffi.metatype(Bounded, meta)
 
--- Where |x| is this, the slope is infinite.
+-- At this |x| the derivative is infinite.
 local edges = {sqrt = 0, atan2 = 0, rsqrt = 0, asin = 1, acos = 1}
 
---- The functions of `plain` for such numbers; those without a derivative everywhere say where they are.
+--- Returns the functions of `plain` for bounded numbers; functions with kinks record when they are at one.
 local function all_bounded(plain, kinks, ulps)
   local made = setmetatable({}, {__index = plain})
   for name, f in pairs(plain) do
@@ -187,7 +187,7 @@ local constants = {'0.5', '2', '-1.25', '3', '0.1', '1', '-1', '0.75', '1e-3', '
 local Maker = {}
 Maker.__index = Maker
 
---- `names` can be read, `locals` of them assigned.
+--- Opens a scope: `names` can be read, and `locals` of them assigned.
 function Maker:scope()
   return setmetatable({names = {unpack(self.names)}, locals = {unpack(self.locals)}, lines = {}, indent =
     self.indent .. '  ', root = self.root, count = self.count}, Maker)
@@ -206,7 +206,7 @@ function Maker:leaf()
   return one_of(constants)
 end
 
---- A comparison; each one may double the ways through the function, so few are made.
+--- Generates a comparison; each may double the paths through the function, so they are few.
 function Maker:condition(depth)
   local root = self.root
   root.decisions = root.decisions - root.weight
@@ -235,7 +235,7 @@ local kinds = {
   end,
   function(self, d) return ('%s / (%s * %s + 0.5)'):format(self:factor(d), self.names[1], self.names[1]) end,
   function(self, d) return ('%s / %s'):format(self:factor(d), self:factor(d)) end,
-  -- what operations on whole tensors have no plain word for
+  -- functions without an equivalent operation on tensors
   function(self, d) return ('math.%s(%s)'):format(one_of(unary_math), self:expression(d)) end,
   function(self, d) return ('math.%s(%s)'):format(one_of(unary_math), self:expression(d)) end,
   function(self, d) return ('mt.%s(%s)'):format(one_of(unary_mt), self:expression(d)) end,
@@ -370,7 +370,7 @@ local function set()
 end
 ]]
 
---- The source of a function of 1 to 3 numbers, of one or two results.
+--- Generates the source of a function of 1 to 3 numbers with one or two results.
 local function generate(seed)
   draws.seed(seed)
   local arguments = {unpack({'a', 'b', 'c'}, 1, one_of{1, 1, 2, 2, 3})}
@@ -393,7 +393,7 @@ end
 -- ---- what is compared ----------------------------------------------------------------------------------
 
 local chosen = {0, 1, -1, 2, 0.5}
---- Numbers for each input, some of them round.
+--- Returns n numbers for each input, some of them with few digits.
 local function samples(p, n)
   local lists = {}
   for k = 1, p.inputs do
@@ -417,7 +417,7 @@ local function at(lists, i)
   return x
 end
 
---- f at x by bounded numbers, or nil where a rounding error decides; the way it took, whether it is smooth.
+--- Evaluates f at x with bounded numbers, or nil if rounding may change a branch; also the path, and if f is smooth.
 local function bounded_at(f, x)
   local b = {}
   for k, v in ipairs(x) do b[k] = Bounded(v, 0) end
@@ -456,7 +456,7 @@ local function compare_values(p, plain, tracked, lists, results)
   end
 end
 
---- d(result k) / d(input j) at x by central differences, with a bound of its error; nil where there is none.
+--- Returns d(result k) / d(input j) at x by central differences, with an error bound, or nil.
 local function slope_at(f, x, j, k)
   local function step(h)
     local y = {unpack(x)}
@@ -514,7 +514,7 @@ local function same_bits(what, x, y)
   if not equal:all() then error(('%s: %s, not %s'):format(what, tostring(x), tostring(y)), 0) end
 end
 
---- The same numbers in other layouts, broadcast and not.
+--- Compares other layouts of the same numbers, with and without broadcasting.
 local function compare_layouts(p, compiled, dtype)
   local shapes = {{4, 6}, {6}, {4, 1}}
   local odd, whole = {}, {}
@@ -532,7 +532,7 @@ local function compare_layouts(p, compiled, dtype)
   for k = 1, p.results do same_bits('another layout, result ' .. k, found[k], expected[k]) end
 end
 
---- Machine code against the interpreter, which runs what is small, bit for bit; slopes too.
+--- Compares machine code with the interpreter, which runs small inputs, bit for bit, with derivatives.
 local function compare_machine_code(p, compiled, lists, dtype)
   local small, large = {}, {}
   for k, list in ipairs(lists) do
@@ -552,7 +552,7 @@ local function compare_machine_code(p, compiled, lists, dtype)
   end
 end
 
---- Straight functions of float32 against the same operations on tensors, bit for bit.
+--- Compares branch-free functions of float32 with the same operations on tensors, bit for bit.
 local function compare_eager(p, compiled, lists)
   local f, inputs = loaded(p, {mt = mt}), {}
   for k, list in ipairs(lists) do inputs[k] = mt.tensor(list) end
@@ -577,7 +577,7 @@ local function check(p)
   local plain, change_plain = loaded(p, {mt = plain_mt, math = plain_math})
   local function number(x) return Bounded(x, 0) end
   local tracked, change_tracked = loaded(p, {mt = bounded_mt, math = bounded_math, number = number})
-  jit.off(plain, true) -- compiled, LuaJIT's own max has other NaN
+  jit.off(plain, true) -- LuaJIT's compiled math.max handles NaN differently
   local compiled = (p.inputs == 1 and mt.map or mt.zip)(f)
   local lists = samples(p, 12)
   for round = 1, 2 do

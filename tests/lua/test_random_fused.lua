@@ -1,22 +1,22 @@
--- test_random_fused.lua -- Random functions of tensors that broadcast: results and gradients of mt.fuse against
--- the same function as it is.
+-- test_random_fused.lua -- random functions of tensors that broadcast: results and gradients of mt.fuse are compared
+-- with the function itself
 --
 --   mtorch tests/lua/test_random_fused.lua [functions [first seed | today]]
 local mt = require 'mtorch'
 local t = require 'testing'
 
 local functions, first_seed = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1
-if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
+if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- different functions every day
 require('mtorch.core').compile().fuse_from(0) -- small tensors wait too
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 local unary = {'relu', 'sigmoid', 'tanh', 'neg', 'square', 'abs'}
 local binary = {'add', 'sub', 'mul', 'maximum'}
-local reductions = {'sum', 'mean', 'amax', 'amin', 'logsumexp', 'var'} -- std has no slope at rows of equal numbers
+local reductions = {'sum', 'mean', 'amax', 'amin', 'logsumexp', 'var'} -- std has no derivative at rows of equal numbers
 local sizes = {{3, 3, 4}, {4, 3, 5}, {2, 2, 2, 3}, {5, 6}, {6, 6}, {7}, {1, 4}, {4, 1}, {3, 1, 4}, {1, 1, 5}, {3, 3, 3}}
 
---- A shape that broadcasts to `size`, or nearly: sizes of 1, without the first dimensions, or none.
+--- Returns a shape that broadcasts to `size`: with sizes of 1, fewer dimensions, or none.
 local function shape_for(size)
   local shape = {}
   if chance(12) then return shape end
@@ -24,7 +24,7 @@ local function shape_for(size)
   return shape
 end
 
---- A function of three tensors: its steps are drawn, each of which reads values before it.
+--- Generates a function of three tensors with random steps, each of which reads earlier values.
 local function generate()
   local steps, results = {}, between(1, 3)
   for k = 1, between(3, 10) do
@@ -49,7 +49,7 @@ local function generate()
   end
 end
 
---- The results and the gradients of a sum of them.
+--- Returns the results and the gradients of their sum.
 local function all_of(f, inputs)
   local list, loss = {f(unpack(inputs))}, 0
   for k, y in ipairs(list) do loss = loss + (y * k):sum() end

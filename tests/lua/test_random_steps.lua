@@ -1,19 +1,19 @@
--- test_random_steps.lua -- Random training steps: mt.compile against the same step as it is, bit by bit.
+-- test_random_steps.lua -- random training steps: mt.compile is compared with the eager step, bit for bit
 --
 --   mtorch tests/lua/test_random_steps.lua [worlds [first seed | today]]
 --
--- A world has parameters, a buffer, a module, an optimizer, options in a table and one or two steps over them: Lua
--- source of random pieces, with the updates in any order. Between calls everything that Lua can change is changed, and
--- arguments are of any shape, layout and aliasing. Results, arguments, parameters, gradients, states, the place of the
--- random numbers and errors must be those of a second world, whose steps are not compiled. SHOW=1 prints each source.
+-- A world has parameters, a buffer, a module, an optimizer, options in a table and one or two steps over them, which
+-- are Lua source of random pieces, with the updates in any order. Between calls all kinds of Lua state are changed, and
+-- arguments have any shape, layout and aliasing. Results, arguments, parameters, gradients, states, random states and
+-- errors must be those of a second world, whose steps are not compiled. SHOW=1 prints each source.
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn = mt.nn
 
 local worlds, first_seed = tonumber(arg[1]) or 250, tonumber(arg[2]) or 1
-if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * worlds end -- others every day
+if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * worlds end -- different worlds every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local between, one_of, chance = draws.between, draws.one_of, draws.chance
 local A, B = {}, {} -- places of operands in the forms below
 
@@ -24,7 +24,7 @@ local in_place = {'mul_(0.5)', 'add_(1)', 'relu_()', 'tanh_()', 'neg_()', 'sigmo
 local column = {'sum', 'mean', 'amax', 'amin', 'logsumexp', 'var'}
 local number = {'s', '(2 * s + 1)', '0.5', 'cfg.k', 'rate', 'cfg.inner.k', 'random_steps_k', 'cfg:scale()'}
 
---- Text of a value with n columns: lists of text and of the places A and B.
+--- Expressions with n columns: lists of strings and of the operands A and B.
 local forms = {
   function() return {A, ':', one_of(unary), '()'} end,
   function() return {A, ' ', one_of{'+', '-', '*'}, ' ', B} end,
@@ -57,7 +57,7 @@ local changes = {
   '%s[{{1, 1}}] = 0', '%s[{{}, 1}] = s', '%s:t():mul_(0.5)', '%s:select(1, 1):add_(c)', '%s:narrow(2, 1, 1):tanh_()',
   '%s[1] = %s[1] * 2', '%s:diagonal():fill_(s)', '%s[1][1] = s', '%s[1][1] = %s[1][1] * 2',
 }
---- What a world turns on: a line of its steps that reads something, and a change of it between calls.
+--- Topics: a line of the steps that reads a value, and a change of that value between calls.
 local topics = {
   {'loss = loss * rate', function() local k = between(1, 3) return function(v)
     for _, set in ipairs(v.set_rate) do set(k) end
@@ -83,7 +83,7 @@ local topics = {
   {'loss = loss * (c.grad and 3 or 1)', function() return function(v) v.c.grad = nil end end},
 }
 
---- What a step does with the loss: the updates, in any order.
+--- Adds the uses of the loss: the updates, in any order.
 local function add_updates(add)
   local zero = one_of{'opt:zero_grad()', 'opt:zero_grad()', 'opt:zero_grad()', 'p.w.grad = nil', 'p.b.grad = nil',
     'if p.w.grad then p.w.grad:zero_() end', 'if p.w.grad then p.w.grad:mul_(0.5) end', 'net:zero_grad()'}
@@ -159,7 +159,7 @@ end
 
 local function scale(options) return options.k * 2 end
 
---- Two worlds of one seed are alike.
+--- Creates a world; two worlds with the same seed are equal.
 local function world(spec)
   mt.manual_seed(spec.n)
   local n = spec.n
@@ -179,7 +179,7 @@ local function world(spec)
   return v
 end
 
---- What may change between calls: each returns what is done to both worlds.
+--- Changes between calls: each returns a function that is applied to both worlds.
 local between_calls = {
   function() local k = one_of{0.5, 1.25, -0.0, 0, 3} return function(v) v.cfg.k = k end end,
   function() local k = one_of{0.5, 2} return function(v) v.cfg.inner = {k = k} end end,
@@ -212,7 +212,7 @@ local between_calls = {
   function() return function(v) v.p.w.grad = v.p.w.grad and v.p.w.grad:clone() end end,
 }
 
---- Arguments: text of tensors in a world, of r rows.
+--- Returns arguments as source text of tensors with r rows.
 local function arguments_of(spec)
   local n, r = spec.n, chance(10) and 1 or spec.rows
   local seed, kinds = between(1, 1e6), {1, 1}
@@ -272,7 +272,7 @@ local function compare_worlds(one, two)
   compare_states(one.opt:state_dict(), two.opt:state_dict())
 end
 
---- Calls both worlds' steps, with changes between. Returns how many calls there were, and how many of them replayed.
+--- Calls both worlds' steps, with changes between them; returns the number of calls and of replays.
 local function try(seed)
   draws.seed(seed)
   local topic = chance(60) and one_of(topics) or nil

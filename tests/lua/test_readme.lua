@@ -20,7 +20,7 @@ for _, path in ipairs(pages) do
 end
 assert(#examples > 25, 'only ' .. #examples .. ' examples')
 
--- What examples write goes with the folder that they run in.
+-- Files of the examples are removed with the folder in which they run.
 local ffi = require 'ffi'
 ffi.cdef [[int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);
 char *realpath(const char *, char *);]]

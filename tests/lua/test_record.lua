@@ -1,11 +1,11 @@
--- test_record.lua -- recorded calls: replayed on other inputs they give what the function gives
+-- test_record.lua -- recorded calls give the function's results when they are replayed on other inputs
 local t = require 'testing'
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local recording = require 'mtorch.core.record'
 local record, Value = recording.record, recording.Value
 
--- Calls that have no function of their name.
+-- Operations without a function of the same name.
 local special = {
   index = function(x, key) return x[key] end,
   T = function(x) return x.T end,
@@ -20,7 +20,7 @@ local special = {
   end,
 }
 
---- The results of a recorded program for other inputs.
+--- Returns the results of a recorded program for other inputs.
 local function replay(program, ...)
   local known, results = {}, {}
   for i, value in ipairs(program.inputs) do known[value] = (select(i, ...)) end
@@ -105,7 +105,7 @@ t.test('arguments by name, and their line', function()
   t.eq(call.line:match('^test_record.lua:%d+$') ~= nil, true)
 end)
 
---- A program of views and writes, the same for every call: `seed` says what happens.
+--- Returns a random program of views and writes, which depends only on `seed`.
 local function drawn(seed)
   return function(a, b)
     local state = seed * 7919 + 12345

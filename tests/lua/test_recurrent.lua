@@ -86,7 +86,7 @@ t.test('cells are steps of the layers', function()
   end
 end)
 
-t.test('dropout lies between layers, in training alone', function()
+t.test('dropout is between layers, only in training', function()
   mt.manual_seed(3)
   local net, x = nn.RNN(2, 8, {num_layers = 2, dropout = 0.5}), mt.randn(3, 4, 2)
   local first = (net(x))
@@ -147,7 +147,7 @@ t.test('sequences are padded, packed and come back', function()
   t.eq(packed:to('float64').data.dtype, 'float64')
 end)
 
-t.test('packed results are those of each sequence alone', function()
+t.test('packed results equal those of each single sequence', function()
   local net = nn.GRU(2, 3, {num_layers = 2, bidirectional = true})
   local list = {mt.randn(3, 2), mt.randn(5, 2), mt.randn(1, 2)}
   local first = mt.randn(4, 3, 3)

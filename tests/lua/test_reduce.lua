@@ -1,4 +1,4 @@
--- test_reduce.lua -- Reductions, moments, norms, scans, sorting, counts: values of PyTorch 2.15
+-- test_reduce.lua -- reductions, moments, norms, scans, sorting, counts: values of PyTorch 2.15
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -13,7 +13,7 @@ local function is(x, values, dtype)
   eq(x:tolist(), values)
   if dtype then eq(x.dtype, dtype) end
 end
---- Values and positions of a function that picks.
+--- Asserts the values and positions of a function such as max.
 local function picks(values, index, v, i)
   is(values, v)
   is(index, i, 'int64')
@@ -202,7 +202,7 @@ test('sums and products so far of every length, from either end', function()
     local float = dtype:find('float', 1, true)
     local x, sum, product = {}, {}, {}
     local total, factor = 0, 1
-    for i = 1, 40 do  -- the signs of zeros are seen in their reciprocals
+    for i = 1, 40 do  -- reciprocals show the signs of zeros
       x[i] = i == 7 and 0 or i == 11 and -2 or float and i > 24 and special[i % 5 + 1] or i % 9 == 2 and -1 or 1
       total, factor = total + x[i], factor * x[i]
       sum[i], product[i] = total, float and 1 / factor or factor
@@ -270,7 +270,7 @@ test('cummax and cummin of long lines, where blocks hold nothing new, an equal, 
         end
         local v, i = t[name](t, 1)
         picks(v, i, values, positions)
-        v, i = mt.stack({t, t}, 2)[name](mt.stack({t, t}, 2), 1) -- lines side by side
+        v, i = mt.stack({t, t}, 2)[name](mt.stack({t, t}, 2), 1) -- strided rows
         picks(v:select(2, 2), i:select(2, 2), values, positions)
       end
     end
@@ -410,7 +410,7 @@ test('quantile, nanquantile', function()
   raises(function() x:quantile('a') end, "quantile: argument 2 'q' must be a tensor or a number")
 end)
 
-test('quantile has a gradient by q too, where it lies between two places', function()
+test('quantile also has a gradient by q, between two positions', function()
   local function slopes(f, x, q)
     x, q = mt.tensor(x, 'float64'):requires_grad_(), mt.tensor(q, 'float64'):requires_grad_()
     f(x, q):sum():backward()

@@ -1,4 +1,4 @@
--- test_reference.lua -- Nothing public is missing: the names of the contract, their help, docs/, the stubs.
+-- test_reference.lua -- all public names exist in the library, mt.help, docs/ and the stubs
 package.path = 'scripts/tools/?.lua;' .. package.path
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
@@ -13,7 +13,7 @@ local function read(path)
   return text
 end
 
--- The contract: functions of mt, and methods where PyTorch has methods.
+-- Public functions of mt, and methods if PyTorch has such methods.
 local functions = [[tensor zeros ones full empty eye range linspace logspace rand randn randint randperm bernoulli
   multinomial normal zeros_like ones_like full_like empty_like rand_like randn_like frombuffer is_tensor arange
   index_select gather scatter scatter_add index_add masked_select masked_fill masked_scatter index_copy index_fill
@@ -117,7 +117,7 @@ t.test('the stubs have classes with fields, their constructors, and option table
   end
 end)
 
---- What mt.help prints of a name.
+--- Returns the text that mt.help prints for a name.
 local function helped(name)
   local printed, real = {}, print
   rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
@@ -161,7 +161,7 @@ t.test('the methods of objects have help, and no other names have', function()
   end
 end)
 
-t.test('what is not there yet is said, with what there is instead, and only of what is not there', function()
+t.test('missing names of PyTorch have advice, and existing names do not', function()
   for word in pairs(require('mtorch.help.topics').absent) do
     assert(helped(word):find(("'%s' is not there yet: "):format(word), 1, true), word)
     for _, module in ipairs{mt, mt.nn, mt.optim, mt.data} do

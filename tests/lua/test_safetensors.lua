@@ -1,4 +1,4 @@
--- test_safetensors.lua -- safetensors files: both ways, every dtype, what is refused; JSON as it comes to Lua
+-- test_safetensors.lua -- safetensors files: writing and reading, all dtypes, errors; JSON in Lua
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
@@ -16,7 +16,7 @@ local function size_text(n)
   end
   return table.concat(bytes)
 end
---- A file of a header and data.
+--- Writes a file with a header and data.
 local function file(header, values) write(size_text(#header) .. header .. (values or '')) end
 
 test('tensors of every dtype come back', function()
@@ -58,7 +58,7 @@ test('unsigned integers come in wider ones, any byte but 0 is true', function()
   end
 end)
 
-test('what no tensor can hold is left out and named, what an entry says more is ignored', function()
+test('unsupported entries are skipped and reported, and unknown keys of entries are ignored', function()
   local header = '{"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[1],' ..
     '"data_offsets":[2,6],"more":[1]},"c":{"dtype":"U64","shape":[1],"data_offsets":[6,14]},' ..
     '"d":{"dtype":"C64","shape":[1],"data_offsets":[14,%d]}}'

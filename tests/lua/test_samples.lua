@@ -1,4 +1,4 @@
--- test_samples.lua -- Integrals, slopes, correlations, histograms, norms of parts: PyTorch's values
+-- test_samples.lua -- integrals, numerical gradients, correlations, histograms, renorm: PyTorch's values
 local mt = require 'mtorch'
 local t = require 'testing'
 local values = require 'torch_values'

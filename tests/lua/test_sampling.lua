@@ -1,4 +1,4 @@
--- test_sampling.lua -- Images at other points and sizes: grid_sample, interpolate, unpooling, shuffles.
+-- test_sampling.lua -- resampling of images: grid_sample, interpolate, unpooling, pixel shuffle
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -24,7 +24,7 @@ test('grid_sample', function()
   eq(mt.grid_sample(mt.ones(2, 1, 3, 3), mt.ones(2, 0, 4, 2)).shape, mt.zeros(2, 1, 0, 4).shape)
 end)
 
-test('grid_sample: points that are no numbers, or far away', function()
+test('grid_sample: points that are NaN, or far outside', function()
   local x = mt.ones(1, 1, 3, 3)
   local far = mt.tensor{{{{nan, 0}, {inf, 0}, {-inf, 0}, {1e30, 0}, {0, -3e9}}}}
   for _, mode in ipairs{'bilinear', 'bicubic'} do
@@ -36,7 +36,7 @@ test('grid_sample: points that are no numbers, or far away', function()
   eq(mt.grid_sample(x, far, 'bilinear', 'border'):flatten():tolist(), {1, 1, 1, 1, 1})
 end)
 
-test('what lies beyond an image adds nothing, not even a NaN of the image', function()
+test('points outside of an image contribute nothing, even if the image has NaN', function()
   local x = mt.full({1, 1, 3, 3}, nan)
   local out = mt.full({1, 2, 2, 2}, 5):requires_grad_()
   x:requires_grad_()

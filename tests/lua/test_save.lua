@@ -1,4 +1,4 @@
--- test_save.lua -- mt.save and mt.load: whatever goes in comes back, what cannot go in is named
+-- test_save.lua -- mt.save and mt.load: values are restored, and values that cannot be saved are errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -68,7 +68,7 @@ test('gradients and roles come back', function()
   eq({#net:parameters(), #net:buffers()}, {1, 1})
 end)
 
-test('networks and optimizers go on from a file', function()
+test('networks and optimizers resume from a file', function()
   local function make()
     mt.manual_seed(3)
     local net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))

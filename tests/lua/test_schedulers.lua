@@ -1,4 +1,4 @@
--- test_schedulers.lua -- optim.lr, optim.swa, EarlyStopping, LBFGS: options, what is refused, what is kept.
+-- test_schedulers.lua -- optim.lr, optim.swa, EarlyStopping, LBFGS: options, errors, states
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -33,7 +33,7 @@ test('options by position, by name, and their ranges', function()
   raises(function() lr.LambdaLR(opt, function() end) end, 'must return a number, for step 0 it returned nil')
 end)
 
-test('a scheduler says what it has not', function()
+test('unknown names of a scheduler are errors', function()
   local sched = lr.ExponentialLR(optimizer(), 0.9)
   raises(function() sched:setp() end, "ExponentialLR has no 'setp' %(did you mean 'step'%?%)")
   raises(function() sched.step() end, 'called with a colon, sched:step')
@@ -73,7 +73,7 @@ test('combinations take schedulers of their optimizer, and no plateau', function
   eq(chained:get_last_lr(), {opt.param_groups[1].lr})
 end)
 
-test('a group that comes later', function()
+test('a group that is added later', function()
   local opt = optimizer(1)
   local step = lr.ExponentialLR(opt, 0.5)
   opt:add_param_group{params = {mt.ones(1):requires_grad_()}, lr = 8}
@@ -132,7 +132,7 @@ test('states go through a file', function()
   end
 end)
 
-test('a checkpoint has all of it, and the run goes on bit for bit', function()
+test('a checkpoint has all schedulers, and the run resumes bit for bit', function()
   local x, y, path = mt.randn(32, 4), mt.randint(1, 3, {32}), os.tmpname()
   local function make()
     local run = {model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))}
@@ -181,7 +181,7 @@ end)
 
 -- The rate finder ---------------------------------------------------------------------------------
 
-test('find suggests a rate that learns, and leaves everything as it was', function()
+test('find suggests a useful rate, and restores everything', function()
   mt.manual_seed(1)
   local net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
   local x = mt.randn(64, 4)
@@ -330,12 +330,12 @@ test('LBFGS finds the minimum of a quadratic form, and counts', function()
   local state = opt.param_groups[1].state[1]
   assert(state.n_iter > 2 and state.func_evals >= state.n_iter, 'counts')
   assert(p.is_leaf and p.requires_grad)
-  mt.no_grad(function() opt:step(closure) end) -- the closure is recorded all the same
+  mt.no_grad(function() opt:step(closure) end) -- the closure is recorded nevertheless
   local same = optim.LBFGS({{params = {p}, lr = 0.5, max_iter = 8}})
   eq({same.param_groups[1].lr, same.param_groups[1].max_eval, same.param_groups[1].line_search_fn}, {0.5, 10})
 end)
 
-test('LBFGS: parameters without gradient stay, and the state goes through a file', function()
+test('LBFGS: parameters without gradient are unchanged, and the state is saved and loaded', function()
   local p, still = nn.Parameter(mt.tensor({3, -4}, 'float64')), nn.Parameter(mt.ones({2}, 'float64'))
   local function trained(opt, q)
     return opt:step(function()
@@ -361,7 +361,7 @@ test('LBFGS: parameters without gradient stay, and the state goes through a file
   eq(other.param_groups[1].max_iter, 3)
 end)
 
-test('what LBFGS refuses', function()
+test('errors of LBFGS', function()
   local p = nn.Parameter(mt.ones(2))
   local opt = optim.LBFGS{p}
   raises(function() opt:step() end, 'LBFGS: step needs a function .* got nil')

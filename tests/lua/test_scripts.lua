@@ -1,11 +1,11 @@
--- test_scripts.lua -- the training scripts: flags that cannot be meant, writing the likeliest text, dry runs
+-- test_scripts.lua -- the training scripts: invalid flags, generation at temperature 0, dry runs
 local t = require 'testing'
 
 local scripts = (arg[0]:match '^(.*/)' or './') .. '../../scripts/'
-local first = -1 -- the program stands before its own options
+local first = -1 -- the program's name is before its options
 while arg[first - 1] do first = first - 1 end
 
---- What a script prints, errors too, and its exit status.
+--- Runs a script; returns its output, with errors, and its exit status.
 local function run(name, flags)
   local pipe = io.popen(("'%s' '%s%s.lua' %s 2>&1; echo status $?"):format(arg[first], scripts, name, flags))
   local text, status = pipe:read '*a':match '^(.*)status (%d+)\n$'
@@ -19,7 +19,7 @@ local function exists(path)
   return file ~= nil
 end
 
-t.test('flags that cannot be meant are one sentence, before anything is trained', function()
+t.test('invalid flags are one sentence, before any training', function()
   for _, case in ipairs{
     {'cartpole', '--episodes 0', '--episodes must be a whole number from 1, got 0'},
     {'cartpole', '--limit 2.5', '--limit must be a whole number from 1, got 2.5'},
@@ -44,7 +44,7 @@ t.test('flags that cannot be meant are one sentence, before anything is trained'
   end
 end)
 
-t.test('sweep: without --metric runs are ranked by data that was kept aside, and it is said', function()
+t.test('sweep: without --metric runs are ranked by a validation metric, which is reported', function()
   local path, page = os.tmpname(), os.tmpname() .. '.html'
   for _, case in ipairs{
     {'loss=%g correct=3', 'ranked by loss, the smaller the better, in training (--metric, --mode): the runs print ' ..
@@ -67,11 +67,11 @@ t.test('sweep: without --metric runs are ranked by data that was kept aside, and
   os.remove(page)
 end)
 
-t.test('at temperature 0 the likeliest character is written', function()
+t.test('temperature 0 generates the most probable characters', function()
   for _, name in ipairs{'char_lstm', 'char_gpt'} do
     local text, status = run(name, '--dry-run --temperature 0')
     assert(status == 0 and text:find 'it writes:\n', text)
-    local best = run(name, '--dry-run --temperature 1e-6') -- so cold that chance does not show
+    local best = run(name, '--dry-run --temperature 1e-6') -- so low that sampling is deterministic
     t.eq(text:match 'it writes:\n(.-)final: ', best:match 'it writes:\n(.-)final: ')
   end
 end)
@@ -91,7 +91,7 @@ t.test('cartpole: the target is 95 % of the limit', function()
   assert(run('cartpole', '--dry-run --target 195'):find ' target=195 ')
 end)
 
-t.test('transfer: a dry run leaves no file, and says which training was better', function()
+t.test('transfer: a dry run leaves no file, and reports which training was better', function()
   local path = os.tmpname()
   os.remove(path)
   local text, status = run('transfer', '--dry-run --keep ' .. path)

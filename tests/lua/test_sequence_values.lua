@@ -7,7 +7,7 @@ local folder = arg[0]:match('^(.*/)') or ''
 local stored = mt.data.safetensors(folder .. '../data/sequence_values.safetensors')
 mt.set_default_dtype('float64')
 
---- The formulas of sequence_values.py.
+--- Computes the values of sequence_values.py.
 local function values(name, shape)
   local n, sum = 1, 0
   for _, size in ipairs(shape) do n = n * size end
@@ -49,7 +49,7 @@ local function close(config, what, x)
   if not (off <= 1e-9) then error(('%s: %s is off by %g'):format(config, what, off)) end
 end
 
---- The module of a configuration, with the parameters that PyTorch's had, loaded by their names.
+--- Creates the module of a configuration, and loads PyTorch's parameters by name.
 local function made(config)
   local head, how = config:match('^(.-);(.*)$')
   local positional, options = parsed(head)
@@ -92,7 +92,7 @@ function check.recurrent(config)
   local module, sizes, o, how = made(config)
   local cell, time, n = config:find('Cell') ~= nil, 4, 3
   local inputs = {}
-  local function shaped(name, first, ...) -- without a batch `first` stands alone
+  local function shaped(name, first, ...) -- without a batch `first` is the only size
     if how.unbatched then return first and leaf(name, first, (select(2, ...))) or leaf(name, (select(2, ...))) end
     return first and leaf(name, first, ...) or leaf(name, ...)
   end
@@ -156,7 +156,7 @@ function check.attention(config)
   if how.mask == 'float' or how.mask3 == 'float' then inputs.mask = options.attn_mask end
   if how.padding then options.key_padding_mask = key_mask(how.padding, n, keys) end
   local outputs = {module(inputs.q, inputs.k, inputs.v, options)}
-  if how.mask == 'causal' and not how.weights then -- said instead of given
+  if how.mask == 'causal' and not how.weights then -- is_causal instead of a mask
     local said = {is_causal = true, key_padding_mask = options.key_padding_mask}
     assert(mt.allclose(outputs[1], module(inputs.q, inputs.k, inputs.v, said), {rtol = 1e-12}))
   end

@@ -1,4 +1,4 @@
--- test_shape.lua -- Views, joins, parts, repetitions: values of PyTorch, gradients, sharing, errors
+-- test_shape.lua -- views, concatenation, splitting, repetition: values of PyTorch, gradients, sharing, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local values = require 'torch_values'
@@ -191,7 +191,7 @@ values.test_cases(cases, env, true)
 
 -- Gradients of both orders on every layout --------------------------------------------------------
 
---- Float64 leaves of one shape in several layouts.
+--- Returns float64 leaves of one shape in several layouts.
 local function layouts(...)
   local shape = {...}
   local wide = {}

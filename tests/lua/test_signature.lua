@@ -1,4 +1,4 @@
--- test_signature.lua -- Types, ranges and defaults in signatures: what is refused, what help and stubs say.
+-- test_signature.lua -- types, ranges and defaults in signatures: errors, help and stubs
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
@@ -9,7 +9,7 @@ local f = core.declare("Layer(n: int >= 1, p: number >= 0 <= 1 = 0.5, bias: bool
   "how: 'mean'|'sum' = 'sum', w: tensor|number = nil, list: numbers = {0.9, 0.99}, rate: number > 0 < 1 = 0.5)",
   'A layer.', packed)
 
-test('what is not given is the default, by position and by name', function()
+test('omitted arguments have their defaults, by position and by name', function()
   local got = f(3)
   eq({unpack(got, 1, 5)}, {3, 0.5, true, 0.1, 'sum'})
   eq({got[6] == nil, got[7], got[8]}, {true, {0.9, 0.99}, 0.5})

@@ -64,7 +64,7 @@ test('an image filtered, columns described', function()
   near((mt.linalg.lstsq(X, A[{{}, {3}}])):flatten():tolist(), {.5789, -.7835, 1.2409}, 5e-5)
 end)
 
-test('help knows fields, topics and the words of notebooks', function()
+test('help has fields, topics and names from notebooks', function()
   for _, word in ipairs{'shape', 'dtype', 'grad', 'T', 'autograd', 'slicing', 'item', 'clip'} do
     mt.help(word)
   end

@@ -1,4 +1,4 @@
--- test_sort.lua -- Sorting of lines long enough for threads to share, and around that length
+-- test_sort.lua -- sorting of rows near the length from which several threads are used
 local mt = require 'mtorch'
 local ffi = require 'ffi'
 local t = require 'testing'
@@ -12,7 +12,7 @@ local function same(a, b)
 end
 local function need(what, yes, message) if not yes then error(what .. ': ' .. message, 0) end end
 
---- `sorted` is x in order, NaN the largest, and equal elements are in the order they had.
+--- Asserts that `sorted` is x in order, with NaN the largest, and that equal elements keep their order.
 local function in_order(what, x, sorted, at, descending)
   local n = #x
   need(what, mt.bincount(at, nil, n):eq(1):all(), 'a position is missing')
@@ -25,7 +25,7 @@ local function in_order(what, x, sorted, at, descending)
   need(what, at:diff():gt(0):logical_or(ties:logical_not()):all(), 'not stable')
 end
 
---- Everything that sort and similar functions say of x, for each number of threads.
+--- Checks sort and similar functions of x for each number of threads.
 local function check(what, x)
   local n, first = #x, nil
   local up, up_at, down, down_at
@@ -91,7 +91,7 @@ test('data that parts unevenly', function()
   cases.special = mt.randn(n)
   for i, value in ipairs {nan, inf, -inf, 0, -0.0, -nan} do cases.special[{{i, n, 7}}] = value end
   for what, x in pairs(cases) do check(what, x) end
-  local few = mt.randint(0, 200, {n - 100}) -- and what no sample shows
+  local few = mt.randint(0, 200, {n - 100}) -- and values that a sample does not contain
   check('outliers of int64', mt.cat({few, mt.randint(-2000, 3000, {100})}, 1))
   check('far outliers of int64', mt.cat({few, mt.randint(-2 ^ 52, 2 ^ 52, {100})}, 1))
 end)

@@ -1,18 +1,18 @@
--- test_tensor.lua -- Making tensors, dtypes, arithmetic, reductions, shapes, products, random
--- numbers.
+-- test_tensor.lua -- creating tensors, dtypes, arithmetic, reductions, shapes, products, random
+-- numbers
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises, shape = t.test, t.eq, t.near, t.raises, t.shape
 local inf, nan = math.huge, 0 / 0
 
---- Values, dtype and shape of a tensor at once.
+--- Asserts the values and, if given, the dtype of a tensor.
 local function is(x, values, dtype)
   assert(mt.is_tensor(x), 'not a tensor')
   eq(x:tolist(), values)
   if dtype then eq(x.dtype, dtype) end
 end
 
--- Making ------------------------------------------------------------------------------------------
+-- Creation ----------------------------------------------------------------------------------------
 
 test('tensor of a number, a boolean, nested lists', function()
   is(mt.tensor(2), 2, 'float32')
@@ -69,7 +69,7 @@ test('constructors', function()
   is(mt.ones({2}, 'uint8'):ones_like{dtype = 'float64'}, {1, 1}, 'float64')
 end)
 
-test('range includes its end and is whole for whole ends', function()
+test('range includes its end and is int64 for whole ends', function()
   is(mt.range(1, 4), {1, 2, 3, 4}, 'int64')
   is(mt.range(1, 6, 2), {1, 3, 5}, 'int64')
   is(mt.range(3, 1, -1), {3, 2, 1}, 'int64')
@@ -110,9 +110,9 @@ test('default dtype', function()
   eq(mt.zeros(1).dtype, 'float32')
 end)
 
--- Asking ------------------------------------------------------------------------------------------
+-- Properties --------------------------------------------------------------------------------------
 
-test('fields and questions', function()
+test('fields and queries', function()
   local x = mt.zeros(5, 784)
   eq(tostring(x.shape), '(5, 784)')
   eq(tostring(x:size()), '(5, 784)')
@@ -196,7 +196,7 @@ test('unknown names are errors with the nearest', function()
   eq(getmetatable(mt.zeros(1)), false)
 end)
 
-test('is_tensor takes anything', function()
+test('is_tensor accepts any value', function()
   eq(mt.is_tensor(mt.ones(1)), true)
   for _, value in ipairs{1, 'a', true, {}, {1}, {a = 1}, print, io.stdout,
     coroutine.create(print)} do
@@ -205,13 +205,13 @@ test('is_tensor takes anything', function()
   eq(mt.is_tensor(nil), false)
 end)
 
-test('nothing global is set', function()
+test('no global variables are set', function()
   for name in pairs(_G) do
     assert(name ~= 'mt' and name ~= 'nn' and name ~= 'torch' and name ~= 'optim', name)
   end
 end)
 
--- Arguments (rule 5) ------------------------------------------------------------------------------
+-- Arguments ---------------------------------------------------------------------------------------
 
 test('options by position or by name, never both', function()
   local x = mt.tensor{{1, 2}, {3, 4}}
@@ -259,14 +259,14 @@ test('strings are not numbers', function()
   raises(function() mt.tensor{1, '2'} end, "%[2%] is the string '2'")
 end)
 
-test('an option table is no list of numbers', function()
+test('an option table is not a list of numbers', function()
   shape(mt.zeros({2, 3}), 2, 3)
   shape(mt.zeros(mt.ones(4, 5).shape), 4, 5)
   shape(mt.zeros(mt.ones(4, 5).shape, {dtype = 'int64'}), 4, 5)
   shape(mt.ones(4, 5):reshape(mt.ones(5, 4).shape), 5, 4)
 end)
 
--- Dtypes (rule 9) ---------------------------------------------------------------------------------
+-- Dtypes ------------------------------------------------------------------------------------------
 
 local of = {}
 for _, dtype in ipairs{'bool', 'uint8', 'int32', 'int64', 'float32',
@@ -290,7 +290,7 @@ test('promotion between tensors, as in PyTorch', function()
   eq(of.int64:floor_divide(of.int32).dtype, 'int64')
 end)
 
-test('a 0-d tensor does not widen within its kind', function()
+test('a 0-d tensor does not promote within its category', function()
   eq((of.uint8 + mt.tensor(2, 'int64')).dtype, 'uint8')
   eq((of.float32 + mt.tensor(2, 'float64')).dtype, 'float32')
   eq((of.int32 + mt.tensor(2.5, 'float64')).dtype, 'float64')
@@ -440,7 +440,7 @@ test('common functions against Lua\'s own', function()
   is(mt.tensor({1, 4}, 'int64'):sqrt(), {1, 2}, 'float32')
 end)
 
-test('NaN and infinity go through', function()
+test('NaN and infinity propagate', function()
   is(mt.tensor{nan, 1}:relu(), {nan, 1})
   is(mt.maximum(mt.tensor{nan, 1}, 0), {nan, 1})
   is(mt.tensor{nan}:clamp(0, 1), {nan})
@@ -482,7 +482,7 @@ test('overlapping views in place', function()
   is(y, {{2, 5}, {5, 8}})
 end)
 
--- Reductions (rule 8) -----------------------------------------------------------------------------
+-- Reductions --------------------------------------------------------------------------------------
 
 test('sum, mean, prod', function()
   local x = mt.tensor{{1, 2, 3}, {4, 5, 6}}
@@ -729,7 +729,7 @@ test('losses', function()
        -(mt.log_softmax(logits, 2)[{{}, 3}]:mean():item()))
 end)
 
-test('labels count from 1 and a wrong one is named', function()
+test('labels count from 1, and an error names a wrong one', function()
   local logits = mt.zeros(2, 3)
   for _, label in ipairs{0, -1, 4, -99, -101, 1000} do
     raises(function() mt.cross_entropy(logits, mt.tensor({1, label}, 'int64')) end,
@@ -745,7 +745,7 @@ end)
 
 -- Random numbers ----------------------------------------------------------------------------------
 
-test('the seed decides the numbers', function()
+test('the seed determines the numbers', function()
   local function draw()
     return {mt.rand(3):tolist(), mt.randn(3):tolist(), mt.randint(1, 100, {5}):tolist(),
       mt.randperm(6):tolist()}

@@ -1,4 +1,4 @@
--- test_thin_products.lua -- Products of a large matrix by a few rows or columns: values, gradients' layouts, bits.
+-- test_thin_products.lua -- products of a large matrix by a few rows or columns: values, gradients' layouts, bits
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -28,7 +28,7 @@ local function check(dtype, m, k, n)
   end
 end
 
-test('sums of products: every length, alone and in batches', function()
+test('sums of products: every length, single and in batches', function()
   for _, dtype in ipairs{'float32', 'float64'} do
     for _, k in ipairs{1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 200, 1000, 70001} do
       local a, b = mt.randint(-8, 8, {3, k}):to(dtype), mt.randint(-8, 8, {3, k}):to(dtype) -- exact sums

@@ -1,4 +1,4 @@
--- test_tokenizer.lua -- tokenizers beside Hugging Face's, by small files of each kind; training; characters
+-- test_tokenizer.lua -- tokenizers compared with Hugging Face's, with small files of each kind; training; characters
 local mt = require 'mtorch'
 local t = require 'testing'
 local data = mt.data
@@ -77,7 +77,7 @@ t.test('any bytes come back from byte-level tokens', function()
   end
 end)
 
-t.test('training learns the merges of tokenizers', function()
+t.test('training gives the merges of tokenizers', function()
   local tokenizer = data.BPETokenizer{train = corpus, vocab_size = 380, special_tokens = {'<s>'}}
   t.eq(tokenizer:size(), 380)
   tokenizer:save(path)
@@ -152,7 +152,7 @@ t.test('WhitespaceSplit leaves out white space', function()
   t.eq(x:tolist(), mt.cat{tokenizer:encode 'the', tokenizer:encode "cat's", tokenizer:encode 'dog,'}:tolist())
 end)
 
---- The pieces of a text, each behind a '|': a tokenizer of characters, with these steps before.
+--- Returns the pieces of a text, each after a '|', by a tokenizer of characters with these preprocessing steps.
 local function pieces(text, step, normalizer)
   local vocab, seen = {}, {}
   for character in ('|' .. text .. 'e\u{301}\u{e9}fiss\u{307}i'):gmatch '[%z\1-\127\194-\244][\128-\191]*' do
@@ -201,7 +201,7 @@ t.test('normal forms and lower case', function()
   t.eq(normal('FISS\u{c9}\u{130}', 'Lowercase'), '|fiss\u{e9}i\u{307}')
 end)
 
-t.test('what is not read is named', function()
+t.test('unsupported parts are reported', function()
   local file = data.text(here .. '/data/tokenizers/gpt2.json')
   local function refused(pattern, from, to)
     local text, n = file:gsub(from, to)

@@ -1,4 +1,4 @@
--- test_topics.lua -- The samples that mt.help shows of its topics run as they stand, in a folder of their own
+-- test_topics.lua -- the samples of mt.help's topics run unchanged, in a temporary folder
 local mt = require 'mtorch'
 local t = require 'testing'
 local topics = require 'mtorch.help.topics'
@@ -6,7 +6,7 @@ local folder = os.tmpname()
 os.remove(folder)
 os.execute('mkdir -p ' .. folder)
 
--- What a sample prints.
+--- Runs a sample; returns its output.
 local function run(sample)
   local printed, there = {}, "'" .. folder .. "/%1'"
   local here = sample:gsub("'([%w_/]+%.%a+)'", there):gsub("'(runs/%w+)'", there)

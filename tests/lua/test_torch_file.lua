@@ -1,4 +1,4 @@
--- test_torch_file.lua -- files of torch.save: what PyTorch wrote comes back, nothing is executed
+-- test_torch_file.lua -- files of torch.save: values are restored, and nothing is executed
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -57,7 +57,7 @@ test('nothing is executed, and every name is looked at', function()
   raises(function() mt.load(folder .. 'module.pt') end, "names 'torch%.nn%.modules%.container%.Sequential'.*state_dict")
 end)
 
--- A stream whose first pickles are right; the value's pickle is what is tested.
+-- A stream with valid first pickles, to test the pickle of the value.
 local head = '\128\2\138\10\108\252\156\70\249\32\106\168\80\25.\128\2M\233\3.\128\2}.'
 
 test('instructions of pickles', function()

@@ -1,10 +1,10 @@
--- test_train_mnist.lua -- scripts/train_mnist.lua in small: each network, workers, a run that is resumed.
+-- test_train_mnist.lua -- short runs of scripts/train_mnist.lua: each network, workers, a resumed run
 local t = require 'testing'
 local root = debug.getinfo(1, 'S').source:match('^@(.*)/tests/lua/[^/]*$') or '.'
-local first = -1 -- the program stands before its own options
+local first = -1 -- the program's name is before its options
 while arg[first - 1] do first = first - 1 end
 
---- What the script prints with these flags, without the time that it took; in small, unless `mode` says otherwise.
+--- Runs the script with these flags, by default as a dry run; returns its output without the time.
 local function run(flags, mode)
   local pipe = io.popen(('%s %s/scripts/train_mnist.lua %s %s 2>&1'):format(arg[first], root, mode or '--dry-run',
     flags))
@@ -17,7 +17,7 @@ local function final(flags, mode)
   return (assert(text:match '(final: [^\n]+)', text))
 end
 
-t.test('each network runs, and says how it ended', function()
+t.test('each network runs and prints its result', function()
   for _, model in ipairs{'module4', 'lenet', 'best'} do
     local line = final('--model ' .. model)
     assert(line:find('model=' .. model .. ' train=160 test=64 epochs=1', 1, true), line)
@@ -45,7 +45,7 @@ t.test('a run that was stopped ends as one that was not', function()
   t.eq(text:match '(final: [^\n]+)', whole)
 end)
 
-t.test('the mean of the parameters keeps up with few steps; other epochs than the schedule has are refused', function()
+t.test('averaged parameters work with few steps; a number of epochs other than the schedule\'s is an error', function()
   local path = os.tmpname()
   os.remove(path)
   local few = ('--model best --train 640 --target 0.1 --checkpoint %s'):format(path)
@@ -67,10 +67,10 @@ t.test('a dry run leaves no file', function()
   t.eq(file, nil)
 end)
 
-t.test('flags that cannot be meant are one sentence', function()
+t.test('invalid flags are one sentence', function()
   for flags, sentence in pairs{['--batch -3'] = '%-%-batch must be a whole number from 1, got %-3',
     ['--epochs 1.5'] = '%-%-epochs must be', ['--rate -1'] = '%-%-rate must be',
-    ['--batch 500'] = '160 digits are no batch'} do
+    ['--batch 500'] = '160 digits are fewer than a batch of 500'} do
     local text = run(flags)
     assert(text:find('^[^\n]*train_mnist[^\n]*: ' .. sentence .. '[^\n]*\n$'), text)
   end

@@ -1,12 +1,12 @@
--- test_training.lua -- same start, same result: 20 epochs of MiniTorch's job against plain loops
--- over Lua numbers
+-- test_training.lua -- 20 epochs of MiniTorch's job give the same result as plain loops over Lua
+-- numbers
 local t = require 'testing'
 local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
 
 local points, hidden, batch, rate, epochs = 50, 20, 10, 0.05, 20
 
--- A small generator of our own, so that nothing here depends on the engine's.
+-- A separate random generator, so that the test does not depend on the engine's.
 local state = 12345
 local function uniform()
   state = (state * 16807) % 2147483647

@@ -1,4 +1,4 @@
--- test_transforms.lua -- mt.data.transforms: torchvision's values, distributions, seeds, what is refused.
+-- test_transforms.lua -- mt.data.transforms: torchvision's values, distributions, seeds, errors
 local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
 local mt = require 'mtorch'
 local t = require 'testing'
@@ -6,7 +6,7 @@ local values = dofile(here .. '/data/transforms_values.lua')
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 local T = mt.data.transforms
 
---- The image of transforms_values.py.
+--- Returns the image of transforms_values.py.
 local function image(c, h, w) return (mt.range(0, c * h * w - 1) * 37):remainder(256):to('uint8'):reshape(c, h, w) end
 
 local function compare(name, fn)
@@ -22,14 +22,14 @@ local function compare(name, fn)
       if name ~= 'ToTensor' then eq(y.dtype, x.dtype) end
       local got, worst = y:reshape(-1):tolist(), 0
       for i = 1, #want do worst = math.max(worst, math.abs(got[i] - want[i])) end
-      -- Where a float lies at the border of two whole numbers the last bit decides.
+      -- If a float is between two integers, the last bit decides.
       assert(worst <= (kind == '' and 2e-5 or 1), ('%s%s: differs by %g'):format(name, kind, worst))
     end
   end
   assert(seen > 0, name)
 end
 
---- A transform whose random factor is always `value`.
+--- Returns a range in which the random factor is always `value`.
 local function fixed(value) return {value, value} end
 
 local cases = {
@@ -136,7 +136,7 @@ test('random ones by their distribution', function()
   assert(math.abs(n - 250) < 60, n)
 end)
 
-test('the same seed gives the same images, alone and in a loader with workers', function()
+test('the same seed gives the same images, with and without a loader with workers', function()
   local augment = T.Compose{T.RandomCrop(5, 1), T.RandomHorizontalFlip(), T.ToTensor(),
     T.RandomAffine(10, {0.1, 0.1}, {0.9, 1.1}, 5, 'bilinear'), T.ColorJitter(0.1, 0.1, 0.1, 0.1), T.RandomErasing(),
     T.Normalize({0.5, 0.5, 0.5}, {0.2, 0.2, 0.2})}
@@ -153,7 +153,7 @@ test('the same seed gives the same images, alone and in a loader with workers', 
   end
   local want = run(0)
   eq({unpack(want.shape)}, {12, 3, 5, 5})
-  -- Workers compute on the CPU: what Normalize keeps must not lie on a GPU.
+  -- Workers compute on the CPU: tensors of Normalize must not be on a GPU.
   for workers = 1, want.device == 'cpu' and 2 or 0 do assert(mt.equal(run(workers), want)) end
   assert(not mt.equal(want[1], want[2]))
 end)

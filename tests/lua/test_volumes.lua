@@ -1,4 +1,4 @@
--- test_volumes.lua -- Convolution and pooling over three dimensions: PyTorch's values, gradients, refusals.
+-- test_volumes.lua -- convolution and pooling over three dimensions: PyTorch's values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test

@@ -1,4 +1,4 @@
--- test_watch_graph.lua -- Tests of mt.plot.graph: nodes, shapes, names, DOT, text
+-- test_watch_graph.lua -- tests of mt.plot.graph: nodes, shapes, names, DOT, text
 local mt = require 'mtorch'
 local t = require 'testing'
 local graph = require 'mtorch.extras.plot.graph'
@@ -31,7 +31,7 @@ t.test('operations, parameters, shapes', function()
     '0.bias (5) leaf < '})
 end)
 
-t.test('shapes are told only where they are known', function()
+t.test('shapes are shown only if they are known', function()
   local w = mt.ones(3, 4):requires_grad_()
   local entries = graph.collect('x', (w:sum(1):exp() + w:mean(1)):sum(), {w})
   local shapes = {}
@@ -39,7 +39,7 @@ t.test('shapes are told only where they are known', function()
   t.eq(shapes, {sum = '(4)', add = '(4)', exp = '(4)', div = '(4)', ['1'] = '(3, 4)'})
 end)
 
-t.test('a leaf alone; a function of the user; what was changed in place', function()
+t.test('a single leaf; a function of the user; in-place changes', function()
   local w = mt.ones(2):requires_grad_()
   t.eq(#graph.collect('x', w), 1)
   local twice = mt.Function{name = 'twice', forward = function(_, x) return x * 2 end,

@@ -1,4 +1,4 @@
--- test_watch_report.lua -- Tests of mt.Report: curves, tables, pictures, several runs, the live page, in a browser too
+-- test_watch_report.lua -- tests of mt.Report: curves, tables, images, several runs, the live page, also in a browser
 local ffi = require 'ffi'
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
@@ -22,7 +22,7 @@ int socket(int, int, int); int connect(int, const void *, unsigned); int close(i
 long send(int, const void *, unsigned long, int); long recv(int, void *, unsigned long, int);
 ]]
 
--- Sends bytes to 127.0.0.1 and returns what comes back until the other side ends.
+--- Sends bytes to 127.0.0.1 and returns the response until the connection is closed.
 local function exchange(port, text)
   local fd = ffi.C.socket(2, 1, 0)
   local address = ffi.new('uint8_t[16]', {2, 0, math.floor(port / 256), port % 256, 127, 0, 0, 1})
@@ -152,7 +152,7 @@ t.test('errors at the user\'s line', function()
   t.raises(function() mt.Report{pth = 'a.html'} end, "unknown option 'pth': did you mean 'path'")
 end)
 
-t.test('the file is there while the run goes on, and a figure that fails later does not end it', function()
+t.test('the file exists during the run, and a figure that fails later does not end it', function()
   local report, fails = mt.Report{path = path}, false
   report:plot('contour', {function(x) if fails then error('broken') end return x end, grid = 4})
   os.remove(path)
@@ -164,7 +164,7 @@ t.test('the file is there while the run goes on, and a figure that fails later d
   t.eq(count(read(path), '<svg'), 2)
 end)
 
-t.test('the live page: what is served, to whom, and when it is drawn', function()
+t.test('the live page: requests, hosts, and when it is drawn', function()
   local report = mt.Report{path = path, live = true, port = 0, quiet = true, title = 'live one'}
   local first = get(report, '/')
   assert(first:find('^HTTP/1.1 200 OK\r\n.*text/html.*data%-state="running".*<h1>live one</h1>'))
@@ -186,7 +186,7 @@ t.test('the live page: what is served, to whom, and when it is drawn', function(
   assert(exchange(report.state.port, '\r\n\r\nHost:'):find('^HTTP/1.1 403'))
   assert(get(report, '/', 'localhost:1'):find('^HTTP/1.1 200')) -- through a tunnel
   math.randomseed(1)
-  for _ = 1, 100 do -- whatever comes gets an answer
+  for _ = 1, 100 do -- every request gets a response
     local bytes = {}
     for i = 1, math.random(200) do bytes[i] = string.char(math.random(0, 255)) end
     assert(exchange(report.state.port, table.concat(bytes) .. '\r\n\r\n'):find('^HTTP/1.1 40'))
@@ -194,13 +194,13 @@ t.test('the live page: what is served, to whom, and when it is drawn', function(
   t.raises(function() mt.Report{live = true, port = report.state.port} end,
     'Report: cannot serve on 127.0.0.1 port %d+: Address already in use')
   local server, began = report.state.server, core.time()
-  report:finish() -- waits for a browser that asked lately: this one does not ask again
+  report:finish() -- waits for a browser with a recent request; this one sends no more
   t.eq({core.time() - began > 1.5, core.watch().wait_fetched(server, 0)}, {true, false})
   assert(get(report, '/'):find('data%-state="finished".*>0.0625<'))
   t.eq({core.watch().wait_fetched(server, 1), count(read(path), '<script')}, {true, 0})
 end)
 
-t.test('nobody watches: a scalar costs little', function()
+t.test('without a browser a scalar is cheap', function()
   local report = mt.Report{path = path, live = true, port = 0, quiet = true}
   local start = os.clock()
   for i = 1, 20000 do report:scalar('loss', 1 / i) end
@@ -210,11 +210,11 @@ t.test('nobody watches: a scalar costs little', function()
   t.eq(core.time() - start < 1.5, true)
 end)
 
-t.test('a browser follows', function()
+t.test('a live page in a browser', function()
   local pipe = io.popen('command -v chromium')
   local chromium = pipe:read('*l')
   pipe:close()
-  if not chromium then return print('skipped: a browser follows: chromium is not here') end
+  if not chromium then return print('skipped: a live page in a browser: chromium is not here') end
   local report = mt.Report{live = true, port = 0, quiet = true}
   os.execute(('{ timeout 30 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s.chromium ' ..
     '--virtual-time-budget=300000 --dump-dom %s; echo; echo END; } > %s.dom 2>/dev/null &'):format(chromium, base,

@@ -1,4 +1,4 @@
--- test_watch_writers.lua -- Tests of mt.SummaryWriter (read back here and by TensorBoard) and of mt.JsonLines
+-- test_watch_writers.lua -- tests of mt.SummaryWriter (read here and by TensorBoard) and of mt.JsonLines
 local ffi = require 'ffi'
 local bit = require 'bit'
 local mt = require 'mtorch'
@@ -16,7 +16,7 @@ local function read(path)
   return text
 end
 
--- The event files in a folder.
+--- Returns the event files in a folder.
 local function listed(dir)
   local pipe, list = io.popen(('ls "%s"/events.* 2>/dev/null'):format(dir)), {}
   for line in pipe:lines() do list[#list + 1] = line end
@@ -24,7 +24,7 @@ local function listed(dir)
   return list
 end
 
--- Protocol Buffers, read by themselves: {number = {values}}; wire type 2 are texts.
+--- Parses Protocol Buffers without a schema: {number = {values}}, with strings for wire type 2.
 local function fields(text)
   local out, at = {}, 1
   local function varint()
@@ -55,7 +55,7 @@ local function fields(text)
   return out
 end
 
--- The events of a file; lengths and checksums must be right.
+--- Returns the events of a file; asserts that lengths and checksums are right.
 local function events_of(path)
   local text, at, list = read(path), 1, {}
   while at <= #text do

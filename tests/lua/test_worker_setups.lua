@@ -1,15 +1,15 @@
--- test_worker_setups.lua -- workers set up 60 times under a report, and what is sent to them; an argument: in so many
--- processes
+-- test_worker_setups.lua -- starts workers 60 times while a report is open, and checks the copied values; an argument
+-- is the number of processes
 --
--- What a loader copies into its workers lies in tables whose order follows addresses, so that each process compiles
--- other loops; LuaJIT before September 2022 compiles some of them wrongly (`mtorch doctor` names it).
+-- The values that a loader copies into its workers are in tables whose order depends on addresses, so each process
+-- compiles other loops; LuaJIT before September 2022 compiles some of them wrongly (`mtorch doctor` reports it).
 local mt = require 'mtorch'
 local t = require 'testing'
 local data = mt.data
 
 local processes, seed = tonumber(arg[1]) or 0, tonumber(arg[2]) or 1
 
--- Tables without metatables go to a worker as they are; whether one is such a table was wrong in one process of five.
+-- Tables without metatables are sent unchanged; the test for them was wrong in one process of five.
 t.test('no table with a metatable is sent as a plain one', function()
   local copy, T = require 'mtorch.data.copy', data.transforms
   local function find_wrong(value, path, seen)
@@ -19,7 +19,7 @@ t.test('no table with a metatable is sent as a plain one', function()
     for key, inner in pairs(value) do find_wrong(inner, path .. '.' .. tostring(key), seen) end
   end
   jit.off(find_wrong)
-  local draws = t.draws()
+  local draws = t.random_source()
   draws.seed(seed)
   for _ = 1, 2000 do
     local list = {T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize({0.5}, {0.25}),

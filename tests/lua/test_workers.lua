@@ -1,4 +1,4 @@
--- test_workers.lua -- DataLoader with workers: the same bits, copies of functions, errors, death, early ends.
+-- test_workers.lua -- DataLoader with workers: the same bits, copies of functions, errors, exits, breaks
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -12,7 +12,7 @@ local function bits(value)
   table.sort(parts)
   return '{' .. table.concat(parts, ',') .. '}'
 end
---- All batches of some epochs as texts.
+--- Returns all batches of several epochs as texts.
 local function batches(loader, epochs)
   local out = {}
   for _ = 1, epochs or 1 do
@@ -21,7 +21,7 @@ local function batches(loader, epochs)
   return out
 end
 local function set_of(n, get) return {size = function() return n end, get = get} end
---- How many threads the process has.
+--- Returns the number of threads of the process.
 local function threads()
   for line in io.lines '/proc/self/status' do
     local n = line:match '^Threads:%s*(%d+)'
@@ -79,7 +79,7 @@ test('a set is a class with methods, upvalues that change, functions that call o
   local strength = 1
   loader = data.DataLoader(set_of(2, function(_, i) return i * strength end), {workers = 2})
   eq(#batches(loader), 2)
-  strength = 10 -- the next epoch gets it
+  strength = 10 -- used in the next epoch
   eq(loader:iter()():item(), 10)
 end)
 
@@ -110,7 +110,7 @@ end)
 
 test('functions of C++, and sets of the library that hold some', function()
   local relu, stack = mt.zeros(1).relu, mt.stack
-  local exp = require('mtorch.core').loader().key -- no module has it
+  local exp = require('mtorch.core').loader().key -- a function that is not in a module
   local set = set_of(3, function(_, i) return relu(mt.full({2}, i - 2)), stack{mt.ones(1), mt.zeros(1)}, exp(i) end)
   eq(batches(data.DataLoader(set, {workers = 1})), batches(data.DataLoader(set)))
   local root = os.tmpname()
@@ -132,7 +132,7 @@ test('functions of C++, and sets of the library that hold some', function()
   os.execute('rm -r ' .. root)
 end)
 
-test('random numbers of get_batch, and of modules that workers open, leave the program alone', function()
+test('random numbers of get_batch, and of modules that workers load, do not affect the program', function()
   local set = {size = function() return 9 end, get = error,
     get_batch = function(_, p) return p + mt.rand(#p), math.random() end}
   local want = batches(data.DataLoader(set, {batch_size = 4, seed = 1}))
@@ -199,7 +199,7 @@ test('errors name the item and the line, with workers as without', function()
     raises(function() for _ in loader:iter() do seen = seen + 1 end end,
       'test_workers.lua:%d+: DataLoader: item 5: .*test_workers.lua:%d+: attempt to perform arithmetic')
     eq(seen, 2)
-    -- The iterator goes on behind it.
+    -- The iterator continues after the error.
     local next_batch = data.DataLoader(set, {batch_size = 1, workers = workers}):iter()
     for i = 1, 4 do eq(next_batch():item(), i) end
     raises(next_batch, 'item 5')
@@ -213,7 +213,7 @@ test('errors name the item and the line, with workers as without', function()
   raises(function() data.DataLoader(set_of(1, function() error(object) end), {workers = 1}):iter()() end, 'table')
 end)
 
-test('the end of a worker does not hang the loop', function()
+test('the loop ends if a worker ends', function()
   local function run(get) batches(data.DataLoader(set_of(4, get), {workers = 2})) end
   raises(function() run(function(_, i) return i == 3 and os.exit(3) or i end) end,
     'item 3: .*test_workers.lua:%d+: a worker called os.exit%(3%)')
@@ -232,7 +232,7 @@ test('early ends: break, another iteration, loaders that are dropped', function(
     if x:item() == 3 then break end
   end
   eq(#batches(loader), 100)
-  local a, b = loader:iter(), loader:iter() -- both go on
+  local a, b = loader:iter(), loader:iter() -- both continue
   eq({a():item(), b():item(), a():item(), a():item(), b():item()}, {1, 1, 2, 3, 2})
   assert(threads() > before)
   loader, a, b = nil, nil, nil
@@ -247,7 +247,7 @@ test('early ends: break, another iteration, loaders that are dropped', function(
   eq(threads(), before)
 end)
 
-test('the position is of batches handed out, and goes on with any number of workers', function()
+test('the position counts returned batches, and resumes with any number of workers', function()
   local set = set_of(20, function(_, i) return i + mt.rand({}) end)
   local function new(workers)
     return data.DataLoader(set, {batch_size = 3, shuffle = true, seed = 4, workers = workers})
@@ -276,7 +276,7 @@ test('batches made ahead are bounded', function()
   end), {workers = 1, prefetch = 3})
   local next_batch = loader:iter()
   next_batch()
-  for _ = 1, 200 do -- until it has done what it may
+  for _ = 1, 200 do -- until it has prefetched its limit
     if counter:item() >= 3 then break end
     os.execute 'sleep 0.01'
   end
@@ -294,7 +294,7 @@ test('programs end with workers under way', function()
   eq(t.run('timeout 10', head .. "print 'end'"), 'end\n')
   eq(t.run('timeout 10', head .. "print 'exit' os.exit(0)"), 'exit\n')
   assert(t.run('timeout 10', head .. "error 'failed'"):find 'failed')
-  -- Ctrl-C, while the loop waits for a worker that computes, and for one in a loop of Lua alone.
+  -- Ctrl-C while the loop waits for a worker that computes, and for one in a pure Lua loop.
   for _, body in ipairs{'for _ = 1, 1e9 do mt.rand(100) end', 'while true do end'} do
     local text = t.run('timeout --foreground -s INT 0.7', ([[
       local set = {size = function() return 3 end, get = function(_, i) %s return i end}

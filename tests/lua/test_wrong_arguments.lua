@@ -1,5 +1,5 @@
--- test_wrong_arguments.lua -- Wrong inputs: dtypes, numbers, sizes, arguments, nested tables.
--- The names are rows of the fault catalogue and operations.
+-- test_wrong_arguments.lua -- wrong inputs: dtypes, numbers, sizes, arguments, nested tables
+-- Each case is named by a letter, a number and its operation.
 local mt = require 'mtorch'
 local wrong = require 'wrong'
 local la = mt.linalg

@@ -1,7 +1,7 @@
--- test_wrong_calls.lua -- what newcomers get wrong with layers, losses, optimizers, sets, files: data/wrong_calls.txt
+-- test_wrong_calls.lua -- mistakes of newcomers with layers, losses, optimizers, sets, files: data/wrong_calls.txt
 --
 -- Each line there is code that must raise one sentence at its own line, which begins with the operation: a word of the
--- code, or the one behind `-->`. What it may use stands in `given`; nothing may crash.
+-- code, or the one after `-->`. `given` has the variables that it may use; nothing may crash.
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn, optim, data = mt.nn, mt.optim, mt.data
@@ -18,7 +18,7 @@ local csv = assert(io.open(here .. 'a.csv', 'w'))
 csv:write('a,b\n1,2\n')
 csv:close()
 
---- The names that a line may use, fresh for each.
+--- Returns the variables of a line, created again for each.
 local function given()
   local net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
   return setmetatable({mt = mt, nn = nn, optim = optim, data = data, T = data.transforms, M = mt.metrics, here = here,

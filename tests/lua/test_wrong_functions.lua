@@ -1,4 +1,4 @@
--- test_wrong_functions.lua -- Functions that mt.map, mt.zip and mt.reduce refuse: one sentence with the line and a cure
+-- test_wrong_functions.lua -- functions that mt.map, mt.zip and mt.reduce reject: one sentence with the line and a hint
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
@@ -12,7 +12,7 @@ local fused = mt.fuse(function(a) return a * 2 end)
 
 -- luacheck: push ignore
 local refused = {
-  -- loops that an element ends are kernels, which know less; recursion
+  -- loops with a data-dependent end, which are kernels with fewer features; recursion
   {function(a) local l = '' for _ = 1, a do l = l .. 'x' end return #l end, 'joins strings, which kernels do not have'},
   {function(a) while a > 0 do a = a - mt.relu(a) end return a end, 'of mt they know mt.cdiv alone'},
   {function(a) local function r(v) return v > 0 and 1 + r(v - 1) or v end return r(a) end, 'define it outside'},
@@ -58,7 +58,7 @@ local refused = {
   {function(a) return ffi.new('double', a) end, 'ffi.new in a compiled function'},
   {function(a) error('my own') return a end, 'it raises an error: .*my own'},
   {function(a) assert(a > 0, 'not positive') return a end, 'which no single element can; return .* 0: not positive'},
-  -- what is called and calculated with
+  -- called values and operands
   {function(a) return a() end, 'a number is called as a function; is an operator missing'},
   {function(a) return called(a) end, "the captured 'called' is called"},
   {function(a) return fused(a) + 1 end, "'fused' is a function of tensors; .* also those of mt.map"},
@@ -97,7 +97,7 @@ local refused = {
 }
 -- luacheck: pop
 
---- The error of compiling f by `make` is one sentence at the line of f, in no words of the tracer's own.
+--- Asserts that the error of compiling f is one sentence at the line of f, without terms of the tracer.
 local function check(make, name, f, pattern)
   local line = debug.getinfo(f, 'S').linedefined
   local ok, message = pcall(function() return make(f)(x) end)
@@ -135,7 +135,7 @@ test('reductions that are none', function()
   end
 end)
 
-test('what is called wrongly', function()
+test('wrong calls', function()
   local f, r = mt.map(function(a) return a end), mt.reduce(function(a, b) return a + b end, 0)
   f(x) -- now there is a program
   local cases = {

@@ -1,5 +1,5 @@
--- test_wrong_shapes.lua -- Wrong inputs: shapes, positions, products, joins, losses.
--- The names are rows of the fault catalogue and operations.
+-- test_wrong_shapes.lua -- wrong inputs: shapes, positions, products, joins, losses
+-- Each case is named by a letter, a number and its operation.
 local mt = require 'mtorch'
 local wrong = require 'wrong'
 local la = mt.linalg

@@ -1,4 +1,4 @@
--- test_wrong_values.lua -- Wrong inputs: strides, convolution, labels, random numbers, gradients.
+-- test_wrong_values.lua -- wrong inputs: strides, convolution, labels, random numbers, gradients
 -- Each case is named by a letter, a number and its operation.
 local mt = require 'mtorch'
 local wrong = require 'wrong'

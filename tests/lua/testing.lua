@@ -1,11 +1,11 @@
--- testing.lua -- A tiny test helper: t.test(name, fn), t.eq, t.near, t.raises, t.finish().
+-- testing.lua -- a small test library: t.test(name, fn), t.eq, t.near, t.raises, t.finish()
 local mt = require 'mtorch'
 local time = require('mtorch.core').time
 local testing = {}
 
 local count, failures = 0, 0
 
--- Text of a value for messages: tables by content, strings quoted.
+--- Formats a value for messages: tables by content, strings quoted.
 local function show(value, depth)
   if type(value) == 'string' then return ('%q'):format(value) end
   if type(value) ~= 'table' or (depth or 0) > 3 then return tostring(value) end
@@ -34,7 +34,7 @@ function testing.eq(a, b)
   if not same(a, b) then error(('got %s, expected %s'):format(show(a), show(b)), 2) end
 end
 
---- |a - b| <= tol (default 1e-6), for numbers and, element by element, for tables of them.
+--- Asserts |a - b| <= tol (default 1e-6) for numbers, or for the elements of two lists.
 function testing.near(a, b, tol)
   if type(a) == 'table' and type(b) == 'table' then
     if #a ~= #b then error(('got %d values, expected %d'):format(#a, #b), 2) end
@@ -45,7 +45,7 @@ function testing.near(a, b, tol)
   if not close then error(('got %s, expected %s'):format(show(a), show(b)), 2) end
 end
 
---- fn() must raise an error whose text has the Lua pattern; returns the text.
+--- Asserts that fn() raises an error whose text matches the Lua pattern; returns the text.
 function testing.raises(fn, pattern)
   local ok, message = pcall(fn)
   if ok then error(('no error, expected one like %q'):format(pattern), 2) end
@@ -55,8 +55,8 @@ function testing.raises(fn, pattern)
   return tostring(message)
 end
 
---- Runs one test; a failure prints one line that begins with file:line and goes on. So does a test
---- that takes over MTORCH_SLOW_TEST seconds, where that is set.
+--- Runs one test; a failure prints one line that begins with file:line. A test that takes longer than
+--- MTORCH_SLOW_TEST seconds, if this variable is set, is printed too.
 local slow = tonumber(os.getenv 'MTORCH_SLOW_TEST')
 function testing.test(name, fn)
   count = count + 1
@@ -76,30 +76,30 @@ function testing.test(name, fn)
   if ok then return end
   if report:find('built without its compiler', 1, true) then return print('skipped: ' .. name .. ': no mt.map') end
   failures = failures + 1
-  local place, text = report:match('^([^:]+:%d+: )(.*)$')
-  print((place or '') .. name .. ': ' .. (text or report))
+  local position, text = report:match('^([^:]+:%d+: )(.*)$')
+  print((position or '') .. name .. ': ' .. (text or report))
 end
 
---- A test of fn's gradients, and of theirs, by random float64 inputs of these sizes: contiguous, and
---- with the dimensions turned round.
+--- Tests fn's gradients of first and second order at random float64 inputs of these sizes, contiguous
+--- and with reversed strides.
 function testing.gradients(name, fn, ...)
   local sizes = {...}
   testing.test('gradcheck: ' .. name, function()
     mt.manual_seed(7)
-    local contiguous, turned = {}, {}
+    local contiguous, reversed = {}, {}
     for i, size in ipairs(sizes) do
       contiguous[i] = mt.randn(size, 'float64'):requires_grad_()
-      local back, order = {}, {}
-      for d = 1, #size do back[d], order[d] = size[#size + 1 - d], #size + 1 - d end
-      turned[i] = mt.randn(back, 'float64'):permute(order):requires_grad_()
+      local reversed_size, order = {}, {}
+      for d = 1, #size do reversed_size[d], order[d] = size[#size + 1 - d], #size + 1 - d end
+      reversed[i] = mt.randn(reversed_size, 'float64'):permute(order):requires_grad_()
     end
     testing.eq(mt.gradcheck(fn, contiguous), true)
     testing.eq(mt.gradgradcheck(fn, contiguous), true)
-    testing.eq(mt.gradcheck(fn, turned), true)
+    testing.eq(mt.gradcheck(fn, reversed), true)
   end)
 end
 
---- Text of a number or of nested lists, to the last bit that Lua can see; NaN of any sign is one.
+--- Formats a number or nested lists so that different doubles differ; all NaNs are equal.
 function testing.bits(value)
   if type(value) == 'table' then
     local parts = {}
@@ -110,14 +110,14 @@ function testing.bits(value)
   return type(value) == 'number' and ('%.17g'):format(value) or tostring(value)
 end
 
---- What a tensor is: type, layout, gradient and values.
+--- Formats a tensor's dtype, layout, gradient and values.
 function testing.state(x)
   return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), x:storage_offset(),
     tostring(x.requires_grad), tostring(x.is_leaf), x.grad and testing.bits(x.grad:tolist()) or 'no grad',
     testing.bits(x:tolist())}, ' ')
 end
 
---- fn with the CPU as default device: for what a GPU's tensors refuse, as `x:data()`.
+--- Wraps fn so that the CPU is the default device, for calls that fail on a GPU, such as `x:data()`.
 function testing.on_cpu(fn)
   return function()
     local before = mt.zeros(1).device
@@ -128,7 +128,7 @@ function testing.on_cpu(fn)
   end
 end
 
---- Ends the file, as a skip with its reason, where there is no GPU, not even an emulated one.
+--- Skips the test file, with the reason, if there is no GPU, not even an emulated one.
 function testing.needs_cuda()
   local available, why = mt.cuda.is_available()
   if available then return end
@@ -142,7 +142,7 @@ function testing.read_file(path)
   file:close()
   return text
 end
---- A new file in the place of what stood there: ext4 waits for the disk where one is cut to nothing and written again.
+--- Writes a new file, after removing an old one: truncating and rewriting a file makes ext4 wait for the disk.
 function testing.write_file(path, text)
   os.remove(path)
   local file = assert(io.open(path, 'wb'))
@@ -150,7 +150,7 @@ function testing.write_file(path, text)
   file:close()
   return path
 end
---- The bytes that hexadecimal digits, with blanks between them, stand for.
+--- Decodes hexadecimal digits, with blanks between them, to bytes.
 function testing.unhex(text)
   return (text:gsub('%s', ''):gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
 end
@@ -162,21 +162,21 @@ function testing.shape(x, ...)
   testing.eq(list, {...})
 end
 
---- Park and Miller's random numbers (1988), the same everywhere, of which the generators of programs draw.
-function testing.draws()
-  local d, state = {}, 1
-  function d.seed(seed)
+--- Returns a source of Park and Miller's random numbers (1988), equal on all machines, for random programs.
+function testing.random_source()
+  local source, state = {}, 1
+  function source.seed(seed)
     state = seed * 7919 % 2147483646 + 1
-    for _ = 1, 5 do d.below(2) end
+    for _ = 1, 5 do source.below(2) end
   end
-  function d.below(n) -- 0 .. n - 1
+  function source.below(n) -- 0 .. n - 1
     state = (state * 16807) % 2147483647
     return math.floor(state / 2147483647 * n)
   end
-  function d.between(low, high) return low + d.below(high - low + 1) end
-  function d.one_of(list) return list[d.between(1, #list)] end
-  function d.chance(percent) return d.below(100) < percent end
-  return d
+  function source.between(low, high) return low + source.below(high - low + 1) end
+  function source.one_of(list) return list[source.between(1, #list)] end
+  function source.chance(percent) return source.below(100) < percent end
+  return source
 end
 
 --- Whether CUDA C can be compiled here.
@@ -184,9 +184,9 @@ function testing.has_nvrtc()
   return (pcall(function() mt.cuda.kernel{source = '__global__ void f(int *x) {}', name = 'f'} end))
 end
 
---- What a program prints that begins with mt; `settings` are shell's.
+--- Runs a script in a new process and returns its output; `settings` are environment variables ('A=1').
 function testing.run(settings, code)
-  local first = -1 -- the program stands before its own options
+  local first = -1 -- the program's name is before its options
   while arg[first - 1] do first = first - 1 end
   local script = os.tmpname()
   local file = assert(io.open(script, 'w'))
@@ -199,31 +199,31 @@ function testing.run(settings, code)
   return text
 end
 
---- A function that tells how much each of n counters of the emulated plug-in grows while fn() runs.
-function testing.counting(plugin, counter, n)
+--- Returns a function that runs fn() and returns the increments of n counters of the emulated plug-in.
+function testing.count_during(plugin, counter, n)
   local ffi = require 'ffi'
   ffi.cdef('int64_t ' .. counter .. '(int which);')
   local library = ffi.load(plugin)
   return function(fn)
-    local grown = {}
-    for i = 1, n do grown[i] = -tonumber(library[counter](i - 1)) end
+    local increments = {}
+    for i = 1, n do increments[i] = -tonumber(library[counter](i - 1)) end
     fn()
-    for i = 1, n do grown[i] = grown[i] + tonumber(library[counter](i - 1)) end
-    return grown
+    for i = 1, n do increments[i] = increments[i] + tonumber(library[counter](i - 1)) end
+    return increments
   end
 end
 
---- What fn() writes to standard error, and its first two results.
-function testing.told(fn)
-  local lines, kept = {}, io.stderr
+--- Runs fn(); returns what it writes to stderr, and its first two results.
+function testing.stderr_of(fn)
+  local lines, stderr = {}, io.stderr
   io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
   local ok, a, b = pcall(fn)
-  io.stderr = kept -- luacheck: ignore 122
+  io.stderr = stderr -- luacheck: ignore 122
   if not ok then error(a, 0) end
   return table.concat(lines), a, b
 end
 
---- Prints `N tests, M failed`; ends the program with 1 where one failed or none ran.
+--- Prints `N tests, M failed`; exits with status 1 if one failed or none ran.
 function testing.finish()
   print(('%d tests, %d failed'):format(count, failures))
   if failures > 0 or count == 0 then os.exit(1) end

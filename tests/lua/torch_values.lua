@@ -1,11 +1,11 @@
--- torch_values.lua -- Comparing with PyTorch's values: expressions with their results, functions with their slopes.
+-- torch_values.lua -- comparisons with PyTorch's values: results of expressions, values and gradients of functions
 local mt = require 'mtorch'
 local t = require 'testing'
 local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
 
 local values = {}
 
---- What expressions of tests stand for; `extra` has more, or others.
+--- Returns the variables of test expressions; `extra` adds or replaces some.
 function values.env(extra)
   local env = {
     mt = mt, math = math, x = mt.range(1, 12):float():view(3, 4), v = mt.range(1, 5):float(),
@@ -21,7 +21,7 @@ local function sizes(x)
   return list
 end
 
---- Shape and elements, {shape, elements} or {list = {such, ..}}: to 6 digits (NaN is NaN), or exactly.
+--- Compares with {shape, elements} or {list = {{shape, elements}, ..}}, to 5 digits (NaN equals NaN), or exactly.
 function values.check(got, expected, exact)
   if expected.list then
     t.eq(#got, #expected.list)
@@ -39,10 +39,10 @@ function values.check(got, expected, exact)
   end
 end
 
---- The value of an expression.
+--- Evaluates an expression.
 function values.run(code, env) return setfenv(assert(loadstring('return ' .. code)), env)() end
 
---- A test of each {expression, what check takes}, evaluated in env.
+--- Adds a test for each {expression, expected result}, evaluated in env.
 function values.test_cases(cases, env, exact)
   for _, case in ipairs(cases) do
     t.test(case[1], function() values.check(values.run(case[1], env), case[2], exact) end)
@@ -59,14 +59,14 @@ function values.lin(shape, a, b)
   return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
 end
 
---- The elements of all these tensors, one after the other, are the list of that name.
+--- Asserts that the concatenated elements of these tensors are the list `name`.
 function values.is(name, ...)
   local all = {}
   for i, x in ipairs{...} do all[i] = x:double():flatten() end
   t.near(mt.cat(all, 1):tolist(), values.layers[name], 1e-7)
 end
 
---- The value of f and its gradients by the inputs are the list of that name.
+--- Asserts that the value of f and its gradients by the inputs are the list `name`.
 function values.slope(name, f, ...)
   local inputs = {...}
   for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end

@@ -1,4 +1,4 @@
--- wrong.lua -- The harness of the wrong inputs: one sentence at the user's line, nothing changed.
+-- wrong.lua -- runs the cases of test_wrong_*.lua: an error is one sentence at the user's line and changes nothing
 local mt = require 'mtorch'
 local t = require 'testing'
 local core = require 'mtorch.core'
@@ -8,7 +8,7 @@ local function state_of(x)
   return mt.is_tensor(x) and t.state(x) or x:get_state()
 end
 
---- What the cases work on, made again for each.
+--- Returns the tensors of a case, created again for each case.
 local function fixture()
   local f = {
     x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5),
@@ -46,13 +46,13 @@ local function options()
   return table.concat(parts, ' ')
 end
 
-local function live()
+local function live_bytes()
   collectgarbage()
   collectgarbage()
   return (core.memory())
 end
 
---- Runs {name, function(f), pattern}: `function` must raise a sentence that has `pattern`.
+--- Runs {name, function(f), pattern}: the function must raise a sentence that matches the pattern.
 local function run(case)
   local name, fn, pattern = case[1], case[2], case[3]
   local info = debug.getinfo(fn, 'S')
@@ -60,12 +60,12 @@ local function run(case)
     local f, before, after = fixture(), {}, {}
     for key, value in pairs(f) do before[key] = state_of(value) end
     mt.manual_seed(11)
-    local random, set, bytes = mt.get_rng_state(), options(), live()
+    local random, set, bytes = mt.get_rng_state(), options(), live_bytes()
     local ok, message = pcall(fn, f)
     assert(not ok, 'no error')
-    local left = live()
-    assert(left == bytes or name:find('^C1 ') and left < bytes, -- C1 lets its graph go
-      ('%d bytes are live, %d were'):format(left, bytes))
+    local bytes_after = live_bytes()
+    assert(bytes_after == bytes or name:find('^C1 ') and bytes_after < bytes, -- C1 frees its graph
+      ('%d bytes are live, %d were'):format(bytes_after, bytes))
     t.eq(mt.get_rng_state(), random)
     t.eq(options(), set)
     for key, value in pairs(f) do after[key] = state_of(value) end
@@ -76,7 +76,7 @@ local function run(case)
     local file, line, sentence = message:match('^([^:]+):(%d+): (.*)$')
     line = tonumber(line)
     assert(file == info.short_src and line >= info.linedefined and line <= info.lastlinedefined,
-      'another place: ' .. message)
+      'wrong position: ' .. message)
     assert(sentence:find(pattern), ('"%s" is not like "%s"'):format(sentence, pattern))
     assert(not sentence:find('%-nan') and not sentence:find('0x') and not sentence:find('C%+%+')
       and not sentence:find('mt::'), sentence)

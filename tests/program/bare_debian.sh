@@ -3,12 +3,12 @@
 #
 #   sh tests/program/bare_debian.sh [--base DIR] [--suite NAME] [--mirror URL] [--repo URL|DIR] [--keep] [DIR]
 #
-# DIR (a new folder in /tmp by default) becomes the system: a copy of --base, or else the work of
+# The system is created in DIR (by default a new folder in /tmp): a copy of --base, or else by
 # `debootstrap --variant=minbase`. Only git and ca-certificates are installed in it; then the
-# commits of --repo (by default the repository of this script) are cloned, `sh scripts/run.sh`
-# train, train again and test run in a chroot. The mirror, and how it is reached, are this
-# machine's. Root only. The mounts live in a namespace that ends with each command. --keep leaves
-# DIR and its logs (DIR/log.*). Status: 0 if every step did what it should.
+# commits of --repo (by default the repository of this script) are cloned, and `sh scripts/run.sh`
+# train, train again and test run in a chroot. The apt mirror and proxies are those of this
+# machine. This needs root. Each command has its own mount namespace. --keep does not remove DIR
+# and its logs (DIR/log.*). The status is 0 if every step has the expected status.
 set -eu
 
 repo=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -26,10 +26,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-die() { printf 'bare_debian: %s\n' "$*" >&2 && exit 1; }
-[ "$(id -u)" = 0 ] || die "this needs root"
+fail() { printf 'bare_debian: %s\n' "$*" >&2 && exit 1; }
+[ "$(id -u)" = 0 ] || fail "this needs root"
 if [ -n "$target" ]; then
-  [ ! -e "$target/bin" ] || die "$target holds a system already; --base copies one"
+  [ ! -e "$target/bin" ] || fail "$target contains a system already; --base copies one"
   mkdir -p "$target"
   target=$(CDPATH='' cd -- "$target" && pwd -P)
 else
@@ -51,18 +51,18 @@ trap 'exit 143' TERM HUP PIPE
 show() { tail -n "$2" "$target/log.$1" | sed -E 's#(https?|ftp)://[^/ ]+#\1://...#g; s/^/    /'; }
 now() { date +%s.%N; }
 failed=0
-# step NAME STATUS COMMAND...: runs it, prints the wall time, compares the exit status.
+# step NAME STATUS COMMAND...: runs the command, prints the wall time, compares the exit status.
 step() {
-  name=$1 want=$2
+  name=$1 expected=$2
   shift 2
   began=$(now)
   got=0
   "$@" >"$target/log.$name" 2>&1 </dev/null || got=$?
   seconds=$(echo "$began $(now)" | awk '{ printf "%.1f", $2 - $1 }')
   printf '%-14s %8s s   status %s\n' "$name" "$seconds" "$got"
-  if [ "$got" != "$want" ]; then
+  if [ "$got" != "$expected" ]; then
     failed=1
-    echo "    wanted status $want; the end of its output:"
+    echo "    wanted status $expected; the end of its output:"
     show "$name" 60
   fi
 }
@@ -83,12 +83,12 @@ eval "$(apt-config shell proxy Acquire::http::Proxy)"
 if [ -n "$base" ]; then
   step base 0 cp -a --reflink=auto "$base/." "$target/"
 else
-  command -v debootstrap >/dev/null || die "debootstrap is missing: apt-get install debootstrap"
+  command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
   # shellcheck disable=SC2086  # without a known mirror, debootstrap has its own
   step debootstrap 0 debootstrap --variant=minbase "$suite" "$target" $mirror
 fi
 [ $failed = 0 ] || exit 1
-chmod 755 "$target" # mktemp's is closed to the user of the step "nobody"
+chmod 755 "$target" # mktemp's mode excludes the user of the step "nobody"
 [ -z "$mirror" ] || echo "deb $mirror $suite main" >"$target/etc/apt/sources.list"
 apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries|ForceIP)' \
   >"$target/etc/apt/apt.conf.d/99host" || :
@@ -104,7 +104,7 @@ done
 step git 0 inside root 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y \
   install --no-install-recommends git ca-certificates'
 [ $failed = 0 ] || exit 1
-# The lists go, as in a container image: run.sh has to fetch them.
+# The package lists are removed, as in a container image, so that run.sh has to download them.
 inside root 'rm -rf /var/lib/apt/lists/*; apt-get clean'
 packages() { inside root 'dpkg-query -W -f="x\n" | wc -l'; }
 bare=$(packages)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# blas.sh -- how OpenBLAS is found, refused and told to use the best kernels for the processor
+# blas.sh -- tests how OpenBLAS is found and rejected, and how the best kernels for the processor are selected
 #
 #   sh tests/program/blas.sh [BUILD]        (build by default)
 #
@@ -10,7 +10,7 @@ build=${1:-$here/build}
 program=$build/mtorch
 [ -x "$program" ] || { echo "not ok - $program is missing" && exit 1; }
 unset MTORCH_BLAS OPENBLAS_CORETYPE
-export MTORCH_ONEDNN=off # which takes large products where it is
+export MTORCH_ONEDNN=off # which would compute large products
 folder=$(mktemp -d /tmp/mtorch_blas.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 
@@ -40,7 +40,7 @@ large='local x = mt.ones(512, 512) print(x:matmul(x):sum():item())'
 library=$(doctor env | sed -n 's/^blas  .* \(\/[^ ]*\)$/\1/p')
 [ -n "$library" ] || { echo "skipped: $(doctor env)" && exit 77; }
 
-# ---- it is opened when it is needed ----
+# ---- OpenBLAS is opened at its first use ----
 case $(ldd "$program") in *libopenblas*) linked=yes ;; *) linked=no ;; esac
 has 'the program does not link it' $linked no
 maps="io.write(io.open('/proc/self/maps'):read('*a'):find('openblas') and 'there' or 'not there', ' ')"
@@ -54,24 +54,24 @@ has 'a gradient of a convolution finds it too' "$(lua "
   mt.conv2d(mt.ones(8, 64, 28, 28), w, nil, {padding = 1}):sum():backward()
   print(w.grad:sum():item())")" 220332032
 
-# ---- its kernels suit the processor ----
+# ---- the kernels of OpenBLAS ----
 core="local ffi = require 'ffi' ffi.cdef 'char *openblas_get_corename(void);'
   print(ffi.string(ffi.load('libopenblas.so.0').openblas_get_corename()) .. ' of ' ..
     tostring(os.getenv 'OPENBLAS_CORETYPE'))"
 best=$(grep -q '^flags.* avx512f .*' /proc/cpuinfo && echo SkylakeX ||
   { grep -q '^flags.* avx2 ' /proc/cpuinfo && echo Haswell || echo '*'; })
-threads='mt.set_num_threads(2) local y = mt.ones(4e6):exp()' # OpenMP's threads are there already
+threads='mt.set_num_threads(2) local y = mt.ones(4e6):exp()' # OpenMP's threads exist already
 after='print(mt.get_num_threads())'
 has 'its kernels go by the features, and the environment is as it was' \
   "$(lua "$threads $large $after $core")" "134217728
 2
 $best of nil"
-has 'what the user has set counts' "$(lua OPENBLAS_CORETYPE=Sandybridge "$large $core")" \
+has 'the setting of the user is used' "$(lua OPENBLAS_CORETYPE=Sandybridge "$large $core")" \
   '134217728
 Sandybridge of Sandybridge'
 has 'the doctor names the kernels' "$(doctor env)" "*blas kernels *ok *$best*"
 if [ "$best" != '*' ]; then
-  has 'it fails those that are not the best' "$(doctor env OPENBLAS_CORETYPE=Prescott)" \
+  has 'the doctor rejects kernels that are not the best' "$(doctor env OPENBLAS_CORETYPE=Prescott)" \
     "*blas kernels *off *Prescott*OPENBLAS_CORETYPE=$best*"
 fi
 
@@ -80,7 +80,7 @@ onednn() { timeout 60 env "$@" "$program" doctor 2>&1 | grep '^onednn'; }
 has 'the doctor says what is lost without oneDNN' "$(onednn MTORCH_ONEDNN=off)" \
   'onednn  *off *slower without oneDNN: MTORCH_ONEDNN is off; *'
 has 'and how to have it' "$(onednn MTORCH_ONEDNN=/not/there.so)" 'onednn  *off */not/there.so*apt-get install libdnnl2*'
-has 'a library that is something else is not it' "$(onednn MTORCH_ONEDNN=libz.so.1)" \
+has 'another library is rejected' "$(onednn MTORCH_ONEDNN=libz.so.1)" \
   'onednn  *off *libz.so.1: dnnl_version is not in it; *'
 found=$(onednn MTORCH_ONEDNN=)
 case $found in
@@ -90,7 +90,7 @@ case $found in
     ;;
 esac
 
-# ---- where there is none that will do ----
+# ---- without a usable library ----
 has 'a library that is not there' "$(lua MTORCH_BLAS=/not/there.so "$small $large")" \
   "970299
 mtorch: (command line):1: matmul: *OpenBLAS*/not/there.so: *apt-get install*"
@@ -109,13 +109,13 @@ if command -v "${CC:-cc}" >/dev/null; then
   has 'a build with threads of its own' "$(lua MTORCH_BLAS="$folder/threads.so" "$large")" \
     '*threads.so: this is not *OpenMP build*'
 fi
-# The sanitizers want to be loaded first, and need terabytes of addresses.
+# The sanitizers must be loaded first, and need terabytes of addresses.
 if [ -z "${MTORCH_SANITIZED:-}" ]; then
   [ ! -e "$folder/threads.so" ] ||
     has 'the same, in the process already' "$(doctor env LD_PRELOAD="$folder/threads.so")" 'blas  *off *OpenMP build*'
   has 'one that the process has already is used' \
     "$(doctor env LD_PRELOAD="$library")" '*blas kernels *in this process already*'
-  # It would ask for memory for ever.
+  # OpenBLAS would retry the allocation forever.
   has 'too little address space' "$(ulimit -v 300000 && lua "$small $large")" '970299
 mtorch: (command line):1: matmul: *address space*ulimit -v*'
 fi

@@ -1,26 +1,26 @@
 #!/bin/sh
-# bundle.sh -- the folder of run.sh bundle: what its programs load, and whether they run elsewhere
+# bundle.sh -- tests the folder of `run.sh bundle`: the libraries of its programs, and that they run elsewhere
 #
 #   sh tests/program/bundle.sh [BUILD | FOLDER] [--base DIR]
 #
-# FOLDER is a bundle; of a BUILD, the one in it or in build-bundle beside it. With --base, a minimal
-# Debian (debootstrap --variant=minbase bookworm), it is copied into a copy of that, into a folder
-# with a space in its name, and trains and passes the Lua and the Catch2 tests there: root only.
-# Status 77 where there is no bundle.
+# FOLDER is a bundle; for a BUILD, it is the one in it or in build-bundle beside it. --base is a minimal
+# Debian (debootstrap --variant=minbase bookworm); the bundle is put into a folder with a space in its
+# name in a copy of it, where it trains and runs the Lua and Catch2 tests; this needs root.
+# Status 77 if there is no bundle.
 set -u
 
 repo=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
-where='' base=''
+argument='' base=''
 while [ $# -gt 0 ]; do
   case $1 in
     --base) base=$2 && shift ;;
-    *) where=$1 ;;
+    *) argument=$1 ;;
   esac
   shift
 done
 folder=''
-for place in "${where:-.}" "$repo" "${where:-.}"/mtorch-* "$repo"/build-bundle/mtorch-*; do
-  if [ -z "$folder" ] && [ -x "$place/bin/mtorch" ]; then folder=$(CDPATH='' cd -- "$place" && pwd -P); fi
+for candidate in "${argument:-.}" "$repo" "${argument:-.}"/mtorch-* "$repo"/build-bundle/mtorch-*; do
+  if [ -z "$folder" ] && [ -x "$candidate/bin/mtorch" ]; then folder=$(CDPATH='' cd -- "$candidate" && pwd -P); fi
 done
 [ -n "$folder" ] || { echo "skipped: no bundle here; sh scripts/run.sh bundle makes one" && exit 77; }
 
@@ -33,26 +33,26 @@ check() {
   fi
 }
 
-# ---- libraries come from the bundle, glibc and CUDA, and there is nothing that it lacks ----
+# ---- libraries come from the bundle, glibc and CUDA, and none is missing ----
 glibc='linux-vdso[^ ]*|ld-linux[^ ]*|lib(c|m|dl|rt|pthread)\.so\.[0-9]+'
-foreign=''
+foreign_libraries=''
 for file in "$folder"/bin/* "$folder"/lib/*.so* "$folder"/lib/mtorch/*.so; do
   case $file in
     */bin/*) lines=$(env -u LD_LIBRARY_PATH ldd "$file") ;;
-    *) # the program has loaded the others, by its run path
+    *) # the program has loaded their dependencies, by its run path
       lines=$(LD_LIBRARY_PATH="$folder/lib" ldd "$file") ;;
   esac
-  # Paths are compared as the loader prints them, less its way round through bin/.
+  # The loader's paths are compared without the detour through bin/.
   other=$(printf '%s\n' "$lines" | sed 's#/bin/\.\./lib/#/lib/#' | grep -vF " => $folder/lib/" |
     grep -vE "^[[:space:]]*(/[^ ]*/)?($glibc|libcu[a-z]*\.so[.0-9]*)( |\$)|statically linked" || :)
-  [ -z "$other" ] || foreign="$foreign${file##*/}: $other
+  [ -z "$other" ] || foreign_libraries="$foreign_libraries${file##*/}: $other
 "
 done
-check 'ldd finds nothing outside of the bundle, glibc and CUDA' "$foreign"
+check 'ldd finds nothing outside of the bundle, glibc and CUDA' "$foreign_libraries"
 newest=$(objdump -T "$folder"/bin/* "$folder"/lib/*.so* "$folder"/lib/mtorch/*.so 2>/dev/null |
   grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2 -n -u | tail -n 1)
 if [ "${newest#GLIBC_2.}" -gt 35 ]; then too_new=$newest; else too_new=''; fi
-check "it runs with glibc 2.35 (Ubuntu 22.04); the newest that it asks for is ${newest#GLIBC_}" "$too_new"
+check "it runs with glibc 2.35 (Ubuntu 22.04); the newest symbol version is ${newest#GLIBC_}" "$too_new"
 bytes=$(tar -czf - -C "$folder" . | wc -c)
 if [ "$bytes" -lt $((48 * 1048576)) ]; then large=''; else large="$bytes bytes"; fi
 check "it is under 48 MiB as .tar.gz: $((bytes / 1048576))" "$large"

@@ -1,6 +1,6 @@
-# checks.sh -- what the scripts that test the program share: `. checks.sh PROGRAM_OR_BUILD`
+# checks.sh -- functions of the scripts that test the program: `. checks.sh PROGRAM_OR_BUILD`
 #
-# Sets `program`, goes into a folder that is removed at the end, and has a home of its own there.
+# Sets `program`, and changes to a temporary folder, which is also HOME and is removed at the end.
 unset LUA_PATH LUA_CPATH LUA_INIT XDG_STATE_HOME
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
 program=${1:-$here/build/mtorch}
@@ -20,11 +20,11 @@ not_ok() {
   echo "not ok $count - $1"
   printf '%s\n' "$2" | head -n 12 | sed 's/^/    /'
 }
-# has NAME FILE TEXT: the file holds the text.
+# has NAME FILE TEXT: the file contains the text. lacks NAME FILE TEXT: it does not.
 has() {
   if grep -qF -e "$3" "$2"; then ok "$1"; else not_ok "$1" "no '$3' in $2: $(cat "$2")"; fi
 }
-hasnt() {
+lacks() {
   if grep -qF -e "$3" "$2"; then not_ok "$1" "'$3' in $2: $(cat "$2")"; else ok "$1"; fi
 }
 is() {

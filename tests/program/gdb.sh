@@ -1,5 +1,5 @@
 #!/bin/sh
-# gdb.sh -- what gdb prints of tensors and shapes by scripts/tools/gdb.py
+# gdb.sh -- tests how gdb prints tensors and shapes with scripts/tools/gdb.py
 #
 #   sh tests/program/gdb.sh [BUILD]        (build by default; status 77: skipped, with the reason)
 set -u
@@ -13,7 +13,7 @@ set -- -ex 'break stop_here' -ex run
 for _ in 1 2 3 4 5 6; do
   set -- "$@" -ex up -ex 'output x' -ex 'echo \n' -ex 'output shape' -ex 'echo \n' -ex continue
 done
-# LSan would be a second debugger.
+# LeakSanitizer does not work under a debugger.
 export OMP_NUM_THREADS=1 ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 gdb -nx -batch -x "$here/scripts/tools/gdb.py" "$@" "$program" >"$folder/out" 2>&1 </dev/null
 if grep -q 'ptrace\|not being run' "$folder/out"; then echo "skipped: gdb cannot run programs here" && exit 77; fi

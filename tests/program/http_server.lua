@@ -2,8 +2,8 @@
 --
 --   mtorch tests/program/http_server.lua FOLDER   writes its port to FOLDER/port, serves FOLDER's files; /quit ends it
 --
--- /file knows ranges, /plain/file does not, /cut/file ends after half of what was asked; every request is a line of
--- FOLDER/log.
+-- /file supports ranges, /plain/file does not, /cut/file ends after half of the response; every request is a line
+-- in FOLDER/log.
 local ffi = require 'ffi'
 ffi.cdef [[
   struct mt_address { uint16_t family, port; uint32_t address; char zero[8]; };
@@ -19,7 +19,7 @@ ffi.cdef [[
   unsigned alarm(unsigned);
 ]]
 local C, folder = ffi.C, arg[1]
-C.alarm(100) -- whatever happens, it does not stay
+C.alarm(100) -- the server ends after 100 s in any case
 
 local function swapped(port) return bit.bor(bit.lshift(bit.band(port, 255), 8), bit.rshift(port, 8)) end
 local function read(path)
@@ -65,14 +65,14 @@ local function answer(connection)
   end
   head = ('HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n'):format(head, #body)
   if fault == 'cut' then body = body:sub(1, math.floor(#body / 2)) end
-  local whole, at = head .. body, 0
-  while at < #whole do
-    local n = tonumber(C.send(connection, ffi.cast('const char *', whole) + at, #whole - at, 0x4000))
+  local response, at = head .. body, 0
+  while at < #response do
+    local n = tonumber(C.send(connection, ffi.cast('const char *', response) + at, #response - at, 0x4000))
     if n <= 0 then return end
     at = at + n
   end
   C.shutdown(connection, 1)
-  C.recv(connection, buffer, 65536, 0) -- until the other side has read it
+  C.recv(connection, buffer, 65536, 0) -- waits until the client has read it
 end
 
 while true do

@@ -1,9 +1,9 @@
 #!/bin/sh
-# install.sh -- installs a build into a folder and uses it there: C++ programs, a stock luajit, the program
+# install.sh -- installs a build into a folder and tests it there: C++ programs, a stock luajit, the program
 #
 #   sh tests/program/install.sh BUILD_DIR
 #
-# Prints a line for each check. Status: 0 if all that could be checked is right, 1 if not, 77 if nothing was.
+# Prints a line for each check. Status: 0 if no check fails, 1 if one fails, 77 if all are skipped.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
@@ -16,7 +16,7 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM HUP
 prefix=$scratch/prefix example=$scratch/example log=$scratch/log
 unset LUA_PATH LUA_CPATH LUA_INIT
-cd "$scratch" || exit 1 # nothing may be found by where the test was started
+cd "$scratch" || exit 1 # files must not be found through the old folder
 
 failed=0
 ok() { printf 'ok: %s\n' "$1"; }
@@ -42,18 +42,18 @@ check() {
 setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 
 if [ "$(setting MTORCH_SANITIZE)" = ON ]; then
-  skip install "a sanitizer's build is not for installing"
+  skip install "a sanitizer build is not installed"
   exit 77
 fi
 
 # ---- the installed files ----
 check "cmake --install" "*" cmake --install "$build" --prefix "$prefix"
 [ $failed = 0 ] || exit 1
-# What names the source or the build breaks where they are not. "/mtorch/" may be the source, or the end of a path.
+# Installed files must not contain paths of the source or build; "/mtorch/" may be the source, or the end of a path.
 folders=$(printf '%s|%s' "${here%/*}" "$build" | sed 's/[][\.*^$+?(){}]/\\&/g')
 grep -rnIE -e "(^|[^[:alnum:]_}>./-])($folders)/" "$prefix" >"$log" 2>&1
 if [ -s "$log" ]; then bad "a file names the source or the build"; else ok "no file names the source or the build"; fi
-mv "$prefix" "$scratch/moved" && prefix=$scratch/moved # the folder may move
+mv "$prefix" "$scratch/moved" && prefix=$scratch/moved # the installation is relocatable
 
 check "the stubs for the Lua language server" "---@meta mtorch*" cat "$prefix/share/mtorch/stubs/mtorch.lua"
 
@@ -62,7 +62,7 @@ set -- -G "$(setting CMAKE_GENERATOR)" -S "$here/install" -B "$example" -DCMAKE_
 set -- "$@" -DCMAKE_PREFIX_PATH="$prefix;$(setting CMAKE_PREFIX_PATH)"
 compiler=$(setting CMAKE_CXX_COMPILER)
 [ -z "$compiler" ] || set -- "$@" -DCMAKE_CXX_COMPILER="$compiler"
-# The package's headers are warned about as the program's own.
+# Warnings are also enabled for the package's headers.
 check "find_package(mtorch)" "*" cmake "$@" -DCMAKE_CXX_FLAGS='-Wall -Wextra -Wpedantic -Wshadow -Werror' \
   -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON
 check "the examples build" "*" cmake --build "$example"
@@ -102,14 +102,14 @@ if [ -z "$module" ]; then
   : >"$log"
   bad "mtorch.so is installed in lua/5.1"
 else
-  # Where the program is not there, another one that opens the module late, with little room for thread-locals.
+  # Without luajit, a test program loads the module late, when there is little room for thread-locals.
   luajit=$(command -v luajit) || luajit=$example/luajit
   path="package.cpath = '${module%/*}/?.so;' .. package.cpath"
-  # A LuaJIT that compiles some loops wrongly is told of, once for a process.
-  told=$("$luajit" -e "local new = pcall(require('jit.opt').start, '-fma')
+  # The module warns of a LuaJIT that compiles some loops incorrectly, once per process.
+  warning=$("$luajit" -e "local new = pcall(require('jit.opt').start, '-fma')
     io.write(new and '' or 'mtorch: LuaJIT*compiles*jit.off()*')")
-  # At the end tensors and modules are alive, a graph too, and OpenMP's threads have worked.
-  check "require 'mtorch' in luajit" "${told}6*nil*" "$luajit" -e "$path
+  # At exit, tensors, modules and a graph are alive, and OpenMP's threads exist.
+  check "require 'mtorch' in luajit" "${warning}6*nil*" "$luajit" -e "$path
     local mt = require 'mtorch'
     print(mt.tensor({1, 2, 3}):sum():item(), rawget(_G, 'mt'))
     net = mt.nn.Sequential(mt.nn.Linear(64, 64), mt.nn.ReLU())
@@ -117,18 +117,18 @@ else
     big = mt.randn(600, 600)
     product = big:matmul(big)"
   check "an error in luajit has the user's line" \
-    "${told}(command line):2: matmul: inner sizes differ: (2 x 3) and (4 x 5)*" "$luajit" \
+    "${warning}(command line):2: matmul: inner sizes differ: (2 x 3) and (4 x 5)*" "$luajit" \
     -e "$path local mt = require 'mtorch'
     print(select(2, pcall(function() return mt.ones(2, 3):matmul(mt.ones(4, 5)), 1 end)))"
-  # LuaJIT runs finalizers newest first, and unloads C modules by one: an older finalizer comes after it.
-  check "a finalizer older than the module" "${told}12" "$luajit" -e "$path
+  # LuaJIT runs the newest finalizers first, and one unloads C modules: older finalizers run after it.
+  check "a finalizer older than the module" "${warning}12" "$luajit" -e "$path
     local mt
     local proxy = newproxy(true)
     getmetatable(proxy).__gc = function() print(mt.full({4}, 3):sum():item()) end
     mt = require 'mtorch'
     kept = proxy"
-  # States come and go in one process.
-  check "one state after another" "${told}2
+  # Several states are created and closed in one process.
+  check "one state after another" "${warning}2
 2
 2" "$luajit" -e "local ffi = require 'ffi'
     jit.off()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# interrupt.sh -- Ctrl-C: every loop stops soon, the program says so, and what comes next is right
+# interrupt.sh -- Ctrl-C: every loop stops soon with a message, and later commands give correct results
 #
 #   sh tests/program/interrupt.sh [PROGRAM | BUILD] [all]    all: operations that need gigabytes too
 #
@@ -7,20 +7,20 @@
 set -u
 . "$(dirname -- "$0")/checks.sh"
 
-# await PID: until ready() was called; for a minute at most, and while the program lives.
-await() {
+# await_ready PID: waits until ready() was called or the program has ended, at most a minute.
+await_ready() {
   tries=0
   while [ ! -e ready ] && kill -0 "$1" 2>/dev/null && [ $tries -lt 1200 ]; do sleep 0.05 && tries=$((tries + 1)); done
 }
-# once CODE [twice]: runs the code and sends SIGINT 0.2 s after it calls ready(), a second one 0.3 s
-# later; leaves status, took (milliseconds from the last signal to the end) and told (to the first
-# words on stderr).
-once() {
+# interrupt CODE [twice]: runs the code and sends SIGINT 0.2 s after it calls ready(), with `twice` a second
+# one 0.3 s later; sets status, took (milliseconds from the last signal to the end) and told (to the first
+# output on stderr).
+interrupt() {
   rm -f ready
   timeout 120 "$program" -e "local mt = require 'mtorch'
     local function ready() io.open('ready', 'w'):close() end $1" >out 2>err &
   timer=$!
-  await $timer
+  await_ready $timer
   sleep 0.2
   pid=$(ps -o pid= --ppid $timer | tr -d ' ')
   begin=$(date +%s%N)
@@ -32,11 +32,11 @@ once() {
   status=$?
   took=$((($(date +%s%N) - begin) / 1000000))
 }
-# stop NAME MOST CODE [twice]: status 130 always, and within MOST milliseconds in one of three tries
+# stop NAME MAX CODE [twice]: status 130 always, and within MAX milliseconds in one of three tries
 # (the machine may be busy with something else).
 stop() {
   for _ in 1 2 3; do
-    once "$3" "${4:-}"
+    interrupt "$3" "${4:-}"
     if [ $status = 130 ] && [ $took -le "$2" ]; then ok "$1 ($took ms)" && return; fi
     [ $status = 130 ] || break
   done
@@ -48,7 +48,7 @@ limit=${MTORCH_STOP_MS:-200}
 train="local x, w = mt.randn(64, 64), mt.randn(64, 64):requires_grad_() ready()
   while true do local l = (x:matmul(w)):tanh():sum() l:backward() w:zero_grad_() end"
 stop 'a training loop' "$limit" "$train"
-has 'and says so' err 'interrupted'
+has 'with a message' err 'interrupted'
 has 'with a traceback' err 'stack traceback'
 clean=0
 for _ in 1 2 3 4 5 6; do
@@ -93,12 +93,12 @@ one cdist 'mt.rand(20000, 200)' 'mt.cdist(x, x)'
 MTORCH_ISA=base one 'a product of oneDNN' 'mt.rand(4000, 300)' 'while true do mt.matmul(x, x:t()) end'
 one 'inverses of many matrices' 'mt.rand(20000, 50, 50)' 'mt.linalg.inv(x)'
 
-once 'local x = mt.rand(1600, 1600) ready() mt.linalg.svd(x)'
+interrupt 'local x = mt.rand(1600, 1600) ready() mt.linalg.svd(x)'
 has 'a call of LAPACK says that Ctrl-C waits' err 'interrupted: stops when LAPACK returns'
 [ $told -le "$limit" ] && [ "$took" -gt "$told" ] && ok "at once ($told ms, the end after $took)" ||
   not_ok 'at once' "$told ms (at most $limit), the end after $took"
 is 'and ends when it has returned' "$status" 130
-has 'with the usual words' err 'interrupted!'
+has 'with the usual message' err 'interrupted!'
 stop 'a second Ctrl-C ends a call of LAPACK' 500 'local x = mt.rand(3000, 3000) ready() mt.linalg.svd(x)' twice
 
 if [ "${2:-}" = all ]; then
@@ -149,7 +149,7 @@ exec 9>keys
 typed() {
   rm -f ready
   printf '%s\n' "$1" >&9
-  await $pid
+  await_ready $pid
   sleep 0.2
   kill -INT $pid
   sleep 0.3
@@ -162,7 +162,7 @@ typed 'ready() while true do end'  # which LuaJIT compiles
 typed 'ready() x:sum()'
 typed 'ready() mt.randperm(5e7)'
 typed 'ready() while true do y:backward({retain_graph = true}) w.grad = nil end'
-# Backward adds to all gradients or to none.
+# An interrupted backward changes all gradients or none.
 printf '%s\n' 'a, b = mt.zeros(3e7):requires_grad_(), mt.zeros(3e7):requires_grad_() l = (a + b):sum()' >&9
 for _ in 1 2 3; do typed 'ready() while true do l:backward({retain_graph = true}) end'; done
 printf '%s\n' 'a.grad:amin():item() == a.grad:amax():item(), mt.equal(a.grad, b.grad)' 'a, b, l = nil' \
@@ -171,19 +171,19 @@ printf '%s\n' 'before' 'mt.memory_stats().allocated == used, w.grad' 'mt.range(1
   'y:backward()' 'w.grad:item() == 2^30' >&9
 exec 9>&-
 wait $pid
-is 'Ctrl-C in the prompt ends the command, not the prompt; its memory is free and what comes next is right' \
+is 'Ctrl-C in the prompt ends the command, not the prompt; its memory is free and later results are correct' \
   "$?:$(tr '\n\t' '  ' <out)" '0:true true 0 5 true nil 500000500000 true '
-has 'and says so' err interrupted
+has 'with a message' err interrupted
 
-# key STRING..: types strings at a terminal, 0.3 s apart; leaves what was shown in out.
+# key STRING..: types strings at a terminal, 0.3 s apart; writes the screen to the file out.
 key() {
   { sleep 0.5 && for text; do printf '%b' "$text" && sleep 0.3; done; } |
     timeout 20 script -qec "$program" /dev/null >out 2>err
 }
 if command -v script >/dev/null; then
   key 'for i = 1, 3 do\n' '\003' 'print("given" .. " up")\n' 'quit\n'
-  has 'Ctrl-C at >> gives the input up' out 'given up'
-  hasnt 'and nothing of it is run' out 'expected near'
+  has 'Ctrl-C at >> discards the input' out 'given up'
+  lacks 'and does not run it' out 'expected near'
   key 'first_line = 1\n' 'second_line = 2\n' 'os.execute("kill -9 $PPID")\n'
   is 'the history is kept when the program is killed' \
     "$(grep -c '^\(first\|second\)_line\|^os.execute' .local/state/mtorch/history)" 3

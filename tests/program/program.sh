@@ -8,7 +8,7 @@ set -u
 . "$(dirname -- "$0")/checks.sh"
 
 tab=$(printf '\t')
-# run INPUT ARGUMENTS...: leaves status, out and err.
+# run INPUT ARGUMENTS...: runs the program; sets status, out and err.
 run() {
   input=$1
   shift
@@ -17,7 +17,7 @@ run() {
   status=$?
   out=$(cat out) err=$(cat err)
 }
-# expect NAME STATUS OUTPUT: what the last run gave, exactly.
+# expect NAME STATUS OUTPUT: the last run had exactly this status and output.
 expect() {
   if [ "$status" = "$2" ] && [ "$out" = "$3" ]; then ok "$1"; else
     not_ok "$1" "status $status, wanted $2; output: $out; wanted: $3; errors: $err"
@@ -35,15 +35,15 @@ run '' -e 'io.write(mt.ones(2):sum():item(), tostring(nn.Linear(1, 1)), type(opt
 printf 'io.write(tostring(mt), tostring(nn))\n' >bare.lua
 run '' bare.lua && expect 'nothing is predefined in a script' 0 nilnil
 for name in mt nn optim; do run '' -l $name -e "io.write(type($name))" && expect "-l $name" 0 table; done
-printf 'local mt = require "mtorch" -- arg\nio.write("ran")\n' >deaf.lua
+printf 'local mt = require "mtorch" -- arg\nio.write("ran")\n' >no_args.lua
 for words in '--threads 1' --seed=3 '--device cpu'; do
   # shellcheck disable=SC2086  # words
-  run '' deaf.lua $words && expect "$words after a script that does not read it" 0 ran
-  has 'is said to have no effect' err "mtorch: deaf.lua has no mt.args, so '${words%%[ =]*}' after it has no effect"
+  run '' no_args.lua $words && expect "$words after a script that does not read it" 0 ran
+  has 'is reported' err "mtorch: no_args.lua has no mt.args, so '${words%%[ =]*}' after it has no effect"
 done
 for text in 'io.write(arg[1])' 'io.write(...)' 'io.write(require("mtorch").args{}.threads)' 'require("beside")'; do
-  mkdir -p hears && printf '%s\n' "$text" >hears/it.lua && echo 'return 1' >hears/beside.lua
-  run '' hears/it.lua --threads 1 && is "but not of $text" "$status:$err" 0:
+  mkdir -p args && printf '%s\n' "$text" >args/it.lua && echo 'return 1' >args/beside.lua
+  run '' args/it.lua --threads 1 && is "no report with $text" "$status:$err" 0:
 done
 printf 'print(#arg, arg[0], ...)\n' >script.lua
 run '' script.lua && expect 'a script' 0 "0${tab}script.lua"
@@ -53,10 +53,10 @@ run '' -- script.lua a && expect '-- ends the options' 0 "1${tab}script.lua${tab
 run '' -e 'y = 5' script.lua z && expect '-e before a script' 0 "1${tab}script.lua${tab}z"
 printf 'io.write(arg[-1] or "", "|", arg[0], "|", arg[1])\n' >names.lua
 run '' --seed=3 names.lua one &&
-  expect 'arg has what stands before the script at negative places' 0 '--seed=3|names.lua|one'
+  expect 'arg has the words before the script at negative indices' 0 '--seed=3|names.lua|one'
 run 'io.write("from stdin")' && expect 'a script from stdin' 0 'from stdin'
 run 'io.write("dash ", ...)' - a b && expect '- is stdin, with arguments' 0 'dash ab'
-run '' && expect 'nothing to do is no error' 0 ''
+run '' && expect 'an empty input is not an error' 0 ''
 : >empty.lua
 run '' empty.lua && expect 'an empty script' 0 ''
 printf '#!/usr/bin/env mtorch\nio.write("shebang")\n' >shebang.lua
@@ -79,7 +79,7 @@ for threads in 1000000 4000000000 -5 0 2x many; do
   OMP_NUM_THREADS=$threads run '' -e 'io.write(mt.ones(1e6):sum():item(), " ",
     mt.linalg.inv(mt.eye(300)):sum():item(), " ") io.flush() os.execute("ls /proc/$PPID/task | wc -l")' &&
     is "OMP_NUM_THREADS=$threads" "$status:${out% *}" '0:1000000 300'
-  has 'is told' err OMP_NUM_THREADS
+  has 'is reported' err OMP_NUM_THREADS
   most=$(($(nproc) * 4 + 2))
   [ "${out##* }" -le $((most > 18 ? most : 18)) ] && ok 'is bounded' || not_ok 'is bounded' "$out"
 done
@@ -87,7 +87,7 @@ run '' --seed 5 -e 'io.write(require("mtorch").rand(1):item())' && first=$out
 run '' -e 'local mt = require "mtorch" mt.manual_seed(5) io.write(mt.rand(1):item())'
 is '--seed is manual_seed' "$out" "$first"
 run '' --seed 6 -e 'io.write(require("mtorch").rand(1):item())'
-[ "$out" != "$first" ] && ok 'another seed, other numbers' || not_ok 'another seed, other numbers' "$out"
+[ "$out" != "$first" ] && ok 'another seed gives other numbers' || not_ok 'another seed gives other numbers' "$out"
 
 # ---- exit status and messages ----
 run '' --version && expect '--version ends' 0 "$out"
@@ -103,8 +103,8 @@ for words in '-e' '--threads 0' '--threads many' '--seed abc' '--threads'; do
   run '' $words && is "usage error: $words" "$status" 2
   is "nothing on stdout: $words" "$out" ''
 done
-# told WORDS SENTENCE: a usage error in one sentence.
-told() {
+# usage_error WORDS SENTENCE: the program reports a usage error in one sentence.
+usage_error() {
   # shellcheck disable=SC2086  # words
   run '' $1 && is "usage error: $1" "$status:$(head -n 1 err)" "2:mtorch: $2"
 }
@@ -138,7 +138,7 @@ run '' lib && expect 'a directory as script' 1 ''
 printf 'local x = = 1\n' >syntax.lua
 run '' syntax.lua && expect 'a syntax error' 1 ''
 has 'with file and line' err 'syntax.lua:1:'
-hasnt 'and no traceback' err 'stack traceback'
+lacks 'and no traceback' err 'stack traceback'
 run '' -e 'x =' && expect 'a syntax error in -e' 1 ''
 printf 'local function f()\n  error("told")\nend\nio.write("before")\nf()\n' >wrong.lua
 run '' wrong.lua && expect 'an error' 1 before
@@ -148,7 +148,7 @@ has 'and where it was called' err 'wrong.lua:5: in main chunk'
 printf 'local mt = require "mtorch"\nlocal x = mt.zeros(2, 3)\n\nlocal y = x:matmul(x)\n' >shapes.lua
 run '' shapes.lua && expect 'an error of mtorch' 1 ''
 has 'has the line of the script' err 'mtorch: shapes.lua:4: matmul: inner sizes differ: (2 x 3) and (2 x 3)'
-hasnt 'and no traceback, which would say the same line again' err 'stack traceback'
+lacks 'and no traceback, which would repeat the line' err 'stack traceback'
 run '' -e 'local mt = require "mtorch" mt.help("matmull")' && expect 'help for an unknown word' 1 ''
 is 'is one sentence at the line' "$(cat err)" \
   "mtorch: (command line):1: help: nothing is called 'matmull' (did you mean 'matmul'?)"
@@ -161,19 +161,19 @@ run '' -e 'for _ in pairs(nn.ReLU():named_parameters()) do end' &&
   has 'a hint for pairs of an iterator' err 'needs no pairs'
 run '' -e 'for _ in nn.ReLU():parameters() do end' && has 'a hint for a list as an iterator' err 'ipairs(list)'
 run '' -e 'local w = mt.ones(1) w = w - w.grad * 2' &&
-  has 'a hint for a gradient that is not there' err 'w:sub_(w.grad * lr)'
+  has 'a hint for a missing gradient' err 'w:sub_(w.grad * lr)'
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) n:parametres()' &&
-  has 'a hint for a method that a module has not' err "(Linear has no 'parametres'; did you mean 'parameters'?)"
+  has 'a hint for an unknown method of a module' err "(Linear has no 'parametres'; did you mean 'parameters'?)"
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) return n.wieght:t()' &&
-  has 'a hint for a field that a module has not' err "(Linear has no 'wieght'; did you mean 'weight'?)"
+  has 'a hint for an unknown field of a module' err "(Linear has no 'wieght'; did you mean 'weight'?)"
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) local _ = n.more local t = {} t.other:x()' &&
-  hasnt 'a hint for another name' err 'Linear has no'
+  lacks 'no hint for another name' err 'Linear has no'
 
 run '' -e 'print(("%f"):format(require("mtorch").ones(1):sum()))' &&
-  has 'a tensor where Lua wants a number: the cure' err '(the number in a tensor is x:item())'
+  has 'a hint for a tensor instead of a number' err '(the number in a tensor is x:item())'
 run '' -e 'require("mtorch").nn.Linear.extra()' &&
-  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/linear.lua:'
-has 'and what may be meant' err '; are methods called with a colon'
+  has "a Lua error inside the library has the user's line" err 'mtorch: (command line):1: mtorch/nn/linear.lua:'
+has 'and a hint' err '; are methods called with a colon'
 run 'f = function(x) return x:matmul(x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\nmt.ones(2).x\n3 -- three\n' -i &&
   expect 'at the prompt' 0 3
 has 'a tail call has its line' err 'mtorch: stdin:1: matmul: inner sizes'
@@ -183,12 +183,12 @@ has 'and a field' err "mtorch: stdin:1: a tensor has no field or method 'x'"
 run '' -e 'error({})' && expect 'an error that is a table' 1 ''
 has 'is described' err 'table'
 run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end}))' &&
-  has 'or shown by itself' err 'own text'
+  has 'or converted by __tostring' err 'own text'
 run '' -e 'error()' && is 'an error that is nil' "$status" 1
 run '' -e 'local function f() return 1 + f() end f()' && expect 'endless recursion' 1 ''
 has 'is a stack overflow' err 'stack overflow'
 echo 'local function f() return require("mtorch").no_grad(f) + 1 end f()' >deep.lua
-if [ -z "${MTORCH_SANITIZED:-}" ]; then # there the usual stack is small enough
+if [ -z "${MTORCH_SANITIZED:-}" ]; then # with sanitizers the default stack is small enough
   (ulimit -s 1024 && "$program" deep.lua) >out 2>err
   is 'endless recursion through C, on a small stack' $? 1
   has 'is a stack overflow too' err 'deep.lua:1: stack overflow: '
@@ -198,11 +198,11 @@ for f in 'coroutine.wrap(f)()' 'return (("x"):gsub("x", f))' 'coroutine.wrap(fun
   'coroutine.wrap(function() require("mtorch").no_grad(f) end)()'; do
   run '' -e "local function f() $f end f()" && is "endless $f" "$status" 1
   has 'is a stack overflow' err 'stack overflow'
-  [ "$(wc -c <err)" -lt 5000 ] && ok 'in a few words' || not_ok 'in a few words' "$(wc -c <err) bytes"
+  [ "$(wc -c <err)" -lt 5000 ] && ok 'the message is short' || not_ok 'the message is short' "$(wc -c <err) bytes"
 done
 run '' -e 'local w = coroutine.wrap(function(a) error(a .. coroutine.yield(1)) end)
 io.write(w("x")) w("y")' && is 'an error in a coroutine' "$status:$out" 1:1
-is 'has both places' "$(head -n 1 err)" 'mtorch: (command line):2: (command line):1: xy'
+is 'has both lines' "$(head -n 1 err)" 'mtorch: (command line):2: (command line):1: xy'
 for n in 0 1 7 42 255; do run '' -e "io.write('x') os.exit($n)" && expect "os.exit($n)" "$n" x; done
 run '' -e 'os.exit()' && is 'os.exit()' "$status" 0
 run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0
@@ -222,11 +222,11 @@ has 'is named' err "'gpu'"
 has 'after the option' err 'mtorch: --device: device'
 is 'a script from a pipe is read once' "$(echo 'print(7)' | "$program" /dev/stdin --threads 1 2>&1)" 7
 run '' -e 'for i = 1, require("mtorch").ones(2):sum() do end' && has 'a tensor as a limit' err 'x:item()'
-run '' --threads 1000 -e '' && has 'an option is no line of a script' err 'mtorch: set_num_threads: 1000'
-run '' --device "cpu') io.write('injected" -e '' && hasnt 'an option is data, not code' out injected
+run '' --threads 1000 -e '' && has 'the error of an option has no script line' err 'mtorch: set_num_threads: 1000'
+run '' --device "cpu') io.write('injected" -e '' && lacks 'an option is data, not code' out injected
 run '' -E -e 'io.write(1)' && expect '-E' 0 1
 "$program" -e 'for i = 1, 1e6 do io.write("line\n") end' 2>err | head -n 1 >out
-hasnt 'a closed pipe is no crash' err 'terminate'
+lacks 'a closed pipe does not crash' err 'terminate'
 
 # ---- little memory ----
 cat >chain.lua <<'EOF'
@@ -251,17 +251,17 @@ print(pcall(mt.zeros, t))
 keep = nil
 print(mt.ones(3):sum():item())
 EOF
-little() { (ulimit -v 700000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 timeout 60 "$program" "$1" >out 2>err); }
-if [ -z "${MTORCH_SANITIZED:-}" ]; then # whose shadow needs terabytes of addresses
-  little chain.lua
+limited() { (ulimit -v 700000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 timeout 60 "$program" "$1" >out 2>err); }
+if [ -z "${MTORCH_SANITIZED:-}" ]; then # the sanitizers' shadow memory needs terabytes of addresses
+  limited chain.lua
   is 'a recorded chain that fills the memory' "$?:$(cat err)" 0:
   has 'is out of memory at its line' out "false${tab}chain.lua:5: add: out of memory: "
   is 'and the rest of the graph works' "$(tail -n 1 out)" 20
-  little lists.lua
+  limited lists.lua
   is 'lists that fill the memory' "$?:$(cat err)" 0:
   has 'are out of memory' out 'tensor: out of memory: '
   has 'also as a shape' out 'zeros: out of memory: '
-  hasnt 'in our words' out bad_alloc
+  lacks 'not as bad_alloc' out bad_alloc
   is 'and tensors can be made after that' "$(tail -n 1 out)" 3
   cat >ctc.lua <<'EOF'
 local mt = require 'mtorch'
@@ -271,12 +271,12 @@ print(pcall(mt.ctc_loss, mt.zeros(n, 2, 2), labels, lengths, mt.full({2}, n / 2)
 EOF
   (ulimit -v 700000 && OMP_NUM_THREADS=2 timeout 60 "$program" ctc.lua >out 2>err)
   is 'threads that run out of memory' "$?:$(cat err)" 0:
-  has 'say so' out 'ctc_loss: out of memory'
+  has 'are reported' out 'ctc_loss: out of memory'
 fi
 
-# ---- streams that cannot be written ----
-# lost NAME STATUS REDIRECTIONS ARGUMENTS...
-lost() {
+# ---- output streams that cannot be written ----
+# expect_lost NAME STATUS REDIRECTIONS ARGUMENTS...: the program exits with the status.
+expect_lost() {
   name=$1 wanted=$2
   shift 2
   printf 'error(2)\n' | sh -c "exec timeout 60 '$program' \"\$@\" $1" "$@" 2>err
@@ -284,25 +284,25 @@ lost() {
   [ $status = "$wanted" ] && ok "$name" || not_ok "$name" "status $status, wanted $wanted: $(cat err)"
 }
 for to in '2>/dev/full' '2>&-' '>/dev/full 2>/dev/full' '>&- 2>&-'; do
-  lost "an error with $to" 1 "$to" -e 'error "x"'
-  lost "a syntax error with $to" 1 "$to" -e 'x ='
-  lost "a wrong option with $to" 2 "$to" --nope
-  lost "os.exit with $to" 3 "$to" -e 'io.stderr:write("x") os.exit(3)'
+  expect_lost "an error with $to" 1 "$to" -e 'error "x"'
+  expect_lost "a syntax error with $to" 1 "$to" -e 'x ='
+  expect_lost "a wrong option with $to" 2 "$to" --nope
+  expect_lost "os.exit with $to" 3 "$to" -e 'io.stderr:write("x") os.exit(3)'
 done
-lost 'an error at a prompt whose stderr is closed' 0 '2>&-' -i
+expect_lost 'an error at a prompt whose stderr is closed' 0 '2>&-' -i
 for to in '>/dev/full' '>&-'; do
-  lost "lost output with $to" 1 "$to" -e 'print(1)'
-  has 'is said' err 'mtorch: cannot write standard output: '
-  lost "much lost output with $to" 1 "$to" -e 'for i = 1, 1e5 do print(i) end'
-  lost "lost output and os.exit(0) with $to" 1 "$to" -e 'print(1) os.exit(0)'
-  lost "no output with $to" 0 "$to" -e 'x = 1'
-  for words in doctor --help --version; do lost "$words with $to" 1 "$to" $words; done
+  expect_lost "lost output with $to" 1 "$to" -e 'print(1)'
+  has 'is reported' err 'mtorch: cannot write standard output: '
+  expect_lost "much lost output with $to" 1 "$to" -e 'for i = 1, 1e5 do print(i) end'
+  expect_lost "lost output and os.exit(0) with $to" 1 "$to" -e 'print(1) os.exit(0)'
+  expect_lost "no output with $to" 0 "$to" -e 'x = 1'
+  for words in doctor --help --version; do expect_lost "$words with $to" 1 "$to" $words; done
 done
 run '' -e 'local f = io.open("own", "w") print("printed") f:write("mine") f:close()'
 (exec >&- && "$program" -e 'local f = io.open("own", "w") print("printed") f:write("mine") f:close()') 2>err
-is 'what is printed into a closed stream goes into no other file' "$(cat own)" mine
+is 'output to a closed stream is not written to another file' "$(cat own)" mine
 
-# ---- what is written, and where ----
+# ---- output files ----
 mkfifo trace && (cat trace >copied &) && run '' --profile=trace -e 'local x = require("mtorch").ones(2):exp()'
 is 'a profile into a FIFO' "$status" 0
 sleep 0.2
@@ -310,7 +310,7 @@ has 'is read at its other end' copied '"traceEvents"'
 [ -p trace ] && ok 'which stays a FIFO' || not_ok 'which stays a FIFO' "$(ls -l trace)"
 ln -s /dev/full full
 run '' --profile=full -e 'io.write("ran")' && expect 'a profile into a full device' 0 ran
-has 'says so' err "profile: cannot write 'full': No space left on device"
+has 'is reported' err "profile: cannot write 'full': No space left on device"
 echo kept >kept && chmod 444 kept
 run '' --profile=kept -e 'io.write("ran")' && expect 'a profile into a read-only file ends before the run' 1 ''
 has 'and names it' err "profile: cannot write 'kept': it is read-only"
@@ -390,7 +390,7 @@ run 't = {} for i = 1, 1e5 do t[i] = {t, ("x"):rep(1e4), 1, 2, 3, {4, 5}} end t.
   [ "$(wc -c <out)" -lt 9000 ] && ok 'in brief' || not_ok 'in brief' "$(wc -c <out) bytes"
 modules=$("$program" -e "print(table.concat(require('mtorch.help.modules').names, ' '))")
 run 'optim.SGD({nn.Parameter(mt.ones(2))}, {lr = 0.5})\nmt\nsetmetatable({1}, {})\nnn.Linear(1, 1)\n' -i &&
-  expect 'what tables with a metatable are' 0 "SGD(1 tensor, lr=0.5, momentum=0, dampening=0, weight_decay=0)
+  expect 'tables with a metatable are described' 0 "SGD(1 tensor, lr=0.5, momentum=0, dampening=0, weight_decay=0)
 mt has the modules $modules and the functions that mt.help() lists
 {1}
 Linear(1 -> 1)  2 parameters"
@@ -424,7 +424,7 @@ run 'x\n' -i -e 'x = 11' && expect '-i after -e' 0 11
 printf 'from_script = 12\n' >pre.lua
 run 'from_script\n' -i pre.lua && expect '-i after a script' 0 12
 run 'os.exit(5)\n' -i && is 'os.exit in the prompt' "$status" 5
-run 'while true do\n' -i && is 'input that ends unfinished' "$status" 0
+run 'while true do\n' -i && is 'unfinished input at the end' "$status" 0
 
 # ---- output that is not a terminal ----
 cat >prints.lua <<'EOF'
@@ -440,7 +440,7 @@ run2=$(cat out err >both && LC_ALL=C tr -cd '\015\033' <both | wc -c | tr -d ' '
 is 'a pipe gets no carriage returns and no escapes' "$run2" 0
 run 'mt.ones(2)\nerror("x")\n' -i
 is 'nor from the prompt' "$(cat out err | LC_ALL=C tr -cd '\015\033' | wc -c | tr -d ' ')" 0
-hasnt 'the prompt shows no prompt to a pipe' out '> '
+lacks 'the prompt shows no prompt to a pipe' out '> '
 unset MTORCH_ISA # the nightly run sets it
 run '' doctor && is 'doctor' "$status" 0
 is 'doctor to a pipe' "$(cat out err | LC_ALL=C tr -cd '\015\033' | wc -c | tr -d ' ')" 0
@@ -449,7 +449,7 @@ is "doctor names LuaJIT's branch" "$(grep -c '^lua .* LuaJIT 2.*branch' out)" 1
 if grep -q '^flags.* avx512_vbmi2' /proc/cpuinfo; then best=avx512; else best=avx2; fi
 for isa in base avx2 $best; do
   MTORCH_ISA=$isa run '' doctor
-  grep -q "MTORCH_ISA=$isa is not in this build" err && continue # as the dev preset builds it
+  grep -q "MTORCH_ISA=$isa is not in this build" err && continue # the dev preset does not build all
   has "MTORCH_ISA=$isa" out "instructions     ok   $isa "
 done
 run '' doctor && has "the best instruction set is chosen: $best" out "instructions     ok   $best "
@@ -457,7 +457,7 @@ run '' doctor && has "the best instruction set is chosen: $best" out "instructio
 # ---- MTORCH_LOG ----
 calls='local x = mt.ones(2, 3, {requires_grad = true}) x:t():exp():sum(1):long() x:exp():sum():backward()'
 MTORCH_LOG=verbs run '' -e "$calls print(1)"
-is 'a log does not touch the output' "$status:$out" 0:1
+is 'a log does not change the output' "$status:$out" 0:1
 for line in 'map exp float32 (3 x 2)' 'map exp gradient float32 (6)' 'reduce sum float32 (2 x 3)' \
   'copy float32 to int64 (2)'; do
   if grep -q "^cpu $line [0-9.]* us\$" err; then ok "MTORCH_LOG=verbs: $line"; else not_ok "$line" "$err"; fi
@@ -483,6 +483,6 @@ if [ $best -lt $((${MTORCH_START_MS:-100} * 1000)) ]; then
   ok "start: $((best / 1000)).$((best / 100 % 10)) ms"
 else not_ok 'start' "$best us"; fi
 run '' -e 'local x = mt.ones(2) + 1  collectgarbage() collectgarbage() print(collectgarbage "count" < 90)'
-is 'what is not used is not made: every cycle of the collector would visit it' "$out" true
+is 'unused objects are not created, because every collector cycle would visit them' "$out" true
 
 summary

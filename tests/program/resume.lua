@@ -1,6 +1,6 @@
--- resume.lua -- a run for resume.sh: it saves a checkpoint every third step, and its end's bytes as FILE.end
+-- resume.lua -- a training run for resume.sh, which saves checkpoints, and its final state as FILE.end
 --
---   build/mtorch tests/program/resume.lua FILE [WORKERS [STEPS [EVERY]]]      goes on from FILE where that is there
+--   build/mtorch tests/program/resume.lua FILE [WORKERS [STEPS [EVERY]]]      resumes from FILE if it exists
 local mt = require 'mtorch'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local path, workers, steps, every = arg[1], tonumber(arg[2] or 0), tonumber(arg[3] or 60), tonumber(arg[4] or 3)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# resume.sh -- kill -9, full disks and read-only folders: the old file or the new one, and a resumed run is the same run
+# resume.sh -- kill -9, full disks, read-only folders: a file is old or new, and a resumed run gives the same bytes
 #
 #   sh tests/program/resume.sh [PROGRAM | BUILD] [KILLS]    KILLS random kills (8), half of them with 3 workers
 #
@@ -10,8 +10,8 @@ kills=${2:-8}
 run=$here/tests/program/resume.lua
 
 # ---- kill -9 at random moments ----
-# kill_often WORKERS KILLS: a run that is killed and resumed ends with the bytes of an undisturbed one; as often as that
-# takes for so many kills.
+# kill_often WORKERS KILLS: runs that are killed and resumed, KILLS times in all, end with the bytes of a run that
+# was not.
 kill_often() {
   "$program" "$run" whole "$1" 90 || return 1
   milliseconds=$(awk -v n="$2" -v seed="$((1000 + $1))" \
@@ -55,7 +55,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
   mkdir -p traced && cd traced || exit 1
   "$program" -e "$old"
   strace -o calls "$program" -e "$new" # one thread saves
-  # Every call from the first that has to do with the folder, by its name and how often that came.
+  # All system calls from the first one on the folder: the name and how often it has been called.
   awk -F'(' '{n[$1]++} /O_TMPFILE|\.mtorch-/ {begun = 1} begun && /^[a-z]/ && !/^exit/ {print $1, n[$1]}' calls >places
   tried=0 bad=0 seen=
   while read -r call n; do
@@ -67,10 +67,10 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     tried=$((tried + 1))
   done <places 2>/dev/null
   is "killed at each of $tried system calls: the old file or the new one" $bad 0
-  case $seen in *old*new*) ok 'first the old one, then the new one' ;; *) not_ok 'both came' "$seen" ;; esac
+  case $seen in *old*new*) ok 'first the old one, then the new one' ;; *) not_ok 'both occur' "$seen" ;; esac
 
-  rm -f .mtorch-* # of kills after the file had a name
-  # openat more than once: without O_TMPFILE the file beside has a name. The sanitizers try writes of their own.
+  rm -f .mtorch-* # left by kills after the file had a name
+  # openat fails repeatedly, so that a named temporary file is tried too. The sanitizers have writes of their own.
   faults='fsync:EIO: linkat:EIO: rename:EROFS:'
   [ -n "${MTORCH_SANITIZED:-}" ] || faults="openat:ENOSPC:+ write:ENOSPC: write:EIO: $faults"
   for failure in $faults; do

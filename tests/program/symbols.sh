@@ -1,5 +1,5 @@
 #!/bin/sh
-# symbols.sh -- what the files compiled for AVX2 and AVX-512 define must not be merged; thread-locals are few
+# symbols.sh -- checks that symbols compiled for AVX2 and AVX-512 are not merged, and the size of thread-locals
 #
 #   sh tests/program/symbols.sh [BUILD]        (build by default; status 77: skipped, nm is missing)
 #
@@ -13,9 +13,9 @@ command -v nm >/dev/null || { echo "skipped: nm (binutils) is missing" && exit 7
 folder=$(mktemp -d /tmp/mtorch_symbols.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 
-# Symbols that others can see (global, weak, unique) and that are defined here.
+# Prints the external symbols (global, weak, unique) that an object defines.
 defined() { nm -C --defined-only "$1" | sed -nE 's/^[0-9a-f]* *([ABCDGRSTVWuvw]) (.*)/\1 \2/p'; }
-# What is left without the namespace; typeinfo and the like included.
+# Prints those without the namespace, including typeinfo and similar symbols.
 strangers() { defined "$2" | grep -vF "$1" | grep -vE ' (__odr_asan|__asan|DW\.ref\.|__gxx_personality|\.omp_)'; }
 
 failures=0 objects=0 symbols=0
@@ -39,21 +39,21 @@ for isa in avx2 avx512; do
       echo "ok - $(basename "$object" .o) for $isa"
     fi
   done
-  # A namespace that is nowhere to be seen would make this test pass for nothing.
+  # Without any symbol in the namespace this test would pass vacuously.
   [ "$own" -gt 0 ] || { echo "not ok - no symbol of $isa is in isa_$isa" &&
     failures=$((failures + 1)); }
 done
 
-# The check must find what it looks for: a template of the standard library in an object of its own.
+# The check must find a template of the standard library in a probe object.
 if command -v "${CXX:-g++}" >/dev/null; then
   printf '%s\n' '#include <algorithm>' 'namespace mt::isa_avx2 {' \
     'int use(int* p, int n) { std::sort(p, p + n); return p[0]; } }' >"$folder/probe.cpp"
   "${CXX:-g++}" -std=c++20 -O0 -c "$folder/probe.cpp" -o "$folder/probe.o" &&
-    if strangers isa_avx2 "$folder/probe.o" | grep -q 'std::'; then echo 'ok - a stranger is found'; else
+    if strangers isa_avx2 "$folder/probe.o" | grep -q 'std::'; then echo 'ok - std::sort is found'; else
       failures=$((failures + 1)) && echo 'not ok - std::sort in an object is not found'
     fi
 fi
-# glibc has room for 1664 bytes of thread-locals in all libraries together that are opened late, as mtorch.so by luajit.
+# glibc has 1664 bytes for the thread-locals of all libraries that are opened late, such as mtorch.so by luajit.
 module=$build/lua/mtorch.so
 if [ -e "$module" ] && command -v readelf >/dev/null; then
   size=$(($(readelf -lW "$module" | awk '$1 == "TLS" { print $6 }')))

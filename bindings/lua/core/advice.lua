@@ -14,7 +14,7 @@ local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 
 local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
 
 --- "mt.data.DataLoader", if one of the library's tables has the name.
-local function elsewhere(owner, key)
+local function name_elsewhere(owner, key)
   local modules = require 'mtorch.help.modules'
   if owner ~= 'mt' and not owner:find '^mt%.' then return nil end
   for _, name in ipairs(places) do
@@ -40,6 +40,6 @@ return function(owner, key, names)
     if name == usual[key] then key = name end
   end
   local close = core.did_you_mean(names, key)
-  local place = (owner == 'mt' or close == '') and elsewhere(owner, key)
+  local place = (owner == 'mt' or close == '') and name_elsewhere(owner, key)
   return place and '; it is ' .. place or close
 end

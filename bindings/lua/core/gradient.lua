@@ -1,7 +1,7 @@
 -- gradient.lua -- functions with their own gradient, full Jacobians, and recomputation
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local native = core.gradient()
+local engine = core.gradient()
 
 local gradient = {}
 
@@ -29,7 +29,7 @@ function Context:save_for_backward(...)
   rawset(self, 'saved_by_forward', list)
 end
 --- The saved tensors, as several values; only inside backward.
-function Context:saved_tensors() return unpack(native.saved_tensors()) end
+function Context:saved_tensors() return unpack(engine.saved_tensors()) end
 --- Marks results that have no gradient.
 function Context:mark_non_differentiable(...)
   check_context(self, 'mark_non_differentiable')
@@ -63,13 +63,13 @@ local function call_function(self, ...)
   local saved = ctx.saved_by_forward or {}
   ctx.saved_by_forward, ctx.without_gradient = nil, nil
   local backward = self.backward
-  local recorded = native.custom_function(self.name, arguments, arguments.n, outputs, plain, saved,
+  local recorded = engine.custom_function(self.name, arguments, arguments.n, outputs, plain, saved,
     function(...) return backward(ctx, ...) end)
   for i, k in ipairs(places) do results[k] = recorded[i] end
   return unpack(results, 1, results.n)
 end
 
-local kind = {__call = call_function, __tostring = function(self) return 'mt.Function ' .. self.name end}
+local function_meta = {__call = call_function, __tostring = function(self) return 'mt.Function ' .. self.name end}
 
 gradient.Function = core.declare("Function(forward: function, backward: function, name: string = 'Function')",
   'An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, ' ..
@@ -77,16 +77,16 @@ gradient.Function = core.declare("Function(forward: function, backward: function
   'ctx:saved_tensors() (several values); backward gets a gradient for each result and returns one for each ' ..
   'argument, nil for none.',
   function(forward, backward, name)
-    return setmetatable({forward = forward, backward = backward, name = name}, kind)
+    return setmetatable({forward = forward, backward = backward, name = name}, function_meta)
   end)
 
 -- ---- mt.recompute --------------------------------------------------------------------------------
 
 gradient.recompute = core.declare('recompute(fn: function, ..)',
-  'fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.',
+  'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers.',
   function(fn, ...)
     local arguments, state = pack(...), mt.get_rng_state()
-    local function again()
+    local function rerun()
       local now = mt.get_rng_state()
       mt.set_rng_state(state)
       local ok, message = pcall(fn, unpack(arguments, 1, arguments.n))
@@ -99,7 +99,7 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
 -- ---- whole Jacobians ------------------------------------------------------------------------------
 
 --- The inputs as a list of tensors that require a gradient: new leaves, or parts of the graph.
-local function fresh(name, inputs, create_graph)
+local function new_inputs(name, inputs, create_graph)
   local single = mt.is_tensor(inputs)
   local list = single and {inputs} or inputs
   if type(list) ~= 'table' or #list == 0 then
@@ -160,10 +160,10 @@ local function jacobian_of(y, inputs, create_graph)
 end
 
 gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=false)',
-  'All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then ' ..
-  'input; lists of inputs or results give lists, J[result][input].',
+  'The Jacobian of fn(inputs..): for one result and one input a tensor whose shape is the result\'s followed by the ' ..
+  'input\'s; lists of inputs or results give lists, J[result][input].',
   recorded(function(fn, inputs, create_graph)
-    local list, single = fresh('jacobian', inputs, create_graph)
+    local list, single = new_inputs('jacobian', inputs, create_graph)
     local results = results_of('jacobian', fn, list)
     local all = {}
     for k, y in ipairs(results) do
@@ -177,7 +177,7 @@ gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=fals
   'The second derivatives of fn(inputs..), which returns one number: for one input a tensor of its shape twice; ' ..
   'for a list H[input][input].',
   recorded(function(fn, inputs, create_graph)
-    local list, single = fresh('hessian', inputs, create_graph)
+    local list, single = new_inputs('hessian', inputs, create_graph)
     local y = results_of('hessian', fn, list)[1]
     if y:numel() ~= 1 then
       core.fail('hessian: the function must return one number, it returned a tensor %s', tostring(y.shape))
@@ -210,18 +210,18 @@ end
 
 --- The gradients of the results that depend on the inputs, each times its weight.
 local function gradients(outputs, weights, list, create_graph)
-  local moving, with = {}, {}
+  local differentiable, used_weights = {}, {}
   for k, y in ipairs(outputs) do
-    if y.requires_grad then moving[#moving + 1], with[#with + 1] = y, weights[k] end
+    if y.requires_grad then differentiable[#differentiable + 1], used_weights[#used_weights + 1] = y, weights[k] end
   end
-  if #moving == 0 then return {} end
-  return mt.grad(moving, list, {grad_outputs = with, create_graph = create_graph, allow_unused = true})
+  if #differentiable == 0 then return {} end
+  return mt.grad(differentiable, list, {grad_outputs = used_weights, create_graph = create_graph, allow_unused = true})
 end
 
 gradient.vjp = core.declare('vjp(fn: function, inputs, v=nil)',
   "fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.",
   recorded(function(fn, inputs, v)
-    local list, single = fresh('vjp', inputs)
+    local list, single = new_inputs('vjp', inputs)
     local outputs = {unpack(results_of('vjp', fn, list))}
     local g = gradients(outputs, vectors('vjp', v, outputs), list, false)
     for i, x in ipairs(list) do g[i] = g[i] or mt.zeros_like(x) end
@@ -231,9 +231,9 @@ gradient.vjp = core.declare('vjp(fn: function, inputs, v=nil)',
 
 --- The gradient by v of the vector-Jacobian product with v (the double-backward trick of J. Townsend, 2017).
 gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
-  "fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.",
+  "fn(inputs..), and J v: the derivatives of the results along v. v has the inputs' shapes.",
   recorded(function(fn, inputs, v)
-    local list = fresh('jvp', inputs)
+    local list = new_inputs('jvp', inputs)
     local outputs, dummies = {unpack(results_of('jvp', fn, list))}, {}
     for k, y in ipairs(outputs) do
       if not is_float(y) then
@@ -246,13 +246,13 @@ gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
     for i, t in ipairs(vectors('jvp', v, list)) do
       if g[i] and g[i].requires_grad then along[#along + 1], weight[#weight + 1] = g[i], t end
     end
-    local moved = #along > 0 and mt.grad(along, dummies, {grad_outputs = weight, allow_unused = true}) or {}
+    local tangents = #along > 0 and mt.grad(along, dummies, {grad_outputs = weight, allow_unused = true}) or {}
     for k, y in ipairs(outputs) do
-      moved[k] = moved[k] or mt.zeros_like(y)
+      tangents[k] = tangents[k] or mt.zeros_like(y)
       outputs[k] = y:detach()
     end
-    if #outputs == 1 then return outputs[1], moved[1] end
-    return outputs, moved
+    if #outputs == 1 then return outputs[1], tangents[1] end
+    return outputs, tangents
   end), true)
 
 return gradient

@@ -119,17 +119,17 @@ local function object_text(self)
   return describe and describe(self) or of.__name
 end
 
---- A class: `of`, if given, with what objects need. `spec` has
+--- Creates a class, in the table `of` if given. `spec` has
 ---   called     an object in messages, as in 'sched:step(..)'
 ---   name       of the class; word: what objects are, 'scheduler'; both are `called` if left out
----   base       a class whose methods are this one's too
+---   base       a class whose methods are inherited
 ---   optional   the set of fields that may be nil; with `open` others may be added at any time
----   is_own     is_own(value): whether methods take it; if left out, objects of the base and all that are made of it
+---   is_own     is_own(value): whether methods take it; if left out, objects of the base and of classes derived from it
 ---   define     true: a function that is put into the class becomes a method that refuses a call with a dot
----   call, get, set   what objects do that are called, and with fields that they lack
----   construct(class, ..)   what a call of the class does
----   keeps_args true: print shows what an object was made of, not its fields of now
---- Also returns method(signature, doc, body), which adds a method; of.__methods are those of the base as help shows.
+---   call, get, set   functions for calls of an object, and for unknown fields of it
+---   construct(class, ..)   is called by class(..)
+---   keeps_args true: print shows the constructor's arguments, not the current fields
+--- Also returns method(signature, doc, body), which adds a method; of.__methods: the base's, as help shows them.
 function object.class(spec, of)
   of = of or {}
   local base = spec.base or {}

@@ -7,31 +7,31 @@ return {
     if reason == '' then return true end
     return false, reason
   end,
-  device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
-  device_name = core.declare("device_name(device: device = 'cuda')", 'The model name of a GPU.',
+  device_count = core.declare('device_count()', 'The number of usable GPUs.', core.cuda_devices),
+  device_name = core.declare("device_name(device: device = 'cuda')", 'The product name of a GPU.',
     function(device) return core.device_name(device) end),
   kernel = core.declare('kernel(source: string, name: string = nil, options=nil, defines=nil, rank=nil, ' ..
     "device: device = 'cuda', check: bool = false)",
-    'A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
+    'A kernel in CUDA C, compiled by NVRTC and cached on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
     "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
     "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
     '__constant__. check=true finds what a launch writes beside its tensors.',
     function(...) return require('mtorch.cuda.kernel')(...) end),
-  synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits for all work of a GPU.',
+  synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits until a GPU has finished its work.',
     function(device) core.synchronize(device) end),
   get_device_properties = core.declare("get_device_properties(device: device = 'cuda')",
-    'What the driver says of a GPU: ' ..
+    'The properties of a GPU: ' ..
     'name, major, minor (compute capability), multi_processor_count, warp_size, max_threads_per_block, ' ..
     'max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, shared_memory_per_block and ' ..
     'L2_cache_size in bytes.',
     function(device) return require('mtorch.cuda').get_device_properties(device) end),
   memory_stats = core.declare("memory_stats(device: device = 'cuda')",
     'Bytes of a GPU: allocated (in tensors), peak, ' ..
-    'reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, ' ..
-    'copies and waits there were; products and convolutions name the libraries of large ones.',
+    'reserved (from the driver, in use or kept for reuse), free, total; and the numbers of allocations, launches, ' ..
+    'copies and waits; products and convolutions name the libraries of large ones.',
     function(device) return require('mtorch.cuda').memory_stats(device) end),
   empty_cache = core.declare("empty_cache(device: device = 'cuda')",
-    'Gives memory that is kept for reuse back to the driver.',
+    'Returns memory that is kept for reuse to the driver.',
     function(device) require('mtorch.cuda').empty_cache(device) end),
   reset_peak = core.declare("reset_peak(device: device = 'cuda')",
     "memory_stats().peak begins again at what is allocated.",
@@ -40,11 +40,11 @@ return {
     'e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.',
     function(device) return require('mtorch.cuda').Event(device) end),
   graph = core.declare("graph(fn: function, warmup: int >= 0 = 2, device: device = 'cuda')",
-    'Runs fn warmup times, then records what it asks of ' ..
-    'the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the ' ..
-    'recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: ' ..
-    'x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and ' ..
-    'draws random numbers that go on from replay to replay. Optimizers take the options of the replay; one ' ..
-    'that needs other state than was recorded is refused. g:release() ends it.',
+    'Runs fn warmup times, then records its GPU work ' ..
+    'without executing it. g() replays the work with the memory, the numbers and the shapes of the ' ..
+    'recording, and returns the tensors that fn returned. Inputs are tensors that are written before: ' ..
+    'x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()) and begins with zero_grad; ' ..
+    'its random numbers continue from replay to replay. Optimizers use their current options; one ' ..
+    'that needs other state than was recorded is an error. g:release() frees the graph.',
     function(fn, warmup, device) return require('mtorch.cuda').graph(fn, warmup, device) end),
 }

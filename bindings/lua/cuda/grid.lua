@@ -1,4 +1,4 @@
--- grid.lua -- walks over positions: x:indices(), and mt.launch_kernel, a GPU's grid without a GPU
+-- grid.lua -- iteration over positions: x:indices(), and mt.launch_kernel, a grid without a GPU
 local core = require 'mtorch.core'
 
 local grid = {}
@@ -29,11 +29,11 @@ local function sizes(value, what)
   return list
 end
 
-local function named(size) return {x = size[1], y = size[2] or 1, z = size[3] or 1} end
+local function xyz(size) return {x = size[1], y = size[2] or 1, z = size[3] or 1} end
 
 --- fn(block_idx, thread_idx, block_dim, ..): threads one after the other, block by block.
 local function launch_blocks(fn, blocks, threads, ...)
-  local block_dim = named(threads)
+  local block_dim = xyz(threads)
   local count = block_dim.x * block_dim.y * block_dim.z
   if count < 1 or count > 1024 then
     core.fail('launch_kernel: %d threads in a block; a GPU takes at %s', count, count < 1 and 'least 1' or 'most 1024')
@@ -43,7 +43,7 @@ local function launch_blocks(fn, blocks, threads, ...)
     fn(block_idx, {x = x, y = y, z = z}, {x = block_dim.x, y = block_dim.y, z = block_dim.z}, ...)
   end
   local inside = {block_dim.z, block_dim.y, block_dim.x}
-  local outside = named(blocks)
+  local outside = xyz(blocks)
   each({outside.z, outside.y, outside.x}, function(z, y, x, ...)
     each(inside, run, {x = x, y = y, z = z}, ...)
   end, ...)

@@ -19,16 +19,16 @@ local function mark(event, name)
   return found
 end
 
---- Puts the event behind what the GPU was asked so far; again: behind what it was asked until now.
+--- Records the event after the work that the GPU has received so far; it may be recorded again.
 function Event:record()
   native.event_record(mark(self, 'record'))
   return self
 end
---- Waits until the GPU has come to the event.
+--- Waits until the GPU has reached the event.
 function Event:synchronize() native.event_wait(mark(self, 'synchronize')) end
---- Whether the GPU has come to the event.
+--- Whether the GPU has reached the event.
 function Event:query() return native.event_done(mark(self, 'query')) end
---- Milliseconds from this event to another; the GPU must have come to both.
+--- Returns the milliseconds from this event to another; the GPU must have reached both.
 function Event:elapsed_time(other)
   return native.elapsed_time(mark(self, 'elapsed_time'), mark(other, 'elapsed_time'))
 end
@@ -47,8 +47,8 @@ Graph.__tostring = function(self) return ('a graph of mt.cuda.graph, replayed %d
 
 local pack = core.pack
 
---- Queues what was recorded, and returns what the function returned then: the same tensors. The
---- optimizers' steps count, and take the options of now.
+--- Queues the recorded work, and returns the tensors that the function returned. Optimizers count
+--- their steps and use their current options.
 function Graph:replay()
   if not self.handle then core.fail('replay: this graph was released') end
   local precision = mt.get_float32_matmul_precision()
@@ -63,7 +63,7 @@ function Graph:replay()
 end
 Graph.__call = Graph.replay
 
---- Ends the graph at once; its memory goes with the last tensor in it.
+--- Releases the graph now; its memory is freed with the last tensor in it.
 function Graph:release()
   if self.handle then native.graph_drop(self.handle) end
   self.handle, self.results = nil, {n = 0}
@@ -75,7 +75,7 @@ function cuda.graph(fn, warmup, device)
   if reason ~= '' then core.fail('graph: ' .. reason) end
   for _ = 1, warmup do fn() end
   collectgarbage()
-  collectgarbage() -- what the runs left behind is freed now, not while the graph is recorded
+  collectgarbage() -- garbage of the warm-up must not be freed while the graph is recorded
   local optimizers = {}
   local handle = native.graph_record(device)
   core.stepped = optimizers
@@ -83,7 +83,7 @@ function cuda.graph(fn, warmup, device)
   core.stepped = false
   local finished, why = pcall(native.graph_finish, handle, results[1])
   if not results[1] or not finished then
-    handle = nil -- where an interrupt came between, its finalizer ends the recording
+    handle = nil -- after an interrupt the finalizer ends the recording
     collectgarbage('restart')
     collectgarbage()
     error(results[1] and why or results[2], 0)

@@ -4,9 +4,9 @@ local launch = require 'mtorch.core.launch'
 local native = core.cuda_kernel()
 
 local fail, describe = core.fail, core.describe
-local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
+local Kernel, HANDLE = {}, {} -- HANDLE is the key of the C++ object
 
--- ---- where the text stands in the script ---------------------------------------------------------
+-- ---- lines of the source in the script -----------------------------------------------------------
 
 local function file_text(path)
   local file = io.open(path, 'rb')
@@ -16,7 +16,7 @@ local function file_text(path)
   return text
 end
 
---- The line of `text` on which `source` begins, the nearest to `line` where it stands there twice.
+--- Returns the line of `text` on which `source` begins, the nearest to `line` if it occurs twice.
 local function line_of(text, source, line)
   local best
   local at, number, counted = 1, 1, 1
@@ -30,8 +30,8 @@ local function line_of(text, source, line)
   end
 end
 
---- Appends to `list` where the parts of a source stand in `text` that was put together of several
---- strings: from the last line backwards, the longest part that is found there.
+--- Appends to `list` the positions in `text` of a source that was concatenated from several
+--- strings: from the last line backwards, the longest parts that are found.
 local function parts_of(list, source, text, place, line, elsewhere)
   local starts, stop = {1}, #source
   for at in source:gmatch('\n()') do
@@ -43,14 +43,14 @@ local function parts_of(list, source, text, place, line, elsewhere)
   while hi >= 1 do
     local last = (starts[hi + 1] or stop + 1) - 1
     local function stands(i) return text:find(source:sub(starts[i], last), 1, true) end
-    local low, high = 1, hi -- the first line from which all up to `last` is there
+    local low, high = 1, hi -- binary search for the first line of the part that ends at `last`
     local known = stands(hi)
     while known and low < high do
       local middle = math.floor((low + high) / 2)
       if stands(middle) then high = middle else low = middle + 1 end
     end
     local part = known and source:sub(starts[high], last) or ''
-    if #part:gsub('%s', '') >= 16 then -- a single brace stands everywhere
+    if #part:gsub('%s', '') >= 16 then -- short parts, such as a brace, occur everywhere
       found[#found + 1] = {high, place, line_of(text, part, line)}
       hi = high - 1
     else
@@ -64,8 +64,8 @@ local function parts_of(list, source, text, place, line, elsewhere)
   return list
 end
 
---- Where the source's parts stand, {first line of the part, what messages call the file, line in it,
---- ..}: in the script, where the text is found there; else lines are counted in the source.
+--- Returns the positions of the source's parts, {first line of the part, file in messages, line in
+--- it, ..}: in the script, if the text is found there; else lines are counted in the source.
 local function origins_of(source, name)
   local script
   for level = 2, 40 do
@@ -99,7 +99,7 @@ local function list_of_options(options)
   return options
 end
 
---- {TILE = 16, real = 'float'} as lines of #define.
+--- Converts {TILE = 16, real = 'float'} to #define lines.
 local function define_lines(defines)
   if defines == nil then return '' end
   if type(defines) ~= 'table' then
@@ -108,7 +108,7 @@ local function define_lines(defines)
   local lines = {}
   for name, value in pairs(defines) do
     if type(name) ~= 'string' or not name:find('^[%a_][%w_]*$') then
-      fail('cuda.kernel: defines: ' .. tostring(name) .. ' is no name for the preprocessor')
+      fail('cuda.kernel: defines: ' .. tostring(name) .. ' is not a preprocessor name')
     end
     local text = value
     if type(value) == 'boolean' then text = value and '1' or '0' end
@@ -127,7 +127,7 @@ local function define_lines(defines)
   return table.concat(lines)
 end
 
---- rank = {m = 2, f = 2} by the parameters' names, or {2, 2, 1} for the pointers in their order.
+--- Sets the ranks of pointers: {m = 2, f = 2} by the parameters' names, or {2, 2, 1} in order.
 local function set_ranks(handle, about, rank)
   if rank == nil then return end
   if type(rank) ~= 'table' then

@@ -63,7 +63,7 @@ end
 return {
   collate = default_collate,
   default_collate = core.declare('default_collate([examples]: list)',
-    'What a loader makes of the examples of a batch: tensors are stacked, numbers and booleans become a tensor, ' ..
+    'The default collate function of loaders: tensors are stacked, numbers and booleans become a tensor, ' ..
     'strings a list, tables a table of these by key.',
     function(examples)
       local ok, result = pcall(default_collate, examples)

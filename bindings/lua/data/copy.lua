@@ -24,7 +24,7 @@ local standard = util.word_set [[_G _VERSION assert bit collectgarbage coroutine
   getmetatable io ipairs jit load loadfile loadstring math module newproxy next os package pairs pcall print rawequal
   rawget rawset require select setfenv setmetatable string table tonumber tostring type unpack xpcall]]
 
---- The names of modules, of the contents of Lua's and of ours, and of methods of tensors.
+--- The names of modules, of the fields of Lua's and mtorch's modules, and of tensor methods.
 local function known_names()
   local known = {}
   local function note(value, module, ...)

@@ -5,12 +5,12 @@ local mt = require 'mtorch'
 local files = {}
 
 files.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST's (also .gz): the file's " ..
-  'own values, uint8 for images and labels.', core.read_idx)
+  'values, uint8 for images and labels.', core.read_idx)
 
 files.safetensors = core.declare('safetensors(path: string)',
   'The tensors of a safetensors file (also .gz), a table by name; and the metadata, a table of strings. uint16 ' ..
-  'comes as int32, uint32 as int64, uint64 as int64 if it fits. What no tensor here can hold (float8, complex ' ..
-  'numbers) is left out and told, if anything else is there; a third table has the reasons by name.',
+  'becomes int32, uint32 int64, uint64 int64 if it fits. Unsupported entries (float8, complex ' ..
+  'numbers) are skipped with a message, if there are others; a third table has the reasons by name.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
 --- Checks that a string can be stored in the file.
@@ -21,7 +21,7 @@ local function utf8(operation, what, text)
 end
 
 --- The names of a table of tensors in order, and the tensors.
-local function named(operation, tensors)
+local function names_and_tensors(operation, tensors)
   local names, list = {}, {}
   for name in pairs(tensors) do names[#names + 1] = utf8(operation, 'a name', name) end
   table.sort(names)
@@ -35,11 +35,11 @@ local function named(operation, tensors)
 end
 
 files.save_safetensors = core.declare('save_safetensors(path: string, tensors: table, metadata: table = nil)',
-  'Writes a table of tensors by name, contiguous, as a safetensors file: whole or not at all. metadata: a table of ' ..
+  'Writes a table of tensors by name, contiguous, as a safetensors file, atomically. metadata: a table of ' ..
   'strings by name. mt.save takes nested tables and plain values too.',
   function(path, tensors, metadata)
     local operation, texts = 'save_safetensors', {}
-    local names, list = named(operation, tensors)
+    local names, list = names_and_tensors(operation, tensors)
     if tensors.__metadata__ then core.fail("save_safetensors: no tensor can have the name '__metadata__'") end
     for key, value in pairs(metadata or {}) do
       key = utf8(operation, 'a key of the metadata', key)
@@ -53,15 +53,15 @@ files.save_safetensors = core.declare('save_safetensors(path: string, tensors: t
 
 files.npy = core.declare('npy(path: string)',
   "The array of NumPy's npy file (also .gz), in the dtype of the file; " ..
-  'uint16 comes as int32, uint32 as int64, uint64 as int64 if it fits.', core.read_npy)
-files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name. What " ..
-  'no tensor can hold (text, objects, complex numbers) is left out and told, if anything else is there; a second ' ..
+  'uint16 becomes int32, uint32 int64, uint64 int64 if it fits.', core.read_npy)
+files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name. " ..
+  'Unsupported arrays (text, objects, complex numbers) are skipped with a message, if there are others; a second ' ..
   'table has the reasons by name.',
   core.read_npz)
 files.save_npy = core.declare('save_npy(path: string, x: tensor)', "Writes a tensor as NumPy's npy file, contiguous.",
   core.write_npy)
 files.save_npz = core.declare('save_npz(path: string, tensors: table)',
   "Writes a table of tensors by name as NumPy's npz file, contiguous and not packed.",
-  function(path, tensors) core.write_npz(path, named('save_npz', tensors)) end)
+  function(path, tensors) core.write_npz(path, names_and_tensors('save_npz', tensors)) end)
 
 return files

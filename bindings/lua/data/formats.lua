@@ -105,12 +105,12 @@ formats.factorize = core.declare('factorize([values]: list|tensor, names: list =
     return #ids > 0 and mt.tensor(ids, options) or mt.zeros({0}, options), names
   end)
 
-formats.text = core.declare('text(path: string)', 'The bytes of a file as a string, unpacked where it is gzip.',
+formats.text = core.declare('text(path: string)', 'The bytes of a file as a string, unpacked if it is gzip.',
   function(path) return (native.read('text', path)) end)
 
 formats.json = core.declare('json(path: string, null: bool|number|string|table = nil)',
-  'The value in a JSON file (also .gz): objects and lists are tables, null is nil or what null says; ' ..
-  'a whole number beyond 2^53 that Lua cannot hold is the text of its digits.',
+  'The value in a JSON file (also .gz): objects and lists are tables, null is nil or the given value; ' ..
+  'an integer beyond 2^53 that Lua cannot represent is the string of its digits.',
   function(path, null)
     local fine, value = pcall(core.parse_json, native.read('json', path), null)
     if fine then return value end

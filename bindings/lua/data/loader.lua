@@ -58,9 +58,9 @@ local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, s
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
   'shard: table = nil, prefetch: int >= 1 = 2)',
   'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..
-  'epoch (without a seed one is drawn now). workers: threads that make batches ahead on the CPU, `prefetch` each; ' ..
+  'epoch (without a seed one is drawn now). workers: threads that prefetch batches on the CPU, `prefetch` each; ' ..
   'a set, its transforms and collate are copied into them, random numbers in them depend on seed, epoch and item. ' ..
-  'collate(examples) makes a batch of what get(i) gave; shard={rank, size} takes one of size equal parts; ' ..
+  'collate(examples) makes a batch of the results of get(i); shard={rank, size} selects one of size equal parts; ' ..
   'state_dict() and load_state_dict(state) save and restore the position.',
   function(set, batch_size, shuffle, sampler, batch_sampler, worker_count, collate, drop_last, seed, shard, prefetch)
     classes.check_set('DataLoader', set)
@@ -109,7 +109,7 @@ local function with_random(seed, epoch, fn)
 end
 
 --- The size that an object reports, or nil.
-local function told_size(object) return object.size and classes.size_of(object) or nil end
+local function reported_size(object) return object.size and classes.size_of(object) or nil end
 
 --- The number of examples of a shard, out of n: equal for all shards, so some examples occur twice.
 local function shard_size(shard, n) return shard and math.ceil(n / shard.size) or n end
@@ -129,7 +129,7 @@ local function order_of(self, epoch)
   local key = native.key(self.seed, epoch)
   if sampler.order then return sampler:order(mt.Generator('philox', key)) end
   return with_random(self.seed, epoch, function()
-    return positions_of('DataLoader', collect(sampler:iter(), told_size(sampler)), n)
+    return positions_of('DataLoader', collect(sampler:iter(), reported_size(sampler)), n)
   end)
 end
 
@@ -138,7 +138,7 @@ local function batches_of(self, epoch)
   if self.batch_sampler then
     local n, lists, ends = classes.size_of(self.dataset), {}, {[0] = 0}
     local given = with_random(self.seed, epoch, function()
-      return collect(self.batch_sampler:iter(), told_size(self.batch_sampler))
+      return collect(self.batch_sampler:iter(), reported_size(self.batch_sampler))
     end)
     for k, list in ipairs(given) do
       lists[k] = positions_of('DataLoader', list, n)
@@ -181,11 +181,11 @@ end
 --- The number of batches in an epoch.
 function Loader:size()
   if self.batch_sampler then
-    local n = told_size(self.batch_sampler)
+    local n = reported_size(self.batch_sampler)
     return n or (plan_of(self, self.epoch))
   end
   local sampler = self.sampler
-  local n = sampler.fixed and #sampler.fixed or told_size(sampler) or #order_of(self, self.epoch)
+  local n = sampler.fixed and #sampler.fixed or reported_size(sampler) or #order_of(self, self.epoch)
   n = shard_size(self.shard, n) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)
 end

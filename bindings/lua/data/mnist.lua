@@ -141,11 +141,11 @@ end
 local options = '(root: string = nil, download: bool|string = false, transform: function|table = nil, ' ..
   'target_transform: function|table = nil)'
 local doc = ' as two sets, train and test: .x float [n x 1 x 28 x 28] from 0 to 1, .y the class + 1, from 1 to 10. ' ..
-  'The IDX files (also .gz) lie in root, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch by default; download=true, or ' ..
-  'the address of a mirror, fetches those that are missing, with their checksums, and goes on where it was cut off. ' ..
-  'With the test images alone the first four fifths train. Without files drawn digits take their place, which is ' ..
-  'said. ' ..
-  'transform is a function of an image, target_transform of a label, of both sets; train.transform = f of one.'
+  'The IDX files (also .gz) are in root, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch by default; download=true, or ' ..
+  'the address of a mirror, downloads missing files, checks their checksums, and resumes interrupted downloads. ' ..
+  'If only the test images exist, the first four fifths are for training. Without files, generated digits are ' ..
+  'used, with a message. ' ..
+  'transform is a function of an image, target_transform of a label, for both sets; train.transform = f for one.'
 
 mnist.mnist = core.declare('mnist' .. options, 'The handwritten digits of MNIST' .. doc,
   function(...) return sets('mnist', ...) end)
@@ -154,8 +154,8 @@ mnist.fashion_mnist = core.declare('fashion_mnist' .. options, 'The clothes of F
   function(...) return sets('fashion_mnist', ...) end)
 
 mnist.download = core.declare("download(url: string, path: string, sha256: string = '', md5: string = '', " ..
-  'progress: bool = true)', 'Fetches a file (http, https) and returns the path: whole and with the right checksum ' ..
-  'or not at all. What was cut off lies beside it as .part, and the next call goes on from there.',
+  'progress: bool = true)', 'Downloads a file (http, https) and returns the path, if the checksum is right. ' ..
+  'An interrupted download is kept as .part, and the next call resumes it.',
   function(url, path, sha256, md5, progress)
     native.download(url, path, sha256, md5, progress, 2 ^ 40)
     return path
@@ -226,9 +226,9 @@ local function draw(lines, m, random)
 end
 
 mnist.digits = core.declare('digits(n: int >= 1 <= 1000000, seed: int >= 0 = nil)',
-  'A set of n drawn digits, like MNIST in shape: strokes that are moved, turned, sheared, scaled and bent at ' ..
-  'random. .x float [n x 1 x 28 x 28] from 0 to 1, .y the digit + 1. With a seed always the same ones; without, as ' ..
-  'mt.manual_seed says.',
+  'A set of n generated digits, like MNIST in shape: strokes, randomly translated, rotated, sheared, scaled and ' ..
+  'bent. .x float [n x 1 x 28 x 28] from 0 to 1, .y the digit + 1. A seed gives always the same digits; without ' ..
+  'it they depend on mt.manual_seed.',
   function(n, seed)
     return mt.no_grad(function()
       local generator = seed and mt.Generator('mt19937', seed)

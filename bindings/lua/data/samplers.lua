@@ -10,7 +10,7 @@ local class, check_set = classes.class, classes.check_set
 local samplers = {}
 local whole = {dtype = 'int64', device = 'cpu'} -- positions are on the CPU
 
--- Our samplers draw a whole epoch at once: order(generator) is an int64 tensor of positions.
+-- These samplers draw a whole epoch at once: order(generator) is an int64 tensor of positions.
 -- `repeats` means that a position may occur twice.
 
 --- An iterator over the positions, drawn from `generator` or the sampler's own.
@@ -102,7 +102,7 @@ function Weighted:order(generator)
 end
 
 local Batch = class('BatchSampler(sampler: any, batch_size: int >= 1, drop_last: bool = false)',
-  'Lists of batch_size positions that a sampler gives; the last may be shorter, and is left out with drop_last.',
+  'Lists of batch_size positions of a sampler; the last may be shorter, and is dropped with drop_last.',
   nil, 'sampler', function(self)
     if classes.has_iter(self.sampler) then return end
     core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s',
@@ -117,7 +117,7 @@ function Batch:size()
   local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)
 end
---- An iterator over the lists; a sampler of ours draws them from `generator`, or from its own.
+--- An iterator over the lists; this file's samplers draw from `generator`, or from their own.
 function Batch:iter(generator)
   local next_position = self.sampler:iter(generator)
   return function()

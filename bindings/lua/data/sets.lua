@@ -32,7 +32,7 @@ local kTransforms = {transform = 'function|table', target_transform = 'function|
 local TensorDataset = class('TensorDataset(..)',
   'Examples that are rows of tensors, TensorDataset(x, y, .., {transform=, target_transform=}): get(i) gives x[i], ' ..
   'y[i], ..; transform(x[i]) and target_transform(y[i]) where there are such functions, which may also be assigned ' ..
-  'later, set.transform = f. The tensors lie in .tensors.',
+  'later, set.transform = f. The tensors are in .tensors.',
   function(...)
     local n = select('#', ...)
     local tensors, options = {...}, {}
@@ -152,7 +152,7 @@ function Subset:describe()
 end
 
 local ConcatDataset = class('ConcatDataset([sets]: list)',
-  'Sets one after another: ConcatDataset{a, b}. The sets lie in .datasets, their ends in .cumulative_sizes.',
+  'Sets one after another: ConcatDataset{a, b}. The sets are in .datasets, their ends in .cumulative_sizes.',
   function(list)
     if classes.is_set(list) or type(list) ~= 'table' or #list == 0 then
       core.fail('ConcatDataset: a list of sets is needed, ConcatDataset{a, b}; got %s', core.describe(list))

@@ -28,12 +28,12 @@ end
 local function uniform(low, high) return low + (high - low) * mt.rand({}, 'float64'):item() end
 local function chance(p) return p >= 1 or p > 0 and mt.rand({}):item() < p end
 --- An integer from low to high.
-local function whole(low, high) return low >= high and low or mt.randint(low, high, {}):item() end
+local function random_integer(low, high) return low >= high and low or mt.randint(low, high, {}):item() end
 
 -- ---- options ---------------------------------------------------------------------------------------
 
 --- Two values {height, width} from a number or a list of one or two.
-local function two(op, what, value)
+local function height_and_width(op, what, value)
   local a, b = value, value
   if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
   local function fits(x) return type(x) == 'number' and x % 1 == 0 and x >= 1 and x <= 2 ^ 31 end
@@ -106,7 +106,7 @@ transforms.Lambda = class('Lambda(lambd: function)', 'A function of the image.',
 transforms.Lambda.__call = function(self, x) return self.lambd(x) end
 
 transforms.RandomApply = class('RandomApply([transforms]: list, p: number >= 0 <= 1 = 0.5)',
-  'All of these transforms with probability p, or none.',
+  'Applies all of these transforms with probability p.',
   function(list, p) return {transforms = check_list('RandomApply', list), p = p} end)
 transforms.RandomApply.__call = function(self, x) return chance(self.p) and apply_all(self, x) or x end
 
@@ -156,7 +156,7 @@ transform('Grayscale', '(num_output_channels: int >= 1 <= 3 = 1)',
 
 transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|numbers = 0, ' ..
   'saturation: number|numbers = 0, hue: number|numbers = 0)',
-  'Each by a random factor from max(0, 1 - v) to 1 + v, the hue turned by up to hue (at most 0.5), in random order.',
+  'Each by a random factor from max(0, 1 - v) to 1 + v, the hue shifted by up to hue (at most 0.5), in random order.',
   function(self)
     for name, value in pairs{brightness = self.brightness, contrast = self.contrast, saturation = self.saturation} do
       self[name] = value ~= 0 and range('ColorJitter', name, value, 1, 0) or nil
@@ -167,7 +167,7 @@ transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|nu
   function(self, x)
     local names = {'brightness', 'contrast', 'saturation', 'hue'}
     for last = 4, 1, -1 do
-      local name = table.remove(names, whole(1, last))
+      local name = table.remove(names, random_integer(1, last))
       local r = self[name]
       if r then x = image[name](x, uniform(r[1], r[2])) end
     end
@@ -177,7 +177,7 @@ transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|nu
 transform('GaussianBlur', '([kernel_size]: int|ints, sigma: number|numbers = nil)',
   'A blur by a Gaussian whose deviation is drawn from {low, high} ({0.1, 2}); kernel sizes are odd, {width, height}.',
   function(self)
-    local size, sigma = two('GaussianBlur', 'kernel_size', self.kernel_size), self.sigma
+    local size, sigma = height_and_width('GaussianBlur', 'kernel_size', self.kernel_size), self.sigma
     if size[1] % 2 ~= 1 or size[2] % 2 ~= 1 then core.fail 'GaussianBlur: kernel sizes must be odd' end
     if type(sigma) == 'number' then sigma = {sigma, sigma} end
     self.kernel_size, self.sigma = size, between('GaussianBlur', 'sigma', sigma, {0.1, 2}, true)
@@ -188,7 +188,7 @@ transform('GaussianBlur', '([kernel_size]: int|ints, sigma: number|numbers = nil
 
 transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ratio: numbers = nil, ' ..
   "value: number|numbers|'random' = 0, inplace: bool = false)",
-  'With probability p a rectangle, of a share of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
+  'With probability p a rectangle, with a fraction of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
   '({0.3, 3.3}), becomes value.',
   function(self)
     self.scale = between('RandomErasing', 'scale', self.scale, {0.02, 0.33})
@@ -200,7 +200,7 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
     for _ = 1, 10 do
       local eh, ew = image.random_sides(x, self.scale, self.ratio, uniform)
       if eh < h and ew < w then
-        return image.erase(x, whole(0, h - eh), whole(0, w - ew), eh, ew, self.value, self.inplace)
+        return image.erase(x, random_integer(0, h - eh), random_integer(0, w - ew), eh, ew, self.value, self.inplace)
       end
     end
     return x
@@ -209,7 +209,7 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
 -- ---- parts of the image -----------------------------------------------------------------------------
 
 transform('CenterCrop', '([size]: int|ints)', 'The middle, {height, width}; what lies outside is 0.',
-  function(self) self.size = two('CenterCrop', 'size', self.size) end,
+  function(self) self.size = height_and_width('CenterCrop', 'size', self.size) end,
   function(self, x) return image.center_crop(x, self.size[1], self.size[2]) end)
 
 transform('Pad', '([padding]: int|ints, fill: number = 0, ' ..
@@ -220,9 +220,9 @@ transform('Pad', '([padding]: int|ints, fill: number = 0, ' ..
 
 transform('RandomCrop', '([size]: int|ints, padding: int|ints = nil, pad_if_needed: bool = false, fill: number = 0, ' ..
   "padding_mode: 'constant'|'edge'|'reflect'|'symmetric' = 'constant')",
-  'A part of this size, {height, width}, at a random place, after padding.',
+  'A crop of this size, {height, width}, at a random position, after padding.',
   function(self)
-    self.size = two('RandomCrop', 'size', self.size)
+    self.size = height_and_width('RandomCrop', 'size', self.size)
     self.padding = self.padding and image.sides('RandomCrop', self.padding)
   end,
   function(self, x)
@@ -235,7 +235,7 @@ transform('RandomCrop', '([size]: int|ints, padding: int|ints = nil, pad_if_need
     if x:size(-2) < h or x:size(-1) < w then
       core.fail('RandomCrop: the image is %d x %d, smaller than %d x %d', x:size(-2), x:size(-1), h, w)
     end
-    return image.crop(x, whole(0, x:size(-2) - h), whole(0, x:size(-1) - w), h, w)
+    return image.crop(x, random_integer(0, x:size(-2) - h), random_integer(0, x:size(-1) - w), h, w)
   end)
 
 transform('RandomHorizontalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Left and right exchanged with probability p.', nil,
@@ -251,7 +251,7 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
   'To {height, width}; one number is the shorter side, the longer at most max_size. antialias: smaller images are ' ..
   'averages.',
   function(self)
-    local size, pair = self.size, two('Resize', 'size', self.size)
+    local size, pair = self.size, height_and_width('Resize', 'size', self.size)
     self.size = type(size) == 'table' and #size > 1 and pair or pair[1]
   end,
   function(self, x)
@@ -261,23 +261,23 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
 
 transform('RandomResizedCrop', '([size]: int|ints, scale: numbers = nil, ratio: numbers = nil, ' ..
   "interpolation: 'bilinear'|'nearest' = 'bilinear', antialias: bool = true)",
-  'A random part, of a share of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), brought ' ..
-  'to a size.',
+  'A random crop with a fraction of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), ' ..
+  'resized to a size.',
   function(self)
     local op = 'RandomResizedCrop'
-    self.size, self.scale = two(op, 'size', self.size), between(op, 'scale', self.scale, {0.08, 1})
+    self.size, self.scale = height_and_width(op, 'size', self.size), between(op, 'scale', self.scale, {0.08, 1})
     self.ratio = between(op, 'ratio', self.ratio, {3 / 4, 4 / 3}, true)
   end,
   function(self, x)
-    local top, left, h, w = image.part(x, self.scale, self.ratio, uniform, whole)
+    local top, left, h, w = image.part(x, self.scale, self.ratio, uniform, random_integer)
     return image.resize(image.crop(x, top, left, h, w), self.size[1], self.size[2], self.interpolation,
       self.antialias)
   end)
 
 transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest'|'bilinear' = 'nearest', " ..
   'expand: bool = false, center: numbers = nil, fill: number = 0)',
-  'Turned counter-clockwise by a random angle, from -degrees to degrees, around center {x, y}; expand: the whole ' ..
-  'turned image fits in.',
+  'A counter-clockwise rotation by a random angle from -degrees to degrees around center {x, y}; expand: the result ' ..
+  'contains the whole image.',
   function(self)
     self.degrees = range('RandomRotation', 'degrees', self.degrees, 0)
     check_point('RandomRotation', 'center', self.center)
@@ -290,7 +290,7 @@ transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest
 transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil, scale: numbers = nil, ' ..
   "shear: number|numbers = nil, interpolation: 'nearest'|'bilinear' = 'nearest', fill: number = 0, " ..
   'center: numbers = nil)',
-  'A random turn, shift of up to translate {x, y} of the sides, factor in scale and shear in degrees ({x low, ' ..
+  'A random rotation, translation (up to translate {x, y} of the sides), scaling and shear in degrees ({x low, ' ..
   'x high, y low, y high}).',
   function(self)
     local op = 'RandomAffine'

@@ -3,14 +3,14 @@ local core = require 'mtorch.core'
 local native = core.loader()
 local copy = require 'mtorch.data.copy'
 
--- Loaders that are not used any more keep their threads until they are garbage-collected.
+-- Unused loaders keep their threads until they are garbage-collected.
 local teams = setmetatable({}, {__mode = 'k'})
 local max_teams = 8
 
 local function start(n)
-  local living = 0
-  for _ in pairs(teams) do living = living + 1 end
-  if living >= max_teams then collectgarbage() end
+  local count = 0
+  for _ in pairs(teams) do count = count + 1 end
+  if count >= max_teams then collectgarbage() end
   local team = native.start(n)
   teams[team] = true
   return team
@@ -44,7 +44,7 @@ local function fetcher(loader, iteration, job)
     for i = posted + 1, math.min(iteration.n, k - 1 + ahead) do
       tickets[i], posted = native.post(job(i), loader.team), i
     end
-    loader.served = nil -- so that all is requested again if waiting is interrupted
+    loader.served = nil -- so that all jobs are posted again if take is interrupted
     return received(k, native.take(loader.team, tickets[k]))
   end
 end

@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
 
 local dist, parts = core.dist()
-local joined = setmetatable({}, {__mode = 'k'}) -- nets whose gradients are averaged
+local parallel_nets = setmetatable({}, {__mode = 'k'}) -- nets whose gradients are averaged
 
 dist.parallel = core.declare('parallel(net, buffers: bool = true)',
   'The net, for training by all processes: parameters and buffers become those of rank 0, and each backward() ' ..
@@ -12,9 +12,9 @@ dist.parallel = core.declare('parallel(net, buffers: bool = true)',
   'make as many backward passes. buffers: each forward, after eval() as well, first takes the buffers of rank 0 ' ..
   '(BatchNorm\'s running statistics), so all processes make as many; false leaves them to each process. Li ' ..
   'et al. 2020 (PyTorch\'s DistributedDataParallel).',
-  function(net, buffers_too)
+  function(net, sync_buffers)
     if not class.is_module(net) then core.fail('dist.parallel: a module is needed, got %s', class.describe(net)) end
-    if joined[net] then return net end
+    if parallel_nets[net] then return net end
     local tensors, parameters, buffers, averaged = {}, {}, {}, {}
     for _, p in net:named_parameters() do
       tensors[#tensors + 1] = p
@@ -37,10 +37,10 @@ dist.parallel = core.declare('parallel(net, buffers: bool = true)',
               'build the whole net first', name)
           end
         end
-        if buffers_too and #buffers > 0 then dist.broadcast_(buffers, 0) end
+        if sync_buffers and #buffers > 0 then dist.broadcast_(buffers, 0) end
       end)
     end
-    joined[net] = true
+    parallel_nets[net] = true
     return net
   end)
 

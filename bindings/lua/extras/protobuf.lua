@@ -1,10 +1,10 @@
 -- protobuf.lua -- writes messages in the wire format of Protocol Buffers
 -- (https://protobuf.dev/programming-guides/encoding)
 --
--- A message's type is a table {field = {number, type}}, its value a table of the same keys; what is nil is left out.
--- Types: 'int' (int32, int64, enums), 'bool', 'float', 'double', 'bytes' (also text), or the type of a message within.
--- {number, type, 'list'} is a repeated field, its value a list; numbers are packed. Instead of a string
--- {piece =, bytes = n} may stand for what whoever writes the file puts there.
+-- A message's type is a table {field = {number, type}}, and its value a table with the same keys; nil is omitted.
+-- Types: 'int' (int32, int64, enums), 'bool', 'float', 'double', 'bytes' (also text), or the type of an inner message.
+-- {number, type, 'list'} is a repeated field, whose value is a list; numbers are packed. {piece =, bytes = n} instead
+-- of a string is a placeholder for bytes that the writer of the file inserts.
 local ffi = require 'ffi'
 local bit = require 'bit'
 
@@ -12,7 +12,7 @@ local protobuf = {}
 
 local char = string.char
 
---- A whole number within 2^53, or an int64_t, as a varint; a negative one has ten bytes.
+--- Encodes an integer within 2^53, or an int64_t, as a varint; a negative one has ten bytes.
 local function varint(n)
   if type(n) ~= 'number' or n < 0 then n = ffi.cast('uint64_t', ffi.cast('int64_t', n))
   elseif n < 128 then return char(n)
@@ -31,7 +31,7 @@ protobuf.varint = varint
 
 local float, double = ffi.new 'float[1]', ffi.new 'double[1]'
 
--- The wire type of a scalar, and the function that makes its bytes.
+-- The wire types of scalars, and the functions that encode them.
 local scalars = {
   int = {0, varint},
   bool = {0, function(x) return x and '\1' or '\0' end},
@@ -41,7 +41,7 @@ local scalars = {
 
 local function key(number, wire) return varint(bit.lshift(number, 3) + wire) end
 
---- Puts a message's fields at the end of `out`, in the order of their numbers; how many bytes they are.
+--- Appends a message's fields to `out`, in the order of their numbers; returns the number of bytes.
 local function add_message(out, message, value)
   local names, total = {}, 0
   local function add(bytes)
@@ -84,13 +84,13 @@ local function add_message(out, message, value)
   return total
 end
 
---- The bytes of a message as a list of strings and pieces, and how many. A key that its type lacks is an error.
+--- Returns a message as a list of strings and pieces, and the number of bytes. Keys that its type lacks are errors.
 function protobuf.pieces(message, value)
   local out = {}
   return out, add_message(out, message, value)
 end
 
---- The bytes of a message without pieces.
+--- Returns the bytes of a message without pieces.
 function protobuf.encode(message, value) return table.concat((protobuf.pieces(message, value))) end
 
 return protobuf

@@ -59,7 +59,7 @@ local function find_of_objects(name)
 end
 
 --- A name of PyTorch without an equivalent yet, whole or its last part, and advice.
-local function absent(name)
+local function missing_name(name)
   for _, word in ipairs{name, name:match('[^.]+$') or name, name:match('^optim%.(lr_scheduler)%.') or name} do
     if topics.absent[word] then return word, topics.absent[word] end
   end
@@ -75,7 +75,7 @@ local function members(value)
 end
 
 --- "mt.sum(x, ..) or x:sum(..)": the forms in which a signature is called.
-local function ways(shown, signature, is_both)
+local function call_forms(shown, signature, is_both)
   local name, arguments = signature:match('^([%w_]+)%((.*)%)$')
   local prefix = shown:match('^(.*[.:])') or 'mt.'
   if prefix == 'x:' then return ('x:%s(%s)'):format(name, (arguments:gsub('^x,? ?', ''))) end
@@ -93,7 +93,7 @@ local function show(found)
     if name ~= known and (core.methods[known] == value or rawget(mt, known) == value) then
       say(("'%s' is another name of %s:"):format(name, known))
     end
-    say(ways(shown, signature, core.methods[name] == value))
+    say(call_forms(shown, signature, core.methods[name] == value))
     say(wrap(doc, '  ', 92))
     if limits ~= '' then say(wrap(limits .. '.', '  ', 92)) end
     local in_place = not name:find('_$') and core.methods[name .. '_']
@@ -136,7 +136,7 @@ local function list_subjects()
 end
 
 --- The names whose help contains the word, for an unknown name.
-local function mentioning(word)
+local function names_with(word)
   local names = {}
   for _, subject in ipairs(subjects) do
     for _, name in ipairs(subject) do
@@ -164,7 +164,7 @@ local function near(name)
 end
 
 --- The topics whose text contains the word.
-local function about(word)
+local function topics_with(word)
   local titles = {}
   for title, text in pairs(topics.text) do
     if text:lower():find('%f[%w]' .. word:lower():gsub('%p', '%%%0') .. '%f[^%w]') then
@@ -176,11 +176,11 @@ local function about(word)
 end
 
 local function unknown(name)
-  local hint, others = near(name), mentioning(name)
+  local hint, others = near(name), names_with(name)
   if #others > 0 then
     hint = hint .. '; in the help of: ' .. table.concat(others, ' ', 1, math.min(#others, 12))
   end
-  local titles = about(name)
+  local titles = topics_with(name)
   if #titles > 0 then hint = hint .. '; see ' .. table.concat(titles, ', ') end
   core.fail("help: nothing is called '%s'%s", name, hint)
 end

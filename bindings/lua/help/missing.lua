@@ -4,8 +4,8 @@ local mt = require 'mtorch'
 local modules = require 'mtorch.help.modules'
 
 -- Python's names: their equivalents here, and in Lua.
-local here = {torch = "here it is mt: local mt = require 'mtorch'", np = 'tensors do what arrays do: mt.help()',
-  numpy = 'tensors do what arrays do: mt.help()', plt = 'pictures are in mt.plot', F = 'functions are in mt'}
+local here = {torch = "here it is mt: local mt = require 'mtorch'", np = 'tensors replace arrays: mt.help()',
+  numpy = 'tensors replace arrays: mt.help()', plt = 'plots are in mt.plot', F = 'functions are in mt'}
 local lua = {len = '#x', range = 'for i = 1, n do .. end', enumerate = 'for i, value in ipairs(list) do .. end',
   str = 'tostring(x)', int = 'math.floor(x)', float = 'tonumber(x)', append = 'list[#list + 1] = value',
   input = 'io.read()', exit = 'os.exit()', isinstance = 'type(x), mt.is_tensor(x)', f = "('%d of %d'):format(a, b)",

@@ -75,12 +75,12 @@ return, a[i][j], #a, a.shape[d], math.*, mt.cdiv, print, and calls of other such
   atomic_add(t, i, .., v)                               t[i] = t[i] + v, gives the old value
   warp_sum(v) warp_max(v) warp_min(v) shuffle_down(v, n) shuffle_xor(v, mask) lane()   in a warp of 32 threads
   constant(t)                                           a small tensor that is only read
-Whole literals, counters, shapes and whole numbers from outside are whole (64 bits); / gives floats, and
-math.floor(a / b) of whole numbers is exact. Floats are the widest float dtype of the tensors. Captured numbers are read
-again at each launch. {check=true} finds accesses out of bounds, races, divergent barriers and uninitialised shared
-memory. An argument that requires a gradient is refused outside of mt.no_grad: wrap the kernel in mt.Function.
+Integer literals, counters, shapes and captured integers are 64-bit integers; / gives floats, and
+math.floor(a / b) of integers is exact. Floats are the widest float dtype of the tensors. Captured numbers are read
+again at each launch. {check=true} reports accesses out of bounds, races, divergent barriers and uninitialised shared
+memory. An argument that requires a gradient is an error outside of mt.no_grad: wrap the kernel in mt.Function.
 It runs on the device of its tensors: on a GPU as CUDA C, k:cuda_source() after a launch; there float atomics are added
-in any order, and check=true waits and finds accesses out of bounds. Kernels in CUDA C: mt.help('cuda_kernels').]],
+in any order, and check=true waits and reports accesses out of bounds. Kernels in CUDA C: mt.help('cuda_kernels').]],
   operators = [[
 + - * / ^ % and unary minus are elementwise with broadcasting, a number on either side. There is no @:
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:
@@ -98,7 +98,7 @@ needs librsvg (librsvg2-2), drawings of graphs need Graphviz (graphviz); SVG of 
 Lists and tensors both do. NaN and infinity are gaps. Sizes: width=, height=, pixels (in the terminal characters).]],
   reports = [[
 Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be left out:
-  title='text', notes='paragraphs, parted by empty lines'
+  title='text', notes='paragraphs, separated by empty lines'
   config={lr=0.1, model={hidden=100}}             rows; nested names become model.hidden
   curves={loss={3, 2, 1}}                         a chart with that title
   curves={loss={train=list, valid=list}}          several series in one chart
@@ -111,22 +111,22 @@ Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be 
   table={ {'name', 'value'}, {'a', 1} }           rows, the first is the head; or records {name='a', value=1}
   images=x, images={x, title=, labels=}           as plot.images takes them; confusion={matrix=m, classes=names}
   filters=net  network=net  graph={loss, params=net}
-A page that grows: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
+A live page: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
 it does nothing (report.on is false).
   report:scalar('loss/train', loss[, step])  report:scalars({accuracy=a}, epoch)  report:row{epoch=1, loss=l}
   report:image(name, x)  report:plot('hist', {x})  report:confusion(m, names)  report:filters(net)  report:network(net)
   report:graph(loss, net)  report:timing('epoch', seconds)  report:run('seed 2'):scalar(..)  report:finish()
---live prints an address on this machine, where a browser follows while the run goes on.]],
+--live prints an address on this machine, where a browser shows the page during the run.]],
   flags = [[
 Flags of a script. o = mt.args{hidden=100, rate=0.05, deep=false, dataset={'split', 'xor'}} reads --hidden 50 --deep
 --dataset=xor; o.hidden is then 50. Types come from the defaults, a list is a choice, dry_run is --dry-run. An entry
-says more, and --help shows entries in their order, behind the comment at the head of the script:
+says more, and --help shows entries in their order, after the comment at the head of the script:
   o = mt.args{
     {'data', required=true, help='folder of the images', metavar='DIR'},      o.data
     {'hidden', 100, 'units of each layer', type='int', min=1},                name, default, help; type, min, max
     {'model', {'small', 'large'}, 'the network'},                             a choice; also choices={..}, default=
-    {'epochs', help='passes; if not given 10', type='int', min=1},            nil where it is not given
-    {'shuffle', true, 'mix the rows'},                                        --no-shuffle
+    {'epochs', help='passes; default: 10', type='int', min=1},                nil if it is not given
+    {'shuffle', true, 'shuffle the rows'},                                    --no-shuffle
     {'plot', type='output', endings={'svg', 'png'}, help='the curve'},        a file to write: its folder must be there
   }
 type is 'string', 'number', 'int', 'flag' or 'output'. --device --threads --seed take effect at once; o.device is a
@@ -136,12 +136,12 @@ Progress. A line on the terminal with a bar, values, the time left and the time 
   for i in mt.progress(n) do .. end                         for x, y in mt.progress(loader, {label='train'}) do .. end
   local bar = mt.progress(n, {label='train', every=100})    every: in a log a plain line each so many steps
   mt.progress(n, {unit='images', per_step=64})              4310 images/s instead of 14.8 ms/step
-  mt.progress(nil, {label='stream'})                        how much there is is not known
-  bar:update(i, {loss=l})     i steps are done (nil: one more); the values stand at the end of the line
+  mt.progress(nil, {label='stream'})                        the number of steps is unknown
+  bar:update(i, {loss=l})     i steps are done (nil: one more); the values are at the end of the line
   bar:set{loss=l, accuracy=a} the values, where a loop over bar counts the steps
-  bar:print('epoch 3 ..')     a line that stays, above the bar
+  bar:print('epoch 3 ..')     a permanent line above the bar
   bar:finish()                ends it early; the last step does so by itself
-A bar that is made while another is open stands below it, and leaves no line: epochs outside, batches inside.]],
+A bar that is created while another is open is below it, and leaves no line: epochs outside, batches inside.]],
   training = [[
 A training step:
   local net = nn.Sequential(nn.Linear(2, 100), nn.ReLU(), nn.Linear(100, 1))
@@ -149,37 +149,37 @@ A training step:
   opt:zero_grad();  local loss = mt.mse_loss(net(x), y);  loss:backward();  opt:step()
   print(loss:item())
 Gradients clipped, between backward and step: nn.clip_grad_norm_(net:parameters(), 1).
-net:train() and net:eval() switch dropout and batch normalisation; net:freeze('^encoder%.') leaves parameters alone;
-nn.init.kaiming_normal_(w) draws others; print(net) and net:summary{64, 2} show what there is.
+net:train() and net:eval() switch dropout and batch normalisation; net:freeze('^encoder%.') freezes parameters;
+nn.init.kaiming_normal_(w) initializes again; print(net) and net:summary{64, 2} describe it.
 Weights of 16 bits: net:bfloat16(), and optim.Adam(net:parameters(), {lr=1e-4, master_weights=true}), whose steps change
 float32 copies of them: a step that 16 bits would round away is not lost. opt.param_groups[1].state[1].master is one.
 Rates: sched = optim.lr.CosineAnnealingLR(opt, {T_max=100}), then sched:step() after opt:step(); mt.help('optim.lr').
-Figures over batches: acc = mt.metrics.Accuracy(), acc:update(logits, labels), acc:compute(); mt.help('metrics').
+Metrics over batches: acc = mt.metrics.Accuracy(), acc:update(logits, labels), acc:compute(); mt.help('metrics').
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
 nn.class('Net') with __init and forward makes your own module.]],
   data = [[
-Data. A set has set:size() and set:get(i); a loader gives batches in an order that depends on its seed alone.
+Data. A set has set:size() and set:get(i); a loader gives batches in an order that depends only on its seed.
   mt.data.simple diag split xor circle spiral(n)      points of the unit square: set.x [n x 2], set.y [n], 0 or 1
   mt.data.csv json npy npz idx safetensors image wav text (path), also .gz; mnist, fashion_mnist; folder(root)
-  TensorDataset(x, y) Subset ConcatDataset random_split(set, {0.8, 0.2})      sets out of tensors and of sets
+  TensorDataset(x, y) Subset ConcatDataset random_split(set, {0.8, 0.2})      sets of tensors and of sets
   DataLoader(set, {batch_size=64, shuffle=true, workers=2, seed=1})           for x, y in loader:iter() do .. end
   mt.data.transforms: Compose Normalize RandomCrop RandomHorizontalFlip Resize ..     torchvision's names
 Labels count from 1. mt.help('data') lists all names, mt.help('DataLoader') one.]],
   saving = [[
-Saving. Every file is written whole or not at all.
+Saving. Every file is written atomically.
   mt.save(path, {net = net:state_dict(), epoch = 3})      mt.load(path)       safetensors; PyTorch's .pt loads too
   net:load_state_dict(mt.load(path).net)
   mt.checkpoint.save(path, {model=net, optim=opt, sched=sched, loader=loader, step=n})
   mt.checkpoint.resume(path, {model=net, optim=opt})      fills them, random numbers too, and returns plain values;
-                                                          nil where there is no file yet
+                                                          nil if there is no file yet
   mt.onnx.export(net, x, 'net.onnx')                      for other programs]],
   watching = [[
 Watching a run.
   mt.progress(n), mt.progress(loader)     a bar with values, rate and time left: mt.help('progress')
   mt.plot.line{losses}                    a graph in the terminal, or a file with path=: mt.help('plots')
-  mt.plot.graph(loss, {params=net})       what led to a loss, before its backward
-  mt.plot.images(x)                       pictures in the terminal, or a file
-  mt.Report(flags)                        one page, --report run.html; --live: a browser follows: mt.help('reports')
+  mt.plot.graph(loss, {params=net})       the autograd graph of a loss, before its backward
+  mt.plot.images(x)                       images in the terminal, or a file
+  mt.Report(flags)                        one page, --report run.html; --live: shown during the run: mt.help('reports')
   mt.SummaryWriter('runs/a')              for TensorBoard: add_scalar add_histogram add_image add_text ..
   mt.JsonLines('run.jsonl')               log:write{epoch=1, loss=l}: a JSON object for each line
   mt.metrics, mt.profile(fn), mt.timeit(fn)]],

@@ -82,9 +82,9 @@ end
 
 checkpoint.save = core.declare('save(path: string, objects: table)',
   'Writes the state of a run: checkpoint.save(path, {model=net, optim=opt, sched=sched, step=n, ..}). ' ..
-  'Of what has state_dict() and load_state_dict(state) that state is written, of generators theirs; numbers, ' ..
-  'strings, tensors and tables of them as they are; where the random numbers of mt and of math.random stand. ' ..
-  'The file is whole, or what stood there stays. mt.load reads it too.',
+  'Objects with state_dict() and load_state_dict(state), and generators, are saved by their states; numbers, ' ..
+  'strings, tensors and tables of them as they are; also the random states of mt and of math.random. ' ..
+  'The file is replaced atomically. mt.load reads it too.',
   function(path, objects)
     check_objects('checkpoint.save', objects)
     if objects.checkpoint ~= nil then core.fail "checkpoint.save: the key 'checkpoint' is the file's own" end
@@ -116,13 +116,13 @@ local function read(path)
   if file then file:close() end
   local kind = core.file_kind('checkpoint.resume', path)
   if kind ~= 'safetensors' then
-    core.fail("checkpoint.resume: '%s' is no checkpoint of mtorch%s", path,
+    core.fail("checkpoint.resume: '%s' is not a checkpoint of mtorch%s", path,
       (kind == 'zip' or kind == 'torch') and "; mt.load(path) reads PyTorch's files" or '')
   end
   local content = save.read('checkpoint.resume', path)
   local own = type(content) == 'table' and content.checkpoint
   if type(own) ~= 'table' or type(own.objects) ~= 'table' or type(own.random) ~= 'table' then
-    core.fail("checkpoint.resume: '%s' is no checkpoint of mtorch; mt.load(path) reads other files", path)
+    core.fail("checkpoint.resume: '%s' is not a checkpoint of mtorch; mt.load(path) reads other files", path)
   end
   if own.version ~= 1 then
     core.fail("checkpoint.resume: '%s' is of version %s, this program reads version 1", path, tostring(own.version))
@@ -185,9 +185,9 @@ local function fill(jobs, class, random)
 end
 
 checkpoint.resume = core.declare('resume(path: string, objects: table)',
-  'Goes on where checkpoint.save(path, ..) was called: fills the objects, which stand under the same keys, sets the ' ..
-  'random numbers, and returns the plain values, {step=n, ..}; nil without a file. Where one object does not ' ..
-  'fit nothing is changed. A run resumed so ends with the bits of an undisturbed one.',
+  'Restores a file of checkpoint.save(path, ..): the states of the objects with the same keys and the ' ..
+  'random states; returns the plain values, {step=n, ..}, or nil without a file. If one object does not ' ..
+  'fit, nothing is changed. The resumed run gives the same bits as one without interruption.',
   function(path, objects)
     check_objects('checkpoint.resume', objects)
     local content, own = read(path)

@@ -21,7 +21,7 @@ function JsonLines:describe() return self.path and ("JsonLines('%s')"):format(se
 
 method('write(record)',
   'Adds a line, {epoch=3, loss=loss}: numbers, texts, booleans, tensors, lists and tables of them; nan and inf are ' ..
-    'null. It is in the file at once.',
+    'null. It is written at once.',
   function(self, record)
     if type(record) ~= 'table' then core.fail('write: the record is %s, expected a table', core.describe(record)) end
     if not self.path then return end
@@ -30,7 +30,7 @@ method('write(record)',
     util.write_log('JsonLines', self.path, self.file, text .. '\n')
   end)
 
-method('close()', 'Ends the file.', function(self)
+method('close()', 'Closes the file.', function(self)
   if self.file then self.file:close() end
   self.file = nil
 end)
@@ -38,7 +38,7 @@ end)
 return {
   methods = JsonLines.__methods,
   JsonLines = core.declare("JsonLines(path: string = '', append: bool = true)",
-    'A log of one JSON object for each line: log:write{epoch=1, loss=loss}. append=false begins again. Without a ' ..
+    'A log of one JSON object for each line: log:write{epoch=1, loss=loss}. append=false truncates it. Without a ' ..
       "path it writes nothing, so that a script's flag may be empty.",
     function(path, append)
       local self = object.new(JsonLines, {path = path ~= '' and path or nil})

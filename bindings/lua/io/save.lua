@@ -147,7 +147,7 @@ end
 
 save.save = core.declare('save(path: string, value: table)',
   'Writes a table of tensors and plain values (numbers, strings, booleans, tables of them) that mt.load reads: ' ..
-  'whole, or what stood there stays. The file is a safetensors file, a tensor is named by its path: {a={x, y}} is ' ..
+  'atomically. The file is a safetensors file, in which a tensor is named by its path: {a={x, y}} is ' ..
   "a.1 and a.2. Tensors are written contiguous; several of the same elements are written once, under the first of " ..
   'their names, and share memory when they come back, as tensors of the CPU. Networks and optimizers: their ' ..
   'state_dict(), or mt.checkpoint.save.',
@@ -236,16 +236,16 @@ local function load_torch(path)
 end
 
 save.load = core.declare('load(path: string)',
-  'What mt.save wrote. A safetensors file of another program comes as a table by name, as npz does; a file of ' ..
+  'Reads a file of mt.save. A safetensors file of another program is a table by name, as with npz; a file of ' ..
   "torch.save (.pt, .pth) as what was saved, if that was tensors, state dicts, lists, numbers and text: nothing is " ..
   'executed, and a name of anything else is an error. Dictionaries and lists are tables, None is nil, keys and ' ..
-  'numbers stay as they are (from 0); a whole number beyond 2^53 that Lua cannot hold is the text of its digits. ' ..
+  'numbers are unchanged (from 0); an integer beyond 2^53 that Lua cannot represent is the string of its digits. ' ..
   'Tensors are on the CPU.',
   function(path)
     local kind = core.file_kind('load', path)
     if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
     if kind == 'other' then
-      core.fail("load: '%s' is no safetensors file, which mt.save writes, no file of PyTorch and no npz; mt.data " ..
+      core.fail("load: '%s' is not a safetensors file (of mt.save), a file of PyTorch or an npz file; mt.data " ..
         'reads csv, json, text and images', path)
     end
     if kind == 'safetensors' then return (save.read('load', path)) end

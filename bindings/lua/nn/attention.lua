@@ -15,14 +15,14 @@ local function xavier_uniform(rows, columns) return module.uniform(math.sqrt(6 /
 
 local function is_bool(mask) return mask.dtype == 'bool' end
 --- Converts a mask to 0 for allowed keys and -inf for others.
-local function added(mask, dtype)
+local function additive_mask(mask, dtype)
   return is_bool(mask) and mt.zeros({}, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge) or mask
 end
 --- Combines two such masks.
-local function both(a, b, dtype)
+local function combine_masks(a, b, dtype)
   if not a or not b then return a or b end
   if is_bool(a) and is_bool(b) then return a:logical_or(b) end
-  return added(a, dtype) + added(b, dtype)
+  return additive_mask(a, dtype) + additive_mask(b, dtype)
 end
 
 --- attn_mask [queries x keys] or [batch * heads x queries x keys], checked, and viewed as [.. x .. x queries x keys].
@@ -68,7 +68,7 @@ end
 local function weights_of(q, k, mask, causal)
   local scores = (q / math.sqrt(q.shape[4])):matmul(k:transpose(3, 4))
   if causal then
-    mask = both(mask, mt.ones({q.shape[3], k.shape[3]}, {dtype = 'bool', device = q.device}):triu(1), q.dtype)
+    mask = combine_masks(mask, mt.ones({q.shape[3], k.shape[3]}, {dtype = 'bool', device = q.device}):triu(1), q.dtype)
   end
   if not mask then return scores:softmax(-1) end
   scores = is_bool(mask) and scores:masked_fill(mask, -math.huge) or scores + mask
@@ -78,10 +78,10 @@ end
 
 local bind = core.declare('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
   'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
-  'average_attn_weights: bool = true, is_causal: bool = false)', 'What a call takes.', function(...) return ... end)
+  'average_attn_weights: bool = true, is_causal: bool = false)', 'Arguments of a call.', function(...) return ... end)
 
 --- The inputs as [batch x length x features], checked.
-local function laid_out(self, q, k, v)
+local function batch_first_inputs(self, q, k, v)
   local single = q:dim() == 2
   local sizes = {self.embed_dim, self.kdim or self.embed_dim, self.vdim or self.embed_dim}
   for i, x in ipairs{q, k, v} do
@@ -102,7 +102,7 @@ end
 
 --- add_bias_kv and add_zero_attn: appends keys that are not inputs; masks do not apply to them.
 local function with_more_keys(self, k, v, masks)
-  local function one_more(x, bias)
+  local function append_key(x, bias)
     local shape = x:size()
     shape[3] = 1
     return mt.cat({x, bias and bias:view(1, self.num_heads, 1, -1):expand(shape) or
@@ -110,7 +110,7 @@ local function with_more_keys(self, k, v, masks)
   end
   for _, wanted in ipairs{self.add_bias_kv and {self.bias_k, self.bias_v} or false, self.add_zero_attn and {}} do
     if wanted then
-      k, v = one_more(k, wanted[1]), one_more(v, wanted[2])
+      k, v = append_key(k, wanted[1]), append_key(v, wanted[2])
       for i = 1, 2 do masks[i] = masks[i] and masks[i]:pad({0, 1}) end
     end
   end
@@ -124,7 +124,7 @@ local function forward(self, ...)
   k = k or q
   v = v or k
   local single
-  q, k, v, single = laid_out(self, q, k, v)
+  q, k, v, single = batch_first_inputs(self, q, k, v)
   if k.shape[1] ~= q.shape[1] or v.shape[1] ~= k.shape[1] or v.shape[2] ~= k.shape[2] then
     core.fail('%s: query, key and value are %s, %s and %s as (batch x length x features)', self.__name,
       tostring(q.shape), tostring(k.shape), tostring(v.shape))
@@ -140,7 +140,7 @@ local function forward(self, ...)
     end
     k, v = with_more_keys(self, k, v, masks)
   end
-  mask = both(masks[1], masks[2], q.dtype)
+  mask = combine_masks(masks[1], masks[2], q.dtype)
   local dropped, out, weights = self.training and self.dropout or 0
   if need_weights then
     weights = weights_of(q, k, mask, causal)
@@ -164,8 +164,8 @@ class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int
   'kdim: int = nil, vdim: int = nil, batch_first: bool = false)',
   'out[, weights] = mha(q[, k[, v]], {attn_mask=, key_padding_mask=, is_causal=, need_weights=false, ' ..
   'average_attn_weights=true}) over [length x batch x embed_dim], or one sequence. A bool mask is true where ' ..
-  'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Scores for all queries at ' ..
-  'once are in memory with need_weights alone.', {bias = true}, true,
+  'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Only with need_weights the ' ..
+  'scores of all queries are in memory at once.', {bias = true}, true,
   function(self, o)
     local n, bias = o.embed_dim, o.bias
     if n % self.num_heads ~= 0 then

@@ -130,7 +130,7 @@ local function pairs_of(op, of, given)
     end
   else
     for name, value in pairs(given) do
-      if type(name) ~= 'string' then core.fail('%s: the name %s is no string', op, core.describe(name)) end
+      if type(name) ~= 'string' then core.fail('%s: the name %s is not a string', op, core.describe(name)) end
       list[#list + 1] = {name, value}
     end
     table.sort(list, function(a, b) return a[1] < b[1] end)

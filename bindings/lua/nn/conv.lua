@@ -84,7 +84,7 @@ local function define(dims, apply)
   local made = module.define{
     ('%s(in_channels: int >= 1, out_channels: int >= 1, kernel_size: int|ints, %s)'):format(name, options),
     select(2, core.entry(apply)) .. '\nweight and bias uniform in +-1/sqrt(in_channels / groups * kernel); ' ..
-      'padding_mode: what lies beyond the edges.',
+      'padding_mode: the values beyond the edges.',
     parameters = {'weight', 'bias'},
     init = function(o)
       local kernel = check(name, o, dims)
@@ -133,7 +133,7 @@ end
 
 local function define_transposed(dims, apply)
   local name = ('ConvTranspose%dd'):format(dims)
-  local bind = core.declare(name .. '(x: tensor, output_size: int|ints = nil)', 'What a call takes.',
+  local bind = core.declare(name .. '(x: tensor, output_size: int|ints = nil)', 'Arguments of a call.',
     function(...) return ... end)
   conv[name] = module.define{
     ('%s(in_channels: int >= 1, out_channels: int >= 1, kernel_size: int|ints, stride: int|ints = 1, ' ..

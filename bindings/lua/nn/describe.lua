@@ -49,8 +49,8 @@ function class.chosen(self, ...)
   return text
 end
 
-method('extra()', 'What print adds to the name: the options that are not their defaults, from the second one that ' ..
-  'has a default on by name. A class may have its own.',
+method('extra()', 'The text that print adds: the options that differ from their defaults, from the second one ' ..
+  'with a default on by name. A class may override it.',
   function(self)
     local parts = {}
     for i, option in ipairs(core.parameters(self.__class) or {}) do
@@ -61,7 +61,7 @@ method('extra()', 'What print adds to the name: the options that are not their d
   end)
 
 local described = {} -- modules whose text is being created
-method('describe(indent=nil)', 'What print(net) shows: the tree with its parameters counted. Children at [1], [2] ' ..
+method('describe(indent=nil)', 'The text of print(net): the tree with parameter counts. Children at [1], [2] ' ..
   "count from 1, in state_dict's names from 0.",
   function(self, indent)
     indent = indent or ''
@@ -85,12 +85,12 @@ method('describe(indent=nil)', 'What print(net) shows: the tree with its paramet
     return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
   end)
 
-method('forward(x, ..)', 'What the module computes. net(x) calls it and adds the name of the module to errors.',
+method('forward(x, ..)', 'The computation of the module. net(x) calls it and adds the name of the module to errors.',
   function(self) core.fail('%s has no forward: define function %s:forward(x)', self.__name, self.__name) end)
 
 method('summary(..)', 'Prints a table of the modules for an input of these sizes, net:summary{64, 1, 28, 28} (a ' ..
   'batch of 1 may be left out), or for tensors, net:summary{x, y}, or for sizes of several: shapes, parameters, ' ..
   'multiply-adds of a call (products, convolutions and normalisations), memory of parameters, buffers and results. ' ..
-  'Without input the parameters alone. Options: dtype of the input, device, depth, print=false. Returns the text, ' ..
-  'and the figures by name.',
+  'Without input only the parameters. Options: dtype of the input, device, depth, print=false. Returns the text, ' ..
+  'and the numbers by name.',
   function(self, ...) return require 'mtorch.nn.summary'(self, ...) end)

@@ -18,7 +18,7 @@ end
 --- The given table, or a random one: normal, with zeros at the padding.
 local function table_of(name, o)
   local row, weight = padding_row(name, o), o._weight
-  if o.sparse then core.fail('%s: there are no sparse gradients here; leave sparse away', name) end
+  if o.sparse then core.fail('%s: sparse gradients are not supported; leave sparse out', name) end
   if weight then
     if weight:dim() ~= 2 or weight:size(1) ~= o.num_embeddings or weight:size(2) ~= o.embedding_dim then
       core.fail('%s: _weight is %s, expected (%d, %d)', name, tostring(weight.shape), o.num_embeddings, o.embedding_dim)
@@ -32,11 +32,11 @@ end
 
 --- The table for a call: rows with a norm over max_norm are scaled down first, in place.
 local function looked_up(self, ids)
-  local weight, most = self.__params.weight, self.max_norm
-  if most ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
+  local weight, max_norm = self.__params.weight, self.max_norm
+  if max_norm ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
     mt.no_grad(function()
       local rows = ids:flatten():unique()
-      weight:index_copy_(1, rows, mt.embedding(rows, weight):renorm(self.norm_type, 1, most))
+      weight:index_copy_(1, rows, mt.embedding(rows, weight):renorm(self.norm_type, 1, max_norm))
     end)
   end
   return weight
@@ -62,7 +62,7 @@ embedding.Embedding = module.define{
   'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number = nil, ' ..
     'norm_type: number = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
-    'padding_idx is zero and gets no gradient. max_norm: rows that are looked up are held within this norm, in place.',
+    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place.',
   parameters = {'weight'},
   init = function(o) return table_of('Embedding', o) end,
   forward = function(self, ids)
@@ -73,7 +73,7 @@ embedding.Embedding = module.define{
 }
 
 local bag = core.declare('EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)',
-  'What a call takes.', function(...) return ... end)
+  'Arguments of a call.', function(...) return ... end)
 
 embedding.EmbeddingBag = module.define{
   'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number = nil, norm_type: number = 2, ' ..

@@ -64,12 +64,12 @@ functional.clip_grad_norm_ = core.declare(
     'error_if_nonfinite: bool = false)',
   'Scales the gradients of the parameters, in place, so that their norm, all taken as one vector, is at most ' ..
   'max_norm; ' ..
-  'returns the norm before, a 0-d tensor. Nothing waits for a GPU unless error_if_nonfinite asks for it.',
+  'returns the norm before, a 0-d tensor. It does not wait for a GPU unless error_if_nonfinite is true.',
   function(parameters, ...) return core.clip_grad_norm_(list_of(parameters), ...) end)
 
 functional.clip_grad_value_ = core.declare(
   'clip_grad_value_([parameters]: tensor|tensors, clip_value: number >= 0)',
-  'Holds each element of the gradients of the parameters within +-clip_value, in place.',
+  'Clamps each element of the gradients of the parameters to +-clip_value, in place.',
   function(parameters, clip_value) core.clip_grad_value_(list_of(parameters), clip_value) end)
 
 -- ---- one vector ---------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ local function gain_of(name, param)
 end
 
 init.calculate_gain = core.declare(('calculate_gain(nonlinearity: %s, param: number = nil)'):format(nonlinearity),
-  'The factor of the standard deviation that keeps the variance through a nonlinearity; param: the slope of ' ..
+  'The gain that keeps the variance through a nonlinearity; param: the negative slope of ' ..
   'leaky_relu.',
   gain_of)
 
@@ -58,7 +58,7 @@ define('zeros_', '', 'Zeros.', function(tensor) tensor:zero_() end)
 
 define('trunc_normal_', 'mean: number = 0, std: number > 0 = 1, a: number = -2, b: number = 2, generator: ' ..
   'generator = nil',
-  'Normal with this mean and standard deviation before what lies outside a..b is left out.',
+  'Truncated normal: this mean and standard deviation before the truncation to a..b.',
   function(tensor, mean, std, a, b, generator)
     if a >= b then core.fail('trunc_normal_: a is %g and b %g; a must be below b', a, b) end
     local ends = mt.tensor({(a - mean) / std, (b - mean) / std}, 'float64'):ndtr():tolist()
@@ -73,7 +73,7 @@ define('eye_', '', 'The identity: ones on the diagonal of a matrix, zeros elsewh
 end)
 
 define('dirac_', 'groups: int >= 1 = 1',
-  'The convolution [out x in x kernel] that gives its input channels as they are, as many as there are outputs for.',
+  'The convolution [out x in x kernel] that is the identity for the first min(in, out) channels.',
   function(tensor, groups)
     local dims = tensor:dim()
     if dims < 3 or dims > 5 then

@@ -51,7 +51,7 @@ local function collect(self, wanted)
   return list, names
 end
 
-local function named(list, names)
+local function iterate_named(list, names)
   local i = 0
   return function()
     i = i + 1
@@ -60,14 +60,14 @@ local function named(list, names)
 end
 
 method('parameters()',
-  'All parameters of the module and of those inside, each once, as a list: what optimizers take.',
+  'A list of all parameters of the module and of those inside, each once, for an optimizer.',
   function(self) return (collect(self, 'parameter')) end)
 method('named_parameters()',
   "An iterator: for name, p in net:named_parameters() do. Names are PyTorch's, '0.weight'.",
-  function(self) return named(collect(self, 'parameter')) end)
+  function(self) return iterate_named(collect(self, 'parameter')) end)
 method('buffers()', 'All buffers, as a list.', function(self) return (collect(self, 'buffer')) end)
 method('named_buffers()', 'An iterator over names and buffers.',
-  function(self) return named(collect(self, 'buffer')) end)
+  function(self) return iterate_named(collect(self, 'buffer')) end)
 --- The modules that are direct fields, each once, and their names.
 local function children(self)
   local list, names, seen = {}, {}, {}
@@ -80,14 +80,14 @@ local function children(self)
 end
 method('children()', 'The modules that are direct fields, as a list.', function(self) return (children(self)) end)
 method('named_children()', 'An iterator over names and the modules that are direct fields.',
-  function(self) return named(children(self)) end)
+  function(self) return iterate_named(children(self)) end)
 method('modules()', 'The module itself and all inside, as a list.', function(self)
   local list = collect(self, 'module')
   table.insert(list, 1, self)
   return list
 end)
 method('named_modules()', 'An iterator over names and the modules inside.',
-  function(self) return named(collect(self, 'module')) end)
+  function(self) return iterate_named(collect(self, 'module')) end)
 method('apply(fn: function)', 'Calls fn(module) for every module inside, then for this one; returns it.',
   function(self, fn)
     for _, child in ipairs((children(self))) do child:apply(fn) end
@@ -95,7 +95,7 @@ method('apply(fn: function)', 'Calls fn(module) for every module inside, then fo
     return self
   end)
 method('train(mode: bool = true)',
-  'Switches to training, what dropout and normalisations ask for (net.training); returns it.',
+  'Sets training mode (net.training), which dropout and normalisations use; returns the module.',
   function(self, mode)
     for _, module in ipairs(class.Module.modules(self)) do rawset(module, 'training', mode) end
     return self
@@ -108,7 +108,7 @@ method('requires_grad_(on: bool = true)',
     return self
   end)
 method('zero_grad()',
-  'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
+  'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self) core.zero_grad((collect(self, 'parameter'))) end)
 
 --- Moves the data to another dtype or device, with the gradient.
@@ -166,5 +166,5 @@ local function copied(value, made)
   return copy
 end
 
-method('clone()', 'A copy with parameters of its own; what is shared inside stays shared.',
+method('clone()', 'A copy with new parameters; shared values inside remain shared.',
   function(self) return copied(self, {}) end)

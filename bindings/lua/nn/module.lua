@@ -35,7 +35,7 @@ local function forward_of(fn, params, inputs, in_place)
     return function(self, %s, more)
       if x%d == nil or more ~= nil then
         refuse(self, %d, more, x1)
-        return fn(%s) -- which says what is missing
+        return fn(%s) -- raises an error for the missing input
       end
       %s
       return fn(%s)

@@ -59,14 +59,14 @@ end
 for dims = 1, 3 do
   with_statistics(('BatchNorm%dd'):format(dims), dims == 1 and 2 or dims + 2, dims + 2, true,
     'Mean 0 and variance 1 of each channel (dimension 2), times weight, plus bias; in training by the batch, whose ' ..
-      'statistics move the running ones by momentum (false: their mean over all batches), else by these.',
+      'statistics update the running ones by momentum (false: their mean over all batches), else by the running ones.',
     function(self, x, params, training)
       return mt.batch_norm(x, params.running_mean, params.running_var, params.weight, params.bias, training,
         momentum_of(self, params), self.eps)
     end)
   with_statistics(('InstanceNorm%dd'):format(dims), dims + 1, dims + 2, false,
     'Mean 0 and variance 1 of each channel of each image, times weight, plus bias. With track_running_stats the ' ..
-      'running statistics, which training moves by momentum, are used in evaluation. The batch may be left out.',
+      'running statistics, which training updates by momentum, are used in evaluation. The batch is optional.',
     function(self, x, params, training)
       local alone = x:dim() == dims + 1
       local y = mt.instance_norm(alone and x:unsqueeze(1) or x, params.running_mean, params.running_var, params.weight,
@@ -82,7 +82,7 @@ local sum_of_processes = mt.Function{name = 'SyncBatchNorm', forward = function(
 
 with_statistics('SyncBatchNorm', 2, 5, true,
   'BatchNorm whose batch in training is that of all processes of mt.dist, which must make as many forward and ' ..
-    'backward passes; their parts of the batch may differ in size. With one process as BatchNorm.',
+    'backward passes; their parts of the batch may differ in size. With one process it equals BatchNorm.',
   function(self, x, params, training)
     local mean, var, momentum = params.running_mean, params.running_var, momentum_of(self, params)
     if not training or mt.dist.size() == 1 then

@@ -30,29 +30,29 @@ function Packed:with(data) return make(data, self.batch_sizes, self.sorted_indic
 --- The data converted to another dtype or device.
 function Packed:to(...)
   local data = self.data:to(...)
-  local function there(t) return t and t:to(data.device) end
-  return make(data, self.batch_sizes, there(self.sorted_indices), there(self.unsorted_indices))
+  local function to_device(t) return t and t:to(data.device) end
+  return make(data, self.batch_sizes, to_device(self.sorted_indices), to_device(self.unsorted_indices))
 end
 
 local function positions(list, device) return mt.tensor(list, {dtype = 'int64', device = device}) end
 
---- Lengths, a tensor or a list, as a list of integers in 1..most.
-local function length_list(op, lengths, n, most)
+--- Lengths, a tensor or a list, as a list of integers in 1..max_length.
+local function length_list(op, lengths, n, max_length)
   if mt.is_tensor(lengths) then
     if lengths:dim() ~= 1 then core.fail('%s: the lengths are %s, expected (%d)', op, tostring(lengths.shape), n) end
     lengths = lengths:tolist()
   end
   if #lengths ~= n then core.fail('%s: %d lengths for %d sequences', op, #lengths, n) end
   for i, length in ipairs(lengths) do
-    if type(length) ~= 'number' or length % 1 ~= 0 or length < 1 or length > most then
-      core.fail('%s: length %d is %s, expected a whole number in 1..%d', op, i, core.describe(length), most)
+    if type(length) ~= 'number' or length % 1 ~= 0 or length < 1 or length > max_length then
+      core.fail('%s: length %d is %s, expected a whole number in 1..%d', op, i, core.describe(length), max_length)
     end
   end
   return lengths
 end
 
 --- The order of decreasing lengths as a list, stable; nil if they are already sorted.
-local function falling(lengths)
+local function decreasing_order(lengths)
   local order, sorted = {}, true
   for i = 1, #lengths do
     order[i] = i
@@ -86,7 +86,7 @@ end
 packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, lengths: tensor|ints, ' ..
   'batch_first: bool = false, enforce_sorted: bool = true)',
   'Packs padded sequences [time x batch x ..], or with batch_first [batch x time x ..], of these lengths; recurrent ' ..
-  'layers take the result. enforce_sorted: the lengths fall; without it they are sorted.',
+  'layers accept the result. enforce_sorted: the lengths must decrease; without it they are sorted.',
   function(input, lengths, batch_first, enforce_sorted)
     local op = 'pack_padded_sequence'
     if input:dim() < 2 then core.fail('%s: the input is %s, expected time and batch', op, tostring(input.shape)) end
@@ -94,7 +94,7 @@ packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, 
     local time, batch = input.shape[1], input.shape[2]
     if batch == 0 then core.fail('%s: the input %s has no sequences', op, tostring(input.shape)) end
     lengths = length_list(op, lengths, batch, time)
-    local order = falling(lengths)
+    local order = decreasing_order(lengths)
     if order and enforce_sorted then
       core.fail('%s: the lengths must fall, or pass {enforce_sorted=false}', op)
     end
@@ -144,9 +144,9 @@ packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence: table, 
 
 packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_first: bool = false, " ..
   "padding_value: number = 0, padding_side: 'right'|'left' = 'right')",
-  'A list of tensors [length x ..] as one [longest x batch x ..], filled up with padding_value.',
+  'A list of tensors [length x ..] as one [longest x batch x ..], padded with padding_value.',
   function(sequences, batch_first, padding_value, padding_side)
-    local most = 0
+    local max_length = 0
     if #sequences == 0 then core.fail('pad_sequence: the list is empty') end
     for i, x in ipairs(sequences) do
       if x:dim() == 0 then core.fail('pad_sequence: sequence %d has no length, it is one number', i) end
@@ -157,11 +157,11 @@ packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_fir
         core.fail('pad_sequence: sequence %d is %s, sequence 1 %s; all but their lengths must be alike', i,
           core.describe(x), core.describe(first))
       end
-      most = math.max(most, x.shape[1])
+      max_length = math.max(max_length, x.shape[1])
     end
     local list = {}
     for i, x in ipairs(sequences) do
-      local shape, more = x:size(), most - x.shape[1]
+      local shape, more = x:size(), max_length - x.shape[1]
       shape[1] = more
       list[i] = x
       if more > 0 then

@@ -145,7 +145,7 @@ parametrize.spectral_norm = core.declare(
 
 parametrize.remove_parametrizations = core.declare(
   "remove_parametrizations(module, name: string = 'weight', leave_parametrized: bool = true)",
-  'Makes the parameter that weight_norm or spectral_norm computes a plain one with its present value, or with ' ..
+  'Replaces the parameter that weight_norm or spectral_norm computes by one with its current value, or, with ' ..
   'leave_parametrized=false (spectral_norm only) with the original. Returns the module.',
   function(module, name, leave)
     local params = class.is_module(module) and rawget(module, '__params')

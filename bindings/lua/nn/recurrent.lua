@@ -85,11 +85,11 @@ local function forward(self, x, h, c)
   local function shape(columns) return unbatched and {count, columns} or {count, n, columns} end
   check_state(self, 'h', h, shape(state))
   check_state(self, 'c', c, shape(self.hidden_size))
-  local function given(t) -- in the order of the packed sequences
+  local function state_of(t) -- in the order of the packed sequences
     if t and unbatched then return t:unsqueeze(2) end
     return t and packed and x.sorted_indices and t:index_select(2, x.sorted_indices) or t
   end
-  local out, hn, cn = layers(self, data, given(h), given(c), packed and x.batch_sizes:tolist() or nil)
+  local out, hn, cn = layers(self, data, state_of(h), state_of(c), packed and x.batch_sizes:tolist() or nil)
   local function last(t)
     if t and unbatched then return t:squeeze(2) end
     return t and packed and x.unsorted_indices and t:index_select(2, x.unsorted_indices) or t

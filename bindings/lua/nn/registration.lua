@@ -9,7 +9,7 @@ local method, registry, is_module = class.method, class.registry, class.is_modul
 --- Checks that a name is valid for a field.
 local function check_name(self, op, name)
   if name == '' or name:find('.', 1, true) then
-    core.fail("%s: '%s' is no name of a field; it has characters and no '.'", op, name)
+    core.fail("%s: '%s' is not a field name; it must have characters and no '.'", op, name)
   end
   if name:find('^__') or class.Module[name] ~= nil then
     core.fail("%s: '%s' is a name of %s's own", op, name, self.__name)
@@ -24,7 +24,7 @@ method('register_buffer(name: string, tensor: tensor = nil, persistent: bool = t
     self[name] = tensor and class.Buffer(tensor, persistent)
   end)
 method('register_parameter(name: string, param: tensor = nil)', 'The same as net.name = nn.Parameter(param); ' ..
-  'nil: none.',
+  'nil: no parameter.',
   function(self, name, param)
     check_name(self, 'register_parameter', name)
     self[name] = param and (registry[param] == 'parameter' and param or class.Parameter(param))
@@ -68,7 +68,7 @@ method('get_submodule(name: string)', "The module with state_dict's name, 'encod
 local function switch(self, op, on, patterns)
   for _, pattern in ipairs(patterns or {}) do
     local fits, message = pcall(string.find, '', pattern)
-    if not fits then core.fail("%s: '%s' is no Lua pattern: %s", op, pattern, (message:gsub('^.-: ', ''))) end
+    if not fits then core.fail("%s: '%s' is not a Lua pattern: %s", op, pattern, (message:gsub('^.-: ', ''))) end
   end
   local used, names = {}, {}
   for name, p in class.Module.named_parameters(self) do
@@ -88,7 +88,7 @@ local function switch(self, op, on, patterns)
   return self
 end
 for _, of in ipairs{
-  {'freeze', "Parameters whose names (state_dict's) one of the Lua patterns finds have no gradient from now on: " ..
+  {'freeze', "Turns off the gradients of parameters whose names (state_dict's) match one of the Lua patterns: " ..
     "net:freeze{'^encoder%.', 'bias$'}, or a pattern alone; without patterns all. Returns the module."},
   {'unfreeze', 'The opposite of freeze.'},
 } do
@@ -101,13 +101,13 @@ end
 -- ---- hooks --------------------------------------------------------------------------------------
 
 --- One result unchanged, several as a list with n.
-local function packed(...)
+local function pack_results(...)
   if select('#', ...) == 1 then return (...) end
   return {n = select('#', ...), ...}
 end
 
 --- The values for the result of a hook.
-local function unpacked(value)
+local function unpack_result(value)
   if type(value) == 'table' and not is_module(value) then return unpack(value, 1, value.n or #value) end
   return value
 end
@@ -118,19 +118,19 @@ local function hooked(self, ...)
   local inputs = {n = select('#', ...), ...}
   for _, hook in ipairs(hooks.before) do
     local other = hook.fn(self, inputs)
-    if other ~= nil then inputs = {n = select('#', unpacked(other)), unpacked(other)} end
+    if other ~= nil then inputs = {n = select('#', unpack_result(other)), unpack_result(other)} end
   end
-  local output = packed((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
+  local output = pack_results((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
   for _, hook in ipairs(hooks.after) do
     local other = hook.fn(self, inputs, output)
     if other ~= nil then output = other end
   end
-  return unpacked(output)
+  return unpack_result(output)
 end
 
 local Hook, hook_method = object.class{called = 'h', name = 'hook'}
 function Hook:describe() return ('hook of %s, h:remove() ends it'):format(self.module.__name) end
-hook_method('remove()', 'The hook is called no more.', function(self)
+hook_method('remove()', 'Removes the hook.', function(self)
   local hooks = rawget(self.module, '__hooks')
   for _, list in ipairs(hooks and {hooks.before, hooks.after} or {}) do
     for i = #list, 1, -1 do
@@ -153,12 +153,12 @@ local function register(self, when, fn)
   return list[#list]
 end
 method('register_forward_hook(fn: function)',
-  'Calls fn(module, inputs, output) after forward: inputs a list, output the result, or a list of several; what it ' ..
-  'returns, unless nil, takes the place of output. hook:remove() ends it.',
+  'Calls fn(module, inputs, output) after forward: inputs a list, output the result, or a list of several; its ' ..
+  'result, unless nil, replaces output. hook:remove() removes the hook.',
   function(self, fn) return register(self, 'after', fn) end)
 method('register_forward_pre_hook(fn: function)',
-  'Calls fn(module, inputs) before forward: what it returns, unless nil, a value or a list, takes their place. ' ..
-  'hook:remove() ends it.',
+  'Calls fn(module, inputs) before forward: its result, unless nil, a value or a list, replaces the inputs. ' ..
+  'hook:remove() removes the hook.',
   function(self, fn) return register(self, 'before', fn) end)
 
 return {}

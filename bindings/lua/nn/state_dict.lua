@@ -87,8 +87,8 @@ function class.check_state(self, state, strict)
 end
 
 method('load_state_dict(state, strict=true)',
-  'Copies such a table into the parameters; returns the module. Where it does not fit ' ..
-  'nothing is loaded; {strict=false} leaves missing and unknown names alone and returns both lists.',
+  'Copies such a table into the parameters; returns the module. If it does not fit, ' ..
+  'nothing is loaded; {strict=false} ignores missing and unknown names and returns both lists.',
   function(self, state, strict)
     strict = strictness(strict)
     local fitting, mine, order, missing, unexpected = class.check_state(self, state, strict)

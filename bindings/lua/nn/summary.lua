@@ -67,19 +67,19 @@ local function watch(net, inputs)
   return nil, message
 end
 
---- watch with the first inputs that the network accepts, each created by a function; and those inputs.
+--- Calls watch with the first inputs that the network accepts, each created by a function; also returns them.
 local function watch_first(net, attempts)
-  local said
+  local failure
   for _, make in ipairs(attempts) do
     local inputs = make()
     local seen, message = watch(net, inputs)
     if seen then return seen, inputs end
     local shapes = {}
     for i, x in ipairs(inputs) do shapes[i] = tostring(x.shape) end
-    said = said or ('summary: the network refuses an input of %s: %s'):format(table.concat(shapes, ', '),
+    failure = failure or ('summary: the network refuses an input of %s: %s'):format(table.concat(shapes, ', '),
       (tostring(message):gsub('^[^%s]+:%d+: ', '')))
   end
-  core.fail('%s', said)
+  core.fail('%s', failure)
 end
 
 -- ---- inputs -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ local function same(...) return ... end
 
 --- The forward of a class: body(self, ..) with arguments bound by the signature.
 local function forward(made, arguments, body)
-  local bind = core.declare(('%s(%s)'):format(made.__name, arguments), 'What a call takes.', same)
+  local bind = core.declare(('%s(%s)'):format(made.__name, arguments), 'Arguments of a call.', same)
   function made:forward(...)
     if type(self) ~= 'table' then class.refuse_inputs(self) end
     return body(self, bind(...))

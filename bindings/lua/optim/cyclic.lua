@@ -68,7 +68,7 @@ made.CyclicLR = scheduler.define('CyclicLR(optimizer, base_lr: number|numbers, m
   "gamma: number = 1, scale_fn: function = nil, scale_mode: 'cycle'|'iterations' = 'cycle', " ..
   'cycle_momentum: bool = true, base_momentum: number|numbers = 0.8, max_momentum: number|numbers = 0.9, ' ..
   'last_epoch: int >= -1 = -1)',
-  'From base_lr to max_lr in step_size_up steps, back in step_size_down, again and again (Smith 2017); momentum (or ' ..
+  'From base_lr to max_lr in step_size_up steps, back in step_size_down, cyclically (Smith 2017); momentum (or ' ..
   "the first beta) runs against it. 'triangular2' halves the height with each cycle, 'exp_range' scales it by " ..
   'gamma^step, scale_fn(cycle from 1, or step) by a function, which is not saved.', cyclic)
 
@@ -134,8 +134,8 @@ made.OneCycleLR = scheduler.define('OneCycleLR(optimizer, max_lr: number|numbers
   "anneal_strategy: 'cos'|'linear' = 'cos', cycle_momentum: bool = true, base_momentum: number|numbers = 0.85, " ..
   'max_momentum: number|numbers = 0.95, div_factor: number > 0 = 25, final_div_factor: number > 0 = 10000, ' ..
   'three_phase: bool = false, last_epoch: int >= -1 = -1)',
-  'One cycle in total_steps (or epochs * steps_per_epoch) steps: from max_lr / div_factor to max_lr in the share ' ..
-  'pct_start, then down to the first rate over final_div_factor (Smith 2018); three_phase: by way of the first ' ..
-  'rate. Momentum (or the first beta) runs against it.', once)
+  'One cycle in total_steps (or epochs * steps_per_epoch) steps: from max_lr / div_factor to max_lr in the fraction ' ..
+  'pct_start, then down to the initial rate / final_div_factor (Smith 2018); three_phase: through the initial ' ..
+  'rate. Momentum (or the first beta) changes inversely.', once)
 
 return made

@@ -33,13 +33,13 @@ method('step(value)', 'Takes the value of an epoch, a number or a tensor of one;
 
 local fields = {best = 'number', best_step = 'number', count = 'number', steps = 'number', stopped = 'boolean'}
 
-method('state_dict()', 'The best value, the step it came with, and how many have come since.', function(self)
+method('state_dict()', 'The best value, its step, and the number of values since.', function(self)
   local state = {}
   for key in pairs(fields) do state[key] = self[key] end
   return state
 end)
 
-method('load_state_dict(state)', 'Goes on from what state_dict() returned.', function(self, state)
+method('load_state_dict(state)', 'Restores the result of state_dict().', function(self, state)
   for key, kind in pairs(fields) do
     if type(state) ~= 'table' or type(state[key]) ~= kind then
       core.fail('load_state_dict: it is not what state_dict() of an EarlyStopping returned, got %s',
@@ -53,7 +53,7 @@ end)
 return object.constructor(EarlyStopping,
   "EarlyStopping(patience: int >= 1 = 10, min_delta: number >= 0 = 0, mode: 'min'|'max' = 'min')",
   'if stop:step(validation_loss) then break end: true when the value was not better than the best (stop.best, from ' ..
-  'step stop.best_step; stop.improved says whether this one was) by more than min_delta, patience times in a row. ' ..
+  'step stop.best_step; stop.improved: whether this one was) by more than min_delta, patience times in a row. ' ..
   'state_dict and load_state_dict as of optimizers.',
   function(self)
     self.steps, self.count, self.best_step, self.stopped, self.improved = 0, 0, 0, false, false

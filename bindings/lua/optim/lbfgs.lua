@@ -70,7 +70,7 @@ local function direction(state, gradient, history_size)
 end
 
 --- Moves the parameters along state.d by line search; returns the loss and gradient there, and the evaluation count.
-local function search(self, group, loss, gradient, slope, most)
+local function search(self, group, loss, gradient, slope, max_evaluations)
   local state, start = self.state, flat_values(group)
   local d = state.d
   local function evaluate(t)
@@ -81,7 +81,7 @@ local function search(self, group, loss, gradient, slope, most)
     return {t = t, f = f, g = g, slope = g:dot(d):item()}
   end
   local point, n = strong_wolfe(evaluate, {t = 0, f = loss, g = gradient, slope = slope}, state.t, largest(d),
-    group.tolerance_change, most)
+    group.tolerance_change, max_evaluations)
   state.t = point.t
   add_direction(group, point.t, d)
   return point.f, point.g, n
@@ -128,7 +128,7 @@ function LBFGS:check(group, where)
   end
   core.check_options(where, group, options)
 end
-LBFGS.extra, LBFGS.most_groups = {initial_lr = true, line_search_fn = true}, 1
+LBFGS.extra, LBFGS.max_groups = {initial_lr = true, line_search_fn = true}, 1
 
 function LBFGS.current() end
 function LBFGS:state_of() return {next(self.state) and self.state} end

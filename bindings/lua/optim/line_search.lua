@@ -18,9 +18,9 @@ end
 local c1, c2 = 1e-4, 0.9
 
 --- Increases the step until a good point is bracketed: returns one good point or two ends; and the evaluation count.
-local function bracket(evaluate, start, t, most)
+local function bracket(evaluate, start, t, max_evaluations)
   local before, point, n = start, evaluate(t), 0
-  while n < most do
+  while n < max_evaluations do
     local too_high = point.f > start.f + c1 * point.t * start.slope or (n > 1 and point.f >= before.f)
     if too_high then return {before, point}, n end
     if abs(point.slope) <= -c2 * start.slope then return {point}, n, true end
@@ -45,12 +45,12 @@ local function inside(ends, insufficient)
 end
 
 --- Returns a strong Wolfe point, or the best one found, and the number of evaluations: evaluate(t) gives a point,
---- `start` is that of t = 0, `size` the direction's largest element, `most` the limit of evaluations after the first.
-return function(evaluate, start, t, size, tolerance, most)
-  local ends, n, done = bracket(evaluate, start, t, most)
+--- `start` is that of t = 0, `size` the direction's largest element, `max_evaluations` the limit after the first.
+return function(evaluate, start, t, size, tolerance, max_evaluations)
+  local ends, n, done = bracket(evaluate, start, t, max_evaluations)
   local function order() return ends[1].f <= ends[#ends].f and 1 or 2 end
   local low, insufficient = order(), false
-  while not done and n < most and abs(ends[2].t - ends[1].t) * size >= tolerance do
+  while not done and n < max_evaluations and abs(ends[2].t - ends[1].t) * size >= tolerance do
     t, insufficient = inside(ends, insufficient)
     local point, high = evaluate(t), 3 - low
     n = n + 1

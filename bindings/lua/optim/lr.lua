@@ -47,7 +47,7 @@ lr.ExponentialLR = define('ExponentialLR(optimizer, gamma: number, last_epoch: i
 
 lr.ConstantLR = define('ConstantLR(optimizer, factor: number >= 0 <= 1 = 0.3333333333333333, ' ..
   'total_iters: int >= 0 = 5, last_epoch: int >= -1 = -1)',
-  'The rates times factor until step total_iters, then as they were.', {
+  'The rates times factor until step total_iters, then unchanged.', {
     rate = function(self, rate)
       if self.last_epoch == 0 then return rate * self.factor end
       return self.last_epoch == self.total_iters and rate * (1 / self.factor) or rate
@@ -59,7 +59,7 @@ lr.ConstantLR = define('ConstantLR(optimizer, factor: number >= 0 <= 1 = 0.33333
 
 lr.LinearLR = define('LinearLR(optimizer, start_factor: number > 0 <= 1 = 0.3333333333333333, ' ..
   'end_factor: number >= 0 <= 1 = 1, total_iters: int >= 0 = 5, last_epoch: int >= -1 = -1)',
-  'The rates times a factor that goes from start_factor to end_factor in total_iters steps: a warm-up.', {
+  'The rates times a factor from start_factor to end_factor in total_iters steps: a linear warm-up.', {
     rate = function(self, rate)
       local t, first, change = self.last_epoch, self.start_factor, self.end_factor - self.start_factor
       if t == 0 then return rate * first end
@@ -303,8 +303,8 @@ lr.ReduceLROnPlateau = define("ReduceLROnPlateau(optimizer, mode: 'min'|'max' = 
   "patience: int >= 0 = 10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', " ..
   'cooldown: int >= 0 = 0, min_lr: number|numbers = 0, eps: number = 1e-8)',
   'The rates times factor after more than patience steps without a better metric, sched:step(metric): better by the ' ..
-  'share (rel) or the amount (abs) threshold. Then cooldown steps that do not count; min_lr is the least rate, or ' ..
-  'one for each group; changes below eps are left out.', plateau)
+  'fraction (rel) or the amount (abs) threshold. Then cooldown steps are not counted; min_lr is the lowest rate, or ' ..
+  'one for each group; changes below eps are skipped.', plateau)
 
 for name, made in pairs(require 'mtorch.optim.cyclic') do lr[name] = made end
 lr.find = require 'mtorch.optim.lr_find'

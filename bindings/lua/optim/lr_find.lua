@@ -31,7 +31,7 @@ end
 return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, to: number > 0 = 10, ' ..
   'n: int >= 3 = 100, beta: number >= 0 < 1 = 0.9)',
   'A range test of rates (Smith 2017): runs step(), a whole training step that returns its loss, n times with rates ' ..
-  'that grow evenly in logarithm; ends early where the loss is four times its least or not finite. Returns the list ' ..
+  'that grow exponentially; ends early if the loss is four times its minimum or not finite. Returns the list ' ..
   'of rates, that of losses, and the rate where the running mean (with beta) of the loss falls fastest, or nil. ' ..
   'Parameters and the state of the optimizer are as before.',
   function(step, opt, from, to, n, beta)

@@ -15,7 +15,7 @@ function Optimizer:__advice(key)
 end
 
 -- Additional keys of groups: the rate before any scheduler changed it.
-Optimizer.extra, Optimizer.most_groups = {initial_lr = true}, math.huge
+Optimizer.extra, Optimizer.max_groups = {initial_lr = true}, math.huge
 
 -- ---- lists of parameters ------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ local function adopt(self)
   for i, group in ipairs(self.param_groups) do
     local name = ('%s: param_groups[%d]'):format(self.name, i)
     if type(group) ~= 'table' or getmetatable(group) ~= self.group_meta then
-      core.fail('%s is no group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
+      core.fail('%s is not a group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
         core.describe(group))
     end
     local list = checked_parameters(name .. '.params', rawget(group, 'params'), seen, #self.param_groups > 1)
@@ -132,13 +132,13 @@ function Optimizer:describe()
   return ('%s(\n%s\n)'):format(self.name, table.concat(lines, '\n'))
 end
 
-method('add_param_group(group)', 'One more group, {params = list, lr = ..}; what it leaves out is as in the optimizer.',
+method('add_param_group(group)', 'Adds a group, {params = list, lr = ..}; omitted options are those of the optimizer.',
   function(self, entry)
     local name, options, seen = self.name, {}, {}
     if type(entry) ~= 'table' then
       core.fail('%s: a group {params = list, ..} is needed, got %s', name, core.describe(entry))
     end
-    if #self.param_groups == self.most_groups then core.fail('%s: it takes one group, this is a second', name) end
+    if #self.param_groups == self.max_groups then core.fail('%s: it takes one group, this is a second', name) end
     self:current()
     for key, value in pairs(self.defaults) do options[key] = copied(value) end
     for key, value in pairs(entry) do
@@ -207,7 +207,7 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
     return loss
   end)
 
-method('zero_grad()', 'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
+method('zero_grad()', 'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self)
     local list = self.param_groups
     for i = 1, #list do core.zero_grad(list[i].params) end
@@ -283,8 +283,8 @@ local function loaded_group(self, group, saved, i)
   return new, self:saved_state(saved.state, #group.params)
 end
 
-method('load_state_dict(state)', 'Goes on from what state_dict() of such an optimizer returned; where it does not ' ..
-  'fit nothing is loaded.', function(self, state)
+method('load_state_dict(state)', 'Restores the result of state_dict() of such an optimizer; if it does not ' ..
+  'fit, nothing is loaded.', function(self, state)
     if type(state) == 'table' and rawget(state, 'param_groups') then
       core.fail("load_state_dict: this is the state of an optimizer of PyTorch, which is not read; load the " ..
         "network's state, net:load_state_dict, and begin with a new state here")

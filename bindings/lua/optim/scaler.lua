@@ -14,7 +14,7 @@ end
 --- State that a compiled step with scaling does not depend on: `tracker`, the updates since the
 --- scale changed, and `seen`, the state of each optimizer since the last update.
 local books = setmetatable({}, {__mode = 'k'})
-local function forget() return setmetatable({}, {__mode = 'k'}) end
+local function new_weak_table() return setmetatable({}, {__mode = 'k'}) end
 
 local function record_of(self, opt)
   if type(opt) ~= 'table' or type(opt.param_groups) ~= 'table' then
@@ -25,7 +25,7 @@ local function record_of(self, opt)
   return seen[opt]
 end
 
-method('scale(x)', 'The loss (or a list of tensors) times the scale: its gradients are that much larger.',
+method('scale(x)', 'The loss (or a list of tensors) times the scale, which scales its gradients.',
   function(self, x)
     if not self.enabled then return x end
     if mt.is_tensor(x) then return (x * self.factor) end
@@ -50,13 +50,13 @@ local function unscale(self, opt)
   end
   local infinite = false
   for _, list in pairs(sizes) do
-    local most = mt.stack(list):amax():item()
-    infinite = infinite or not (most < math.huge)
+    local largest = mt.stack(list):amax():item()
+    infinite = infinite or not (largest < math.huge)
   end
   return infinite
 end
 
-method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by the scale, once, and looks whether " ..
+method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by the scale, once, and checks whether " ..
   'all are finite.', function(self, opt)
     if not self.enabled then return end
     local record = record_of(self, opt)
@@ -73,7 +73,7 @@ method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by t
     record.unscaled, record.infinite = true, mt.no_grad(unscale, self, opt)
   end)
 
-method('step(opt, closure=nil)', "The optimizer's step, unless a gradient is infinite or NaN; unscales first where " ..
+method('step(opt, closure=nil)', "The optimizer's step, unless a gradient is infinite or NaN; unscales first if " ..
   'that was not done.', function(self, opt, closure)
     if closure ~= nil then core.fail('GradScaler: step takes no closure') end
     if not self.enabled then return opt:step() end
@@ -84,8 +84,8 @@ method('step(opt, closure=nil)', "The optimizer's step, unless a gradient is inf
     if not record.infinite then return opt:step() end
   end)
 
-method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrinks where a gradient was not ' ..
-  'finite, and grows after growth_interval updates without. A number sets it.', function(self, new_scale)
+method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrinks if a gradient was not ' ..
+  'finite, and grows after growth_interval updates without that. A number sets it.', function(self, new_scale)
     if not self.enabled then return end
     local book, looked, infinite = books[self], new_scale ~= nil, false
     for _, record in pairs(book.seen) do
@@ -104,14 +104,14 @@ method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrink
         self.factor, book.tracker = grown < 3e38 and grown or self.factor, 0 -- within float32
       end
     end
-    book.seen = forget()
+    book.seen = new_weak_table()
   end)
 
-method('get_scale()', 'The scale, 1 where it is not enabled.',
+method('get_scale()', 'The scale, 1 if it is not enabled.',
   function(self) return self.enabled and self.factor or 1 end)
 method('is_enabled()', 'Whether it scales.', function(self) return self.enabled end)
 
-method('state_dict()', 'The scale and the options, for load_state_dict; of one that is not enabled {}.', function(self)
+method('state_dict()', 'The scale and the options, for load_state_dict; {} if it is not enabled.', function(self)
   if not self.enabled then return {} end
   return {scale = self.factor, growth_factor = self.growth_factor, backoff_factor = self.backoff_factor,
           growth_interval = self.growth_interval, _growth_tracker = books[self].tracker}
@@ -120,7 +120,7 @@ end)
 local saved = {scale = 'finite > 0', growth_factor = 'finite > 1', backoff_factor = 'number > 0 < 1',
   growth_interval = 'int >= 1', _growth_tracker = 'int >= 0'}
 
-method('load_state_dict(state)', 'Goes on from what state_dict() of an enabled one returned.', function(self, state)
+method('load_state_dict(state)', 'Restores the result of state_dict() of an enabled scaler.', function(self, state)
   if not self.enabled then return self end
   for key in pairs(saved) do
     if type(state) ~= 'table' or state[key] == nil then
@@ -139,5 +139,5 @@ return {GradScaler = object.constructor(GradScaler, 'GradScaler(init_scale: fini
   'finite > 1 = 2, backoff_factor: number > 0 < 1 = 0.5, growth_interval: int >= 1 = 2000, enabled: bool = true)',
   'Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: ' ..
   's:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps ' ..
-  'with infinite or NaN gradients are left out and shrink the scale.',
-  function(self) self.factor, books[self] = self.init_scale, {tracker = 0, seen = forget()} end)}
+  'with infinite or NaN gradients are skipped and shrink the scale.',
+  function(self) self.factor, books[self] = self.init_scale, {tracker = 0, seen = new_weak_table()} end)}

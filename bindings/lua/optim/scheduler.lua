@@ -116,14 +116,14 @@ function Scheduler:initial_step()
 end
 
 method('step(metric=nil)', 'One step, after opt:step(): sets the rates of the groups. ReduceLROnPlateau takes ' ..
-  'the metric; the others, if need be, the number of the step to go to, counted from 0.', function(self, given)
+  'the metric; the others optionally take the number of the step, counted from 0.', function(self, given)
     if core.step_recording then -- Lua code is not replayed
       core.step_recording:refuse('%s: a schedule cannot step inside a compiled step; call sched:step() after it',
         self.__name)
     end
     self:advance(given)
   end)
-method('get_last_lr()', 'The rates of the groups now, a list.',
+method('get_last_lr()', 'The current rates of the groups, a list.',
   function(self) return {unpack(self._last_lr)} end)
 
 -- ---- state --------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ end
 
 local unsaved = {optimizer = true, lr_lambda = true}
 
-method('state_dict()', 'Where it stands, for load_state_dict; functions and the optimizer are not in it.',
+method('state_dict()', 'Its state, for load_state_dict, without functions and the optimizer.',
   function(self)
     local state = {}
     for key, value in pairs(self) do
@@ -175,7 +175,7 @@ local function check_state(self, state)
   end
 end
 
-method('load_state_dict(state)', 'Goes on from what state_dict() of such a scheduler returned; where it does ' ..
+method('load_state_dict(state)', 'Restores the result of state_dict() of such a scheduler; if it does ' ..
   "not fit nothing is loaded. The rates themselves are in the optimizer's state.", function(self, state)
     check_state(self, state)
     for key in pairs(self:state_dict()) do

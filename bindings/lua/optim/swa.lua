@@ -13,9 +13,9 @@ swa.AveragedModel = AveragedModel
 
 class.options_constructor(AveragedModel, 'AveragedModel(model: any, device: device = nil, avg_fn: function = nil, ' ..
   'use_buffers: bool = false, ema: number >= 0 <= 1 = nil)',
-  'A copy of a network whose parameters are means of those that avg:update_parameters(net) is given: all alike ' ..
-  '(SWA, Izmailov 2018), with ema = 0.999 a running mean that keeps so much of itself, or what ' ..
-  'avg_fn(averaged, current, n_averaged) returns. Buffers are copied, with use_buffers averaged too.',
+  'A copy of a network whose parameters are averages over calls of avg:update_parameters(net): the mean ' ..
+  '(SWA, Izmailov 2018), with ema = 0.999 an exponential moving average, or the result of ' ..
+  'avg_fn(averaged, current, n_averaged). Buffers are copied, or averaged too with use_buffers.',
   {model = true, device = true}, false,
   function(self, o)
     if not class.is_module(o.model) then
@@ -87,8 +87,8 @@ local function batches(loader)
 end
 
 swa.update_bn = core.declare('update_bn(loader, model: table, device: device = nil)',
-  "The running means and variances of a network's batch normalisations, made again from one pass over a loader (the " ..
-  'first value of each batch), a list of batches or an iterator: for averaged parameters they are others.',
+  "The running means and variances of a network's batch normalisations, recomputed in one pass over a loader (the " ..
+  'first value of each batch), a list of batches or an iterator, because averaged parameters change them.',
   function(loader, model, device)
     if not class.is_module(model) then core.fail('update_bn: a module is needed, got %s', core.describe(model)) end
     local norms, was_training = {}, model.training
@@ -135,6 +135,6 @@ end
 
 swa.SWALR = scheduler.define('SWALR(optimizer, swa_lr: number|numbers, anneal_epochs: int >= 0 = 10, ' ..
   "anneal_strategy: 'cos'|'linear' = 'cos', last_epoch: int >= -1 = -1)",
-  'The rates go to swa_lr, one for all groups or a list, in anneal_epochs steps, and stay there.', swalr)
+  'The rates go to swa_lr, one for all groups or a list, in anneal_epochs steps, and stay constant.', swalr)
 
 return swa

@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
--- What is declared ----------------------------------------------------------------------------------
+-- Declarations --------------------------------------------------------------------------------------
 
 local keys = {name = true, default = true, help = true, type = true, choices = true, min = true, max = true,
   metavar = true, required = true, endings = true}
@@ -148,7 +148,7 @@ local function read(defaults)
   return options, by_flag
 end
 
--- What is said of it --------------------------------------------------------------------------------
+-- The text of --help --------------------------------------------------------------------------------
 
 --- The comment at the beginning of the script, without its dashes.
 local function head(path)
@@ -203,7 +203,7 @@ local function help(options, script)
   return table.concat(lines, '\n') .. '\n'
 end
 
--- What is given -------------------------------------------------------------------------------------
+-- Parsing -------------------------------------------------------------------------------------------
 
 local yes = {['true'] = true, yes = true, on = true, ['1'] = true}
 local no = {['false'] = true, no = true, off = true, ['0'] = true}
@@ -224,7 +224,7 @@ local function converted(o, word)
   return nil
 end
 
---- The values of the words by name; or nil and a message, which is '' for --help.
+--- Returns the words' values by name; or nil and a message, which is '' for --help.
 local function parse(options, by_flag, words)
   local values, i = {}, 1
   for _, o in ipairs(options) do values[o.name] = o.default end

@@ -17,12 +17,12 @@ local function copied(state)
   return util.map_leaves(state, function(x) return mt.is_tensor(x) and x:clone() or x end)
 end
 
-method('update(..)', 'Takes a batch: predictions and targets, or what the metric says; returns the metric.',
+method('update(..)', 'Adds a batch: predictions and targets, or the arguments of the metric; returns the metric.',
   function(self, ...)
     self:take(...)
     return self
   end)
-method('compute()', 'The figure of all batches since reset, a number (a tensor where it is one for each class).',
+method('compute()', 'The value over all batches since reset, a number, or a tensor with a number for each class.',
   function(self)
     local figure = self:figure()
     if figure == nil then core.fail('%s: compute before any update', self.__name) end
@@ -32,8 +32,8 @@ method('reset()', 'Forgets all batches; returns the metric.', function(self)
   self.state = self.start()
   return self
 end)
-method('state_dict()', 'What was accumulated, for load_state_dict.', function(self) return copied(self.state) end)
-method('load_state_dict(state)', 'Goes on from what state_dict() of such a metric returned.',
+method('state_dict()', 'The accumulated state, for load_state_dict.', function(self) return copied(self.state) end)
+method('load_state_dict(state)', 'Restores the result of state_dict() of such a metric.',
   function(self, state)
     if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
     self.state = copied(state)
@@ -41,7 +41,7 @@ method('load_state_dict(state)', 'Goes on from what state_dict() of such a metri
   end)
 
 function Metric:__call()
-  core.fail('%s: it is no function; m:update(..) takes a batch, m:compute() gives the figure', self.__name)
+  core.fail('%s: it is not a function; m:update(..) adds a batch, m:compute() returns the value', self.__name)
 end
 
 function Metric.start() return {} end
@@ -174,7 +174,7 @@ end
 
 local function ratio(a, b) return mt.where(b:gt(0), a / b:clamp_min(1e-300), 0) end
 
---- The mean of per-class figures, each a / b of counts; 0 if b is 0. 'macro' is the mean over classes that occur.
+--- The mean of per-class values, each a / b of counts; 0 if b is 0. 'macro' is the mean over classes that occur.
 local function averaged(self, numerator, denominator)
   local state = self.state
   if not state.actual then return nil end
@@ -225,7 +225,7 @@ by_class('F1', 'The harmonic mean of precision and recall.',
 
 define("Accuracy(num_classes: int >= 1 = nil, average: 'micro'|'macro'|'weighted'|'none' = 'micro', " ..
   'threshold: number = nil, ignore_index: int = -100)',
-  "The share of right predictions; 'macro' is the mean of the classes' shares. Predictions: scores [n x classes] or " ..
+  "The fraction of correct predictions; 'macro' is the mean over the classes. Predictions: scores [n x classes] or " ..
   'labels, from 1; or probabilities of yes, with targets of their shape, 0 or 1 (above threshold, 0.5, is yes).', {
     take = function(self, prediction, target)
       if self.average ~= 'micro' then return count(self, prediction, target) end
@@ -239,7 +239,7 @@ define("Accuracy(num_classes: int >= 1 = nil, average: 'micro'|'macro'|'weighted
   })
 
 define('TopK(k: int >= 1 = 5, ignore_index: int = -100)',
-  'The share of targets [n] (from 1) among the k classes with the highest scores [n x classes].', {
+  'The fraction of targets [n] (from 1) among the k classes with the highest scores [n x classes].', {
     take = function(self, scores, target)
       local rows, labels, classes = score_rows(self, need_tensors(self, scores, target))
       if labels:numel() == 0 then return hit(self, 0, 0) end

@@ -104,11 +104,11 @@ end
 
 return core.declare("profile(fn: function, path: string = nil, sort: 'self'|'total'|'cuda'|'calls' = 'self', " ..
   'top: int >= 0 = nil, quiet=false, wait: int >= 0 = 0, warmup: int >= 0 = 0, active: int >= 1 = 1)',
-  'What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first ' ..
+  'Profiles fn(): prints a row for each operation, gradient and kernel, largest self time first ' ..
   "(or by sort; top: how many), writes a trace for Perfetto to path. Returns the rows " ..
   '{name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, ' ..
   'outside and cuda in all, then what fn returned. As a schedule of torch.profiler: fn is called wait times, warmup ' ..
-  'times under the profiler, of which nothing is kept, then active times.',
+  'times under the profiler, whose records are discarded, then active times.',
 function(fn, path, sort, top, quiet, wait, warmup, active)
   if path then core.check_writable('profile', path) end
   local function finished(rows, ...)

@@ -13,7 +13,7 @@ local timing = {}
 --- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
 --- deviation and median in seconds. Without n, a run has as many loops as take 0.05 s.
 timing.timeit = core.declare('timeit(fn: function, n: int >= 1 = nil, runs: int >= 1 = 7, quiet=false)',
-  'How long fn() takes: prints "mean +- ' ..
+  'Times fn(): prints "mean +- ' ..
   'deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median ' ..
   'in seconds. Before and after each run it waits for the GPUs in use.',
 function(fn, n, runs, quiet)
@@ -52,10 +52,10 @@ end)
 --- `mt.time(fn)` prints the time of one call of fn, as %time: CPU time (user, sys, total, of all
 --- threads) and wall time. Returns these in seconds, then the results of fn.
 timing.time = core.declare('time(fn: function, quiet=false)',
-  'What one call of fn takes: prints the time of the processor ' ..
+  'Times one call of fn: prints the time of the processor ' ..
   '(user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns ' ..
   '{user=, sys=, total=, wall=} in seconds, then what fn returned. The first call of a function may compile; ' ..
-  'mt.timeit repeats. What fn changes, also the mode of gradients, stays changed as after fn().',
+  'mt.timeit repeats. Changes by fn, also of the gradient mode, remain as after fn().',
 function(fn, quiet)
   core.wait_for_gpus()
   local user, sys = core.cpu_times()

@@ -39,7 +39,7 @@ def picture_batches():
     for i in range(1024):
         write_png(torch.randint(256, (1, 28, 28), dtype=torch.uint8), str(folder / f"{i}.png"))
     images = ImageFolder(root.name, ToTensor())
-    images.root_folder = root  # lives as long as they do
+    images.root_folder = root  # keeps the folder alive
     return batches(
         DataLoader(images, batch_size=64, shuffle=True, num_workers=2, persistent_workers=True)
     )

@@ -1,4 +1,4 @@
-# mnist_torch.py -- takes in PyTorch the steps that scripts/train_mnist.lua --record FILE took; compares the losses
+# mnist_torch.py -- repeats the steps of scripts/train_mnist.lua --record FILE in PyTorch and compares the losses
 #
 #   mtorch scripts/train_mnist.lua --data DIR --model lenet --epochs 1 --target 1 --record steps.safetensors
 #   python3 scripts/bench/peers/mnist_torch.py lenet steps.safetensors

@@ -24,7 +24,7 @@ def sgd(loss, rate=0.05):
 
 
 def held(step, p, *inputs):
-    """A call that takes the step and keeps the parameters."""
+    """Returns a call that makes a step and updates the parameters."""
     compiled, state = jax.jit(step, donate_argnums=0), [p]
 
     def call():
@@ -80,8 +80,8 @@ def cnn():
 
 
 def recurrent(cell, gates, state):
-    """A layer over (32, 50, 64), its last output to 10 classes; cell(a, b, *state) gets the input's gates and those of
-    the state."""
+    """A layer over (32, 50, 64), whose last output is mapped to 10 classes; cell(a, b, *state) gets the gates of the
+    input and of the state."""
 
     def loss(p, x, y):
         inputs = jnp.swapaxes(x, 0, 1) @ p[0] + p[2]

@@ -1,8 +1,8 @@
 # worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
-"""worker.py NAME --threads N --device cpu --least S --warm S; NAME: torch, torch_compile, jax, numpy, numba, tinygrad.
+"""worker.py NAME --threads N --device cpu --min_time S --warm S; NAME: torch torch_compile jax numpy numba tinygrad.
 
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
-compile the expression as a function of the inputs; JAX's and tinygrad's results are waited for."""
+compile the expression as a function of the inputs; calls of JAX and tinygrad wait for their results."""
 import argparse
 import os
 import re
@@ -16,7 +16,7 @@ PACKAGES = {"torch_compile": "torch"}
 
 
 class Library:
-    """NumPy, and what the others do as it does."""
+    """NumPy, and the base class of the other libraries."""
 
     modules = ()
 
@@ -68,7 +68,7 @@ class Library:
 
 
 def body(space, parameters, call):
-    """The function (parameters) -> call, a list of statements where it is no expression."""
+    """Returns the function (parameters) -> call, where call is an expression or statements."""
     try:
         return eval(f"lambda {parameters}: ({call})", space)
     except SyntaxError:
@@ -81,7 +81,7 @@ class Torch(Library):
 
     def __init__(self, args, compiles=False):
         super().__init__(args)
-        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes that wait beside the others
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no idle worker processes
         import torch
         import torch.nn.functional as F
 
@@ -117,7 +117,7 @@ class Jax(Library):
     def __init__(self, args):
         if args.threads == 1:
             os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # its pool takes what cores there are
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # its pool uses all cores of the process
         os.environ["JAX_PLATFORMS"] = "cpu"
         super().__init__(args)
         import jax
@@ -133,7 +133,7 @@ class Jax(Library):
         return self.jax.numpy.asarray(values)
 
     def compiled(self, space, names, call, setup):
-        if setup:  # it compiles and waits itself
+        if setup:  # setup compiles and waits
             return body(space, "", call)
         f = self.jax.jit(body(space, ", ".join(names), call))
         values, wait = [space[name] for name in names], self.jax.block_until_ready
@@ -194,14 +194,14 @@ LIBRARIES = {
 
 
 def process(*command):
-    """The microseconds of a whole process of this Python."""
+    """Returns the microseconds of a process of this Python interpreter."""
     began = time.perf_counter()
     subprocess.run([sys.executable, *command], check=True)
     return (time.perf_counter() - began) * 1e6
 
 
 def script(key, name, *words):
-    """The number after `key=` in the output of a script beside this one."""
+    """Runs a script of this folder; returns the number after `key=` in its output."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     done = subprocess.run([sys.executable, path, *map(str, words)], capture_output=True, text=True)
     found = re.search(key + r"=([\d.]+)", done.stdout)
@@ -211,7 +211,7 @@ def script(key, name, *words):
 
 
 def size_of(*packages):
-    """The MiB of installed packages, with the libraries that wheels put beside them."""
+    """Returns the MiB of installed packages, with the libraries that wheels install beside them."""
     import importlib.util
 
     total = 0
@@ -225,7 +225,7 @@ def size_of(*packages):
 
 def launching(library):
     def measure(call, loops=200):
-        """The microseconds that a call costs the host while the device is far from done."""
+        """Returns the microseconds of a call on the host while the device is still busy."""
         times = []
         for _ in range(10):
             library.wait()
@@ -268,13 +268,13 @@ class Worker:
         began, second = time.perf_counter(), self.seconds(1) if first < 100 * self.args.warm else first
         while second < self.args.warm:
             taken = self.seconds(self.loops)
-            if taken >= self.args.least and time.perf_counter() - began > self.args.warm:
+            if taken >= self.args.min_time and time.perf_counter() - began > self.args.warm:
                 break
-            if taken < self.args.least:
-                self.loops = max(2 * self.loops, int(1.2 * self.loops * self.args.least / taken))
-        if second < 20 * self.args.least:
-            self.loops = max(self.loops, 4)  # a single call shows no collector's work
-        began = time.perf_counter()  # slow calls too have found their memory after some
+            if taken < self.args.min_time:
+                self.loops = max(2 * self.loops, int(1.2 * self.loops * self.args.min_time / taken))
+        if second < 20 * self.args.min_time:
+            self.loops = max(self.loops, 4)  # a single call includes no garbage collection
+        began = time.perf_counter()  # slow calls also need some repetitions until memory is reused
         for _ in range(16):
             if time.perf_counter() - began < 10 * self.args.warm:
                 self.seconds(1)
@@ -283,7 +283,7 @@ class Worker:
     def run(self):
         if self.loops == 0:
             return "time", self.call()
-        self.seconds((self.loops + 1) // 2)  # the caches hold what another contender used
+        self.seconds((self.loops + 1) // 2)  # fills the caches again after another contender
         return "time", self.seconds(self.loops) / self.loops * 1e6
 
 
@@ -292,13 +292,13 @@ def main():
     parser.add_argument("name", choices=sorted(LIBRARIES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--least", type=float, default=5e-3)
+    parser.add_argument("--min_time", type=float, default=5e-3)
     parser.add_argument("--warm", type=float, default=5e-2)
     args = parser.parse_args()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes where errors go
+    os.dup2(2, 1)  # output of libraries goes to stderr
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[variable] = str(args.threads)  # read once, by the import
+        os.environ[variable] = str(args.threads)  # read once by the import
     try:
         library = LIBRARIES[args.name](args)
     except ImportError as error:

@@ -3,7 +3,7 @@
 
 namespace {
 volatile int shown = 0;
-/// gdb stops here, goes up and prints the two.
+/// gdb's breakpoint; prints the caller's x and shape.
 [[gnu::noinline]] void stop_here() { shown = shown + 1; }
 [[gnu::noinline]] void show(const mt::Tensor& x, const mt::Shape& shape) {
   stop_here();

@@ -1,4 +1,4 @@
-// embed.cpp -- a host with a Lua state of its own: a line of Lua, an error with its Lua line, the end of the state
+// embed.cpp -- a host with its own Lua state: runs Lua, prints a Lua error, closes the state
 #include <mtorch/lua.h>
 #include <mtorch/mtorch.h>
 
@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   lua_State* L = luaL_newstate();
   luaL_openlibs(L);
   mt::open_lua(L);
-  if (lua_gettop(L) != 1) return 1;  // the module, and nothing else
+  if (lua_gettop(L) != 1) return 1;  // only the module
   lua_setglobal(L, "mt");            // a host may want it as a global
   const int status = luaL_dostring(
       L, "kept = mt.tensor({1, 2, 3}); print(kept:sum():item(), mt == require 'mtorch')");
@@ -35,9 +35,9 @@ int main(int argc, char** argv) {
     mt::cross_entropy(file.at("x"), mt::tensor({3}, mt::Dtype::i64));
   } catch (const mt::Error& e) { std::puts(e.what()); }
   lua_close(L);
-  std::printf("%g\n", mt::ones({4}).sum().item());  // the engine goes on without Lua
+  std::printf("%g\n", mt::ones({4}).sum().item());  // the engine works without Lua
   try {
-    mt::empty({int64_t(1) << 43}, mt::Dtype::f32);  // nor does it ask the closed state to collect
+    mt::empty({int64_t(1) << 43}, mt::Dtype::f32);  // must not call the closed state's collector
   } catch (const mt::Error&) {}
   return status;
 }

@@ -4,17 +4,17 @@
 #include <cstdio>
 #include <cstdlib>
 
-// A program that opens the namespace may have short names of its own: these would be ambiguous.
+// A program that uses the namespace may define short names: these must not be ambiguous.
 using namespace mt;
 int a = 1, b = 2, c = 4, output = 8, nothing = 16;
 struct Sum {
   int of() { return a + b + c + output + nothing; }
 };
 
-// Made before main, and before what the engine's own files make then.
+// Created before main, and before the engine's own static objects.
 const mt::Tensor made_early = (mt::ones({3}) + 1.0).sum();
 
-// A backward pass after main, when the thread's own lists are gone; valgrind would see them used.
+// A backward pass after main, when thread-local lists are destroyed; valgrind would detect a use.
 struct AtExit {
   mt::Tensor x = mt::ones({2}).requires_grad_();
   ~AtExit() {

@@ -1,4 +1,4 @@
-// train.cpp -- a small net in C++: learns xor in a thread of its own, is saved and read, runs in several threads
+// train.cpp -- a small network in C++: trains on xor in several threads, saves and loads weights
 #include <mtorch/mtorch.h>
 
 #include <cstdio>

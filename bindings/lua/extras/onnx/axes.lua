@@ -1,4 +1,4 @@
--- axes.lua -- dynamic axes: a program recorded with other sizes of the inputs, and which of its numbers follow them
+-- axes.lua -- dynamic axes: records a program with other input sizes, and finds the numbers that depend on them
 local mt = require 'mtorch'
 local extend = mt.extend
 local util = extend.util
@@ -10,8 +10,8 @@ local axes = {}
 
 local function wrong(...) extend.fail('onnx.export: dynamic_axes: ' .. select(1, ...), select(2, ...)) end
 
---- {batch = {size =, places = {{input, dim}..}}..} of what the user says: {x = {[1] = 'batch'}} or {x = {1}}. Axes
---- without a name are one where dimension and size are equal. Names of outputs' axes come second.
+--- Converts the user's {x = {[1] = 'batch'}} or {x = {1}} to {batch = {size =, places = {{input, dim}..}}..}. Axes
+--- without a name are the same if dimension and size are equal. Also returns the names of outputs' axes.
 function axes.read(dynamic_axes, inputs, input_names, output_names)
   local found, named_outputs, index = {}, {}, {}
   for i, name in ipairs(input_names) do index[name] = i end
@@ -60,11 +60,11 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
   return found, named_outputs
 end
 
---- The axes' names in order.
+--- Returns the axes' names in order.
 axes.names = util.sorted_keys
 
---- Sizes to record with, multiples of `step` away: each axis changed alone, then all at once. Smaller ones, where
---- positions may be limited.
+--- Returns the sizes to record with, which differ by multiples of `step`: of each axis alone, then of all at once.
+--- They are smaller if positions may be limited.
 function axes.points(found, step)
   local points, all = {}, {}
   local function other(size, by) return size > by + 2 and size - by or size + by end
@@ -76,7 +76,7 @@ function axes.points(found, step)
   return points
 end
 
---- The inputs with other sizes: what is there again and again.
+--- Returns the inputs with other sizes, filled with repeated values.
 function axes.resized(inputs, found, point)
   local made = {}
   for i, x in ipairs(inputs) do made[i] = x end
@@ -91,7 +91,7 @@ function axes.resized(inputs, found, point)
   return made
 end
 
---- The inputs with the same values elsewhere, some with the other sign: what is picked by value has another size then.
+--- Returns the inputs permuted and partly negated, so that sizes that depend on values change.
 function axes.shuffled(inputs, seed)
   local made = {}
   for i, x in ipairs(inputs) do
@@ -104,7 +104,7 @@ function axes.shuffled(inputs, seed)
   return made
 end
 
--- Operations whose result has a size that depends on values.
+-- Operations whose result size depends on values.
 local picks = {masked_select = true, nonzero = true, argwhere = true, unique = true, bincount = true}
 
 --- Whether the program has sizes that depend on values of the inputs.
@@ -122,7 +122,7 @@ local function differ(call, what)
     'so that the operations are the same for all sizes', call.op, call.line or '?', what)
 end
 
---- An argument with sizes in place of numbers that follow the axes.
+--- Replaces the numbers of an argument that depend on the axes by sizes.
 local function merged(call, args)
   local first = args[1]
   for i = 2, #args do
@@ -168,7 +168,7 @@ local function merge_value(values, call)
   end
 end
 
---- Puts into the first of several programs of one function which of its numbers follow the axes.
+--- Compares several programs of one function, and replaces numbers of the first that depend on the axes by sizes.
 function axes.merge(programs)
   local first = programs[1]
   for i = 2, #programs do

@@ -1,4 +1,4 @@
--- compiled.lua -- what mt.map, mt.zip and mt.reduce compile: each operation of the program as it is alone
+-- compiled.lua -- functions of mt.map, mt.zip and mt.reduce, operation by operation
 local extend = require('mtorch').extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
@@ -20,7 +20,7 @@ local function run(g, a, call)
   return unpack(results)
 end
 
---- reduce_pairs(program, numbers, x, dim): neighbours along dim joined until one is left.
+--- reduce_pairs(program, numbers, x, dim): combines adjacent elements along dim until one remains.
 local function reduce_pairs(g, a)
   local x, axis = a[3], a[4] - 1
   local n = x.shape[a[4]]

@@ -5,20 +5,20 @@ local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
 
---- A number or a list as a list of n.
-local function spread(x, n)
-  if Size.is_list(x) then return #x == n and x or spread(x[1], n) end
+--- Converts a number or a list to a list of n.
+local function to_list(x, n)
+  if Size.is_list(x) then return #x == n and x or to_list(x[1], n) end
   local list = {}
   for i = 1, n do list[i] = x end
   return list
 end
-local function twice(list)
+local function repeat_twice(list)
   local out = {}
   for i, x in ipairs(list) do out[i], out[i + #list] = x, x end
   return out
 end
 
---- f of an input with a batch; an input without one gets it for the call.
+--- Wraps f for inputs with a batch dimension; an input without one gets it for the call.
 local function batched(n, f)
   return function(g, a, call)
     if #a.input.shape == n + 2 then return f(g, a, call) end
@@ -31,11 +31,11 @@ local function batched(n, f)
   end
 end
 
---- The entry of an operation in n dimensions.
+--- Defines the entry of an operation in n dimensions.
 local function define(name, n, f) entries[name:format(n)] = batched(n, f) end
 
---- Whether ceil_mode gives another window; tools disagree about one that would begin in the padding, and is none here.
-local function hangs_over(a, call, how)
+--- Whether, with ceil_mode, a last window extends (or may extend) beyond the padded input.
+local function exceeds_input(a, call, how)
   local n = #how.strides
   for i = 1, a.ceil_mode and n or 0 do
     local length = (how.dilations and how.dilations[i] or 1) * (how.kernel_shape[i] - 1) + 1
@@ -48,28 +48,28 @@ end
 
 for n = 1, 3 do
   define('conv%dd', n, function(g, a)
-    local dilation, stride = spread(a.dilation, n), spread(a.stride, n)
+    local dilation, stride = to_list(a.dilation, n), to_list(a.stride, n)
     local pads
-    if a.padding == 'valid' then pads = spread(0, 2 * n)
+    if a.padding == 'valid' then pads = to_list(0, 2 * n)
     elseif a.padding == 'same' then
       pads = {}
       for i = 1, n do
         local all = dilation[i] * (a.weight.shape[i + 2] - 1)
         pads[i], pads[i + n] = math.floor(all / 2), all - math.floor(all / 2)
       end
-    else pads = twice(spread(a.padding, n)) end
+    else pads = repeat_twice(to_list(a.padding, n)) end
     return g.Conv(a.input, a.weight, a.bias or false,
       {strides = stride, pads = pads, dilations = dilation, group = a.groups})
   end)
   define('conv_transpose%dd', n, function(g, a)
-    return g.ConvTranspose(a.input, a.weight, a.bias or false, {strides = spread(a.stride, n),
-      pads = twice(spread(a.padding, n)), output_padding = spread(a.output_padding, n),
-      dilations = spread(a.dilation, n), group = a.groups})
+    return g.ConvTranspose(a.input, a.weight, a.bias or false, {strides = to_list(a.stride, n),
+      pads = repeat_twice(to_list(a.padding, n)), output_padding = to_list(a.output_padding, n),
+      dilations = to_list(a.dilation, n), group = a.groups})
   end)
   define('max_pool%dd', n, function(g, a, call)
-    local options = {kernel_shape = spread(a.kernel_size, n), strides = spread(a.stride or a.kernel_size, n),
-      pads = twice(spread(a.padding, n)), dilations = spread(a.dilation, n)}
-    options.ceil_mode = hangs_over(a, call, options) and 1 or 0
+    local options = {kernel_shape = to_list(a.kernel_size, n), strides = to_list(a.stride or a.kernel_size, n),
+      pads = repeat_twice(to_list(a.padding, n)), dilations = to_list(a.dilation, n)}
+    options.ceil_mode = exceeds_input(a, call, options) and 1 or 0
     if not a.return_indices then return g.MaxPool(a.input, options) end
     options.outputs = 2
     local values, places = g.MaxPool(a.input, options)
@@ -78,10 +78,10 @@ for n = 1, 3 do
     return values, places
   end)
   define('avg_pool%dd', n, function(g, a, call)
-    local kernel = spread(a.kernel_size, n)
-    local strides, pads = spread(a.stride or kernel, n), twice(spread(a.padding, n))
-    local ceil = hangs_over(a, call, {kernel_shape = kernel, strides = strides, pads = pads})
-    if ceil and a.divisor_override then -- padding up to the end of the last window: each mean is of a whole kernel
+    local kernel = to_list(a.kernel_size, n)
+    local strides, pads = to_list(a.stride or kernel, n), repeat_twice(to_list(a.padding, n))
+    local ceil = exceeds_input(a, call, {kernel_shape = kernel, strides = strides, pads = pads})
+    if ceil and a.divisor_override then -- pads to the end of the last window, so that each mean is over a whole kernel
       ceil = false
       for i = 1, n do
         local beyond = (call.shape[#call.shape - n + i] - 1) * strides[i] + kernel[i] - a.input.shape[i + 2] - pads[i]
@@ -98,13 +98,13 @@ for n = 1, 3 do
   end)
 end
 
---- Where window k of `out` begins and ends among n positions, from 0, as in PyTorch.
+--- Returns the beginning and end of window k of `out` in n positions, from 0, as in PyTorch.
 local function window(k, n, out) return math.floor(k * n / out), math.ceil((k + 1) * n / out) end
 
---- The sizes of an adaptive pooling's input and output, and of its windows where all are equal; sizes that are not
---- given stay.
+--- Returns the input and output sizes of adaptive pooling, and the window sizes if all are equal; an output size that
+--- is not given is the input's.
 local function adaptive_sizes(a, n)
-  local from, to, windows, even = {}, spread(a.output_size, n), {}, true
+  local from, to, windows, even = {}, to_list(a.output_size, n), {}, true
   for i = 1, n do
     from[i] = a.input.shape[i + 2]
     to[i] = to[i] or from[i]
@@ -116,7 +116,7 @@ local function adaptive_sizes(a, n)
   return from, to, even and windows
 end
 
---- Adaptive pooling: the operator `pool` where windows are equal, else along(g, y, axis, from, to, rank) for each axis.
+--- Adaptive pooling: the operator `pool` if windows are equal, else along(g, y, axis, from, to, rank) for each axis.
 local function adaptive(name, pool, along)
   for n = 1, 3 do
     define(name, n, function(g, a)
@@ -130,7 +130,7 @@ local function adaptive(name, pool, along)
     end)
   end
 end
-adaptive('adaptive_avg_pool%dd', 'AveragePool', function(g, y, axis, from, to, rank) -- products with a matrix
+adaptive('adaptive_avg_pool%dd', 'AveragePool', function(g, y, axis, from, to, rank) -- matrix products
   local means = mt.zeros(from, to)
   for k = 0, to - 1 do
     local first, last = window(k, from, to)
@@ -147,7 +147,7 @@ adaptive('adaptive_max_pool%dd', 'MaxPool', function(g, y, axis, from, to)
   return g:concat(parts, axis)
 end)
 
--- ---- other sizes -----------------------------------------------------------------------------------------
+-- ---- resampling ------------------------------------------------------------------------------------------
 
 local resize_modes = {nearest = 'nearest', ['nearest-exact'] = 'nearest', linear = 'linear', bilinear = 'linear',
   trilinear = 'linear', bicubic = 'cubic'}
@@ -163,7 +163,7 @@ function entries.interpolate(g, a, call)
   elseif a.align_corners then options.coordinate_transformation_mode = 'align_corners' end
   if a.mode == 'bicubic' then options.cubic_coeff_a = -0.75 end
   if a.scale_factor and not a.align_corners then
-    local scales = {1, 1, unpack(spread(a.scale_factor, n))}
+    local scales = {1, 1, unpack(to_list(a.scale_factor, n))}
     return g.Resize(x, false, g:constant(mt.tensor(scales)), options)
   end
   return g.Resize(x, false, false, g:size_list(shape), options)
@@ -186,10 +186,10 @@ function entries.channel_shuffle(g, a, call)
   return g:reshape(g:swap(parts, 1, 2), call.shape)
 end
 
---- [n x c x h x w] as columns [n x (c kh kw) x places]: a slice for each position of the kernel.
+--- [n x c x h x w] to columns [n x (c kh kw) x positions]: a slice for each element of the kernel.
 entries.im2col = batched(2, function(g, a, call)
-  local kernel, dilation, stride = spread(a.kernel_size, 2), spread(a.dilation, 2), spread(a.stride, 2)
-  local padding, x, shape = spread(a.padding, 2), a.input, {unpack(a.input.shape)}
+  local kernel, dilation, stride = to_list(a.kernel_size, 2), to_list(a.dilation, 2), to_list(a.stride, 2)
+  local padding, x, shape = to_list(a.padding, 2), a.input, {unpack(a.input.shape)}
   if padding[1] > 0 or padding[2] > 0 then
     x = g.Pad(x, g:ints{0, 0, padding[1], padding[2], 0, 0, padding[1], padding[2]}, {mode = 'constant'})
   end
@@ -212,13 +212,13 @@ entries.im2col = batched(2, function(g, a, call)
   end
   return g:reshape(g:concat(parts, 2), {shape[1], call.shape[#call.shape - 1], call.shape[#call.shape]})
 end)
---- Columns added up where they came from: the places are those that im2col gives of a plane of positions.
+--- Adds the columns at their origins, which are computed by im2col of a plane of positions.
 local function folded(g, a, call)
-  local kernel, padding, size = spread(a.kernel_size, 2), spread(a.padding, 2), spread(a.output_size, 2)
+  local kernel, padding, size = to_list(a.kernel_size, 2), to_list(a.padding, 2), to_list(a.output_size, 2)
   local h, w = size[1] + 2 * padding[1], size[2] + 2 * padding[2]
   local plane = mt.range(1, h * w):reshape(1, 1, h, w)
-  local places = mt.unfold(plane, {kernel_size = kernel, dilation = spread(a.dilation, 2),
-    stride = spread(a.stride, 2)})
+  local places = mt.unfold(plane, {kernel_size = kernel, dilation = to_list(a.dilation, 2),
+    stride = to_list(a.stride, 2)})
   local count, shape = places:numel(), a.input.shape
   if g.opset < 16 then extend.fail('onnx.export: fold needs {opset=16}') end
   local n, channels = shape[1], shape[2] / (kernel[1] * kernel[2])
@@ -235,10 +235,10 @@ function entries.fold(g, a, call)
     a.input = g:reshape(a.input, a.input.shape)
     return g:squeeze((folded(g, a, call)), {0})
   end
-  return g.Col2Im(a.input, g:ints(spread(a.output_size, 2)), g:ints(spread(a.kernel_size, 2)),
-    {dilations = spread(a.dilation, 2), pads = twice(spread(a.padding, 2)), strides = spread(a.stride, 2)})
+  return g.Col2Im(a.input, g:ints(to_list(a.output_size, 2)), g:ints(to_list(a.kernel_size, 2)),
+    {dilations = to_list(a.dilation, 2), pads = repeat_twice(to_list(a.padding, 2)), strides = to_list(a.stride, 2)})
 end
---- What max_pool2d took, at the positions that it gave.
+--- Writes the results of max_pool2d at the positions that it returned.
 entries.max_unpool2d = batched(2, function(g, a, call)
   local result, shape = call.shape, a.input.shape
   local flat, plane = {shape[1], shape[2], shape[3] * shape[4]}, result[#result - 1] * result[#result]
@@ -247,7 +247,7 @@ entries.max_unpool2d = batched(2, function(g, a, call)
   local y = g.ScatterElements(empty, index, g:reshape(a.input, flat), {axis = 2})
   return g:reshape(y, {shape[1], shape[2], result[#result - 1], result[#result]})
 end)
---- MiniTorch's: y[i] = sum over k of w[k] x[i + k], zeros beyond the end; reverse: x[i - k].
+--- MiniTorch's convolution: y[i] = sum over k of w[k] x[i + k], zeros beyond the end; with reverse x[i - k].
 for n = 1, 2 do
   entries[('conv%dd_anchored'):format(n)] = function(g, a)
     local weight, pads = a.weight, {}
@@ -263,7 +263,7 @@ for n = 1, 2 do
     return g.Conv(a.input, weight, {pads = pads})
   end
 end
---- The grid of positions in -1..1 that theta [n x 2 x 3] maps.
+--- The grid of positions in -1..1, mapped by theta [n x 2 x 3].
 function entries.affine_grid(g, a)
   local size = a.size
   if #size ~= 4 or Size.is(size[3]) or Size.is(size[4]) then

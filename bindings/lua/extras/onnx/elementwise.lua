@@ -1,5 +1,5 @@
--- elementwise.lua -- elementwise operations as ONNX operators: those that have one, and those of kernels/math, which no
--- formula of other operations tells; all others follow from kernels/ops.h (formula.lua)
+-- elementwise.lua -- elementwise operations that are ONNX operators, and those of kernels/math, which have no formula;
+-- all others are derived from the formulas of kernels/ops.h (formula.lua)
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
@@ -9,14 +9,14 @@ local entries = {}
 
 -- ---- one operand ---------------------------------------------------------------------------------------
 
--- Functions of one operand, converted to the result's dtype before. Nothing: the formula.
+-- Functions of one operand, which has the result's dtype. If they return nothing, the formula is used.
 local unary = {}
 
 for name, op in pairs{neg = 'Neg', abs = 'Abs', reciprocal = 'Reciprocal', sqrt = 'Sqrt', exp = 'Exp', log = 'Log',
     sin = 'Sin', cos = 'Cos', tanh = 'Tanh', sigmoid = 'Sigmoid'} do
   unary[name] = function(g, x) return g[op](x) end
 end
---- What onnxruntime has in float32 alone.
+--- Operators that onnxruntime has only in float32.
 local function single(op)
   return function(g, x)
     if x.dtype == 'float32' then return g[op](x) end
@@ -66,7 +66,7 @@ function unary.logit(g, x, a)
   return g.Log(x / (1 - x))
 end
 
---- What onnxruntime has in shorter floats than float64 alone, which is left to the formula.
+--- Operators that onnxruntime does not have in float64, for which the formula is used.
 local function shorter(op, attributes)
   return function(g, x, a)
     return x.dtype ~= 'float64' and g[op](x, attributes and attributes(a) or {})
@@ -98,10 +98,10 @@ function unary.logsigmoid(g, x) return -g:softplus(-x) end
 function unary.tanhshrink(g, x) return x - g.Tanh(x) end
 function unary.positive(_, x) return x end
 function unary.nan_to_num(g, x, a)
-  local most = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
-  if not most then return x end
-  local low = g.Where(g.Equal(x, -math.huge), a.neginf or -most, x)
-  return g.Where(g.IsNaN(x), a.nan, g.Where(g.Equal(x, math.huge), a.posinf or most, low))
+  local max_value = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
+  if not max_value then return x end
+  local low = g.Where(g.Equal(x, -math.huge), a.neginf or -max_value, x)
+  return g.Where(g.IsNaN(x), a.nan, g.Where(g.Equal(x, math.huge), a.posinf or max_value, low))
 end
 function unary.clamp(g, x, a)
   local function finite(limit) return type(limit) == 'number' and math.abs(limit) < math.huge end
@@ -112,7 +112,7 @@ end
 unary.clamp_min, unary.clamp_max = unary.clamp, unary.clamp
 
 function entries.logical_not(g, a) return g.Not(g:cast(a.x, 'bool')) end
---- Whether x has a minus; -0 is the one whose reciprocal is -inf.
+--- Whether x is negative or -0, whose reciprocal is -inf.
 local function has_minus(g, x) return g.Or(g.Less(x, 0), g.Less(g.Reciprocal(x), 0)) end
 function entries.signbit(g, a)
   if is_float(a.x) then return has_minus(g, a.x) end
@@ -133,20 +133,20 @@ function binary.mul(g, x, y)
   if x.dtype == 'bool' then return g.And(x, y) end
   return x * y
 end
---- What division towards 0 leaves, and where division towards minus infinity is one less: floats.
-local function rest_of(g, x, y)
+--- Returns the remainder of truncated division, and a mask where floor division is one less; for floats.
+local function remainder_of(g, x, y)
   local rest = g.Mod(x, y, {fmod = 1})
   return rest, g.And(g.Not(g.Equal(rest, 0)), g.Xor(g.Less(rest, 0), g.Less(y, 0)))
 end
 function binary.remainder(g, x, y)
   if is_int(x) then return g.Mod(x, y) end
-  local rest, less = rest_of(g, x, y)
+  local rest, less = remainder_of(g, x, y)
   return g.Where(less, rest + y, rest)
 end
---- As in Python: from the exact rest, since x / y may round up to a whole number.
+--- As in Python: from the exact remainder, because x / y may round up to an integer.
 function binary.floor_divide(g, x, y)
   if is_int(x) then return (x - g.Mod(x, y)) / y end
-  local rest, less = rest_of(g, x, y)
+  local rest, less = remainder_of(g, x, y)
   local quotient = (x - rest) / y
   quotient = g.Where(less, quotient - 1, quotient)
   return g.Where(g.Equal(y, 0), x / y, g.Floor(quotient + 0.5))
@@ -160,7 +160,7 @@ end
 function binary.fmod(g, x, y) return g.Mod(x, y, {fmod = 1}) end
 function binary.pow(g, x, y)
   if not is_int(x) then return x ^ y end
-  return g:cast(g:cast(x, 'int64') ^ g:cast(y, 'int64'), x.dtype) -- what is too large wraps
+  return g:cast(g:cast(x, 'int64') ^ g:cast(y, 'int64'), x.dtype) -- large values wrap
 end
 function binary.float_power(_, x, y) return x ^ y end
 function binary.minimum(g, x, y) return x.dtype ~= 'bool' and g.Min(x, y) end
@@ -187,14 +187,14 @@ end
 
 -- ---- comparisons and logic -----------------------------------------------------------------------------
 
---- A handle counted as the one that it is compared with: constants as positions, other positions as numbers. Negative
---- labels, which are ignored, are the same in both.
+--- Converts a handle for a comparison with another: constants to positions, other positions to numbers. Negative
+--- labels, which are ignored, are equal in both.
 local function counted_as(g, other, x)
   if x.positions == other.positions then return x:bare() end
   if x.tensor then return g:constant(mt.where(x.tensor:ge(0), x.tensor - 1, x.tensor)) end
   return x.positions and not other.tensor and x:bare() + 1 or x:bare()
 end
---- Both operands in one dtype.
+--- Converts both operands to one dtype.
 local function compared(g, x, y)
   local dtype = Graph.common_dtype(x, y)
   x, y = g:cast(x, dtype), g:cast(y, dtype)
@@ -222,7 +222,7 @@ for name, op in pairs{bitwise_and = 'And', bitwise_or = 'Or', bitwise_xor = 'Xor
     return g['Bitwise' .. op](x, y)
   end
 end
---- x 2^y, and its inverse towards minus infinity, of whole numbers.
+--- 2^y as an integer, for shifts.
 local function power_of_2(g, y) return g.Pow(g:cast(2, 'int64'), g:cast(y, 'int64')) end
 function binary.bitwise_left_shift(g, x, y) return g:cast(g:cast(x, 'int64') * power_of_2(g, y), x.dtype) end
 function binary.bitwise_right_shift(g, x, y)
@@ -235,11 +235,11 @@ function entries.isclose(g, a)
   local x, y = g:cast(a.x, dtype), g:cast(a.y, dtype)
   local gap = g.Abs(x - y)
   local close = g.And(g.Less(gap, math.huge), g.LessOrEqual(gap, g.Abs(y) * a.rtol + a.atol))
-  close = g.Or(g.Equal(x, y), close) -- equal infinities have no gap
+  close = g.Or(g.Equal(x, y), close) -- the difference of equal infinities is NaN
   return a.equal_nan and g.Or(close, g.And(g.IsNaN(x), g.IsNaN(y))) or close
 end
 
--- Whole numbers of 8 and 16 bits, which few operators take: calculated in int32, they wrap when they go back.
+-- 8-bit and 16-bit integers, which few operators support, are computed in int32 and wrap in the conversion back.
 local wider = {int8 = 'int32', uint8 = 'int32', int16 = 'int32'}
 for name, f in pairs(unary) do
   entries[name] = function(g, a, call)

@@ -1,4 +1,4 @@
--- formula.lua -- expression programs as ONNX nodes, and operations without an entry by the formulas of kernels/ops.h
+-- formula.lua -- ONNX nodes of expression programs, and of operations by their formulas in kernels/ops.h
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
@@ -7,11 +7,11 @@ local operations = {}
 for _, each in ipairs(extend.operations()) do operations[each.name] = each end
 
 local formula = {}
--- Types that few operators take, or that round after each node: formulas are calculated in others.
+-- Types that few operators support, or that round after each node: formulas are computed in another type.
 local wider = {bool = 'int32', int8 = 'int32', uint8 = 'int32', int16 = 'int32', float16 = 'float32',
   bfloat16 = 'float32'}
 
---- An elementwise operation of handles and numbers by its formula; nil where that is not made of other operations.
+--- Applies an elementwise operation to handles and numbers by its formula; nil if it cannot be traced.
 function formula.apply(g, name, operands, parameters, dtype)
   local row = operations[name]
   local program = row and extend.formula(name, parameters)
@@ -25,7 +25,7 @@ function formula.apply(g, name, operands, parameters, dtype)
   return g:cast(formula.evaluate(g, program, inputs, numbers, calculated, 'the formula of ' .. name)[1], dtype)
 end
 
---- The same for a call that was recorded, with its arguments by name.
+--- The same for a recorded call with its arguments by name.
 function formula.of_call(g, call, a)
   local row, operands = operations[call.op], {}
   for k = 1, row and row.inputs or 0 do operands[k] = a[call.params[k].name] end
@@ -34,11 +34,11 @@ end
 
 local places = {'x', 'y', 'z'}
 local named = {where = {'condition', 'x', 'y'}, prelu = {'x', 'weight'}}
---- An instruction of a program, by the operation's entry or by its formula.
+--- Adds an instruction of a program, by the operation's entry or by its formula.
 local function instruction(g, name, operands, parameters, dtype, within)
   local a, entry = {alpha = 1, decimals = 0}, operations[name] and g.entries[name]
   for key, value in pairs(parameters) do
-    if value == value then a[key] = value end -- NaN: not given
+    if value == value then a[key] = value end -- NaN means not given
   end
   for k, x in ipairs(operands) do a[(named[name] or places)[k]] = x end
   local y = entry and entry(g, a, {op = name, dtype = dtype}) or formula.apply(g, name, operands, a, dtype)
@@ -46,7 +46,7 @@ local function instruction(g, name, operands, parameters, dtype, within)
   return y
 end
 
---- The results of a program of numbers of the dtype, a list; what does not depend on its inputs is a Lua value.
+--- Returns the list of results of a program in the dtype; results that do not depend on its inputs are Lua values.
 function formula.evaluate(g, program, inputs, numbers, dtype, within)
   local list, outputs = extend.instructions(program)
   local values, results = {}, {}

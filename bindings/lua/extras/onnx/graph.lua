@@ -1,9 +1,9 @@
--- graph.lua -- the ONNX graph under construction: nodes, constants, sizes that are known when the file runs
+-- graph.lua -- the ONNX graph under construction: nodes, constants, sizes that depend on the inputs
 --
--- A handle stands for one value of the file: {name =, dtype =, shape = (where it is known), tensor = (of a constant),
--- positions = true (whole numbers that count from 0 in the file, and from 1 in Lua)}. `g.Relu(x)` adds a node; numbers
--- among the inputs become constants of the first handle's dtype. The last argument may hold attributes, and
--- `dtype` (of the result, else the first input's), `outputs` (how many).
+-- A handle represents one value of the file: {name =, dtype =, shape = (if known), tensor = (of a constant),
+-- positions = true (integers that count from 0 in the file, and from 1 in Lua)}. `g.Relu(x)` adds a node; numbers
+-- among the inputs become constants of the first handle's dtype. The last argument may have attributes,
+-- `dtype` (of the result, by default the first input's) and `outputs` (their number).
 local mt = require 'mtorch'
 local extend = mt.extend
 local messages = require 'mtorch.extras.onnx.messages'
@@ -18,13 +18,13 @@ for name in ('Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor Not IsNaN
   results[name] = 'bool'
 end
 
--- Which result of an operator has positions.
+-- The index of an operator's result that has positions.
 local finds = {ArgMax = 1, ArgMin = 1, NonZero = 1, TopK = 2, MaxPool = 2, Unique = 3}
 
 local function is_handle(x) return getmetatable(x) == Handle end
 Graph.is_handle = is_handle
 
---- A name that no other value has.
+--- Returns a unique name.
 function Graph:unique(name)
   local n, base = 1, name
   while self.taken[name] do
@@ -35,7 +35,7 @@ function Graph:unique(name)
   return name
 end
 
---- The name under which a node reads a handle; a constant enters the file now.
+--- Returns the name of a handle as an input; a constant is added to the file now.
 function Graph:reference(h)
   if h.name then return h.name end
   local key, text = h.key
@@ -58,14 +58,14 @@ local function handle(self, fields)
   return setmetatable(fields, Handle)
 end
 
---- A constant: a tensor, under `label` where it has a name.
+--- Returns a constant for a tensor, with the name `label` if given.
 function Graph:constant(tensor, label)
   return handle(self, {tensor = tensor, label = label, dtype = tensor.dtype, shape = tensor:size()})
 end
---- An input or the result of a node.
+--- Returns a handle for an input or a result.
 function Graph:value(name, dtype, shape) return handle(self, {name = name, dtype = dtype, shape = shape}) end
 
---- What a node reads: handles, numbers as constants, false for an optional input that is left out.
+--- Returns the input names of a node, from handles, numbers (constants), or false for an omitted optional input.
 local function input_names(self, inputs)
   local names, first = {}, nil
   for _, x in ipairs(inputs) do first = first or (is_handle(x) and x) end
@@ -78,7 +78,7 @@ end
 
 -- ---- positions -----------------------------------------------------------------------------------------
 
--- Operators that move elements and leave them what they are: which inputs hold them.
+-- Operators that move elements without changing them, with the inputs that contain them.
 local moves = {Where = {2, 3}, ScatterElements = {1, 3}, ScatterND = {1, 3}, Concat = 'all', Max = 'all', Min = 'all'}
 for name in ('Reshape Transpose Squeeze Unsqueeze Slice Gather GatherElements GatherND Expand Split Tile Identity ' ..
     'Pad Flatten Compress TopK ReduceMax ReduceMin Unique'):gmatch('%S+') do
@@ -88,7 +88,7 @@ local neutral = {Shape = true, Size = true}
 
 local function is_whole(dtype) return dtype:find('int') ~= nil end
 
---- The same value as plain whole numbers for a node.
+--- Returns the same value as plain integers.
 function Handle:bare()
   if not self.positions and not self.origins then return self end
   local copy = setmetatable({}, Handle)
@@ -97,7 +97,7 @@ function Handle:bare()
   return copy
 end
 
---- Notes that an input's whole numbers are used as positions or as numbers.
+--- Records that an input's integers are used as positions or as numbers.
 function Graph:used(h, as)
   for input in pairs(h.origins or {}) do
     local uses = self.uses[input] or {}
@@ -106,7 +106,7 @@ function Graph:used(h, as)
   end
 end
 
---- Whole numbers from 1 (from -1 at the end; other negative ones stay) as positions from 0.
+--- Converts integers from 1 (negative ones are unchanged) to positions from 0.
 function Graph:to_positions(x)
   self:used(x, 'positions')
   if x.positions then return x:bare() end
@@ -114,13 +114,13 @@ function Graph:to_positions(x)
   local y = x:bare()
   return self.Where(self.Greater(y, 0), y - 1, y)
 end
---- Positions as the numbers that Lua has.
+--- Converts positions to Lua's numbers from 1.
 function Graph:to_numbers(x)
   self:used(x, 'numbers')
   return x.positions and x:bare() + 1 or x:bare()
 end
 
---- The inputs of an operator as it takes them, and what its result is: {positions =, origins =}.
+--- Converts the inputs of an operator; also returns the kind of its result: {positions =, origins =}.
 local function sort_kinds(self, op, inputs)
   local moved, is_data, kind, sorted = moves[op], {}, {}, {}
   for i = 1, #inputs do is_data[i] = moved == 'all' end
@@ -147,7 +147,7 @@ local function sort_kinds(self, op, inputs)
   return sorted, kind
 end
 
---- Adds a node; its results. An equal node that is there already is used again.
+--- Adds a node, or reuses an equal one; returns its results.
 function Graph:node(op, inputs, attributes, dtype, count)
   local kind
   inputs, kind = sort_kinds(self, op, inputs)
@@ -186,7 +186,7 @@ function Graph:node(op, inputs, attributes, dtype, count)
   return unpack(copies)
 end
 
---- `g.Softmax(x, {axis = 1})`.
+--- Returns the function that `g.Softmax(x, {axis = 1})` calls.
 local function operator(self, op)
   return function(...)
     local inputs, n, attributes = {...}, select('#', ...), {}
@@ -221,17 +221,17 @@ function Handle:__unm() return self.graph.Neg(self) end
 function Handle:times(factor) return factor == 1 and self or self * factor end
 
 local largest = {int8 = 2 ^ 7, uint8 = 2 ^ 8, int16 = 2 ^ 15, int32 = 2 ^ 31, int64 = 2 ^ 63}
---- Floats as whole numbers: beyond the range the last one there, NaN as 0, which ONNX leaves open.
+--- Converts floats to integers: saturated at the limits, NaN to 0, which ONNX does not define.
 local function to_whole(self, x, dtype)
   local most = largest[dtype]
   x = x.dtype == 'float16' and self:cast(x, 'float32') or x
   local function cast(h) return self:node('Cast', {h}, {to = messages.types[dtype]}, dtype, 1) end
   if most < 2 ^ 31 then return cast(self.Clip(x, dtype == 'uint8' and 0 or -most, most - 1)) end
-  local last = self:constant(mt.tensor(math.huge, 'float64'):to(dtype)) -- below the range processors give the first
+  local last = self:constant(mt.tensor(math.huge, 'float64'):to(dtype)) -- processors saturate below the range
   return self.Where(self.GreaterOrEqual(x, most), last, self.Where(self.IsNaN(x), 0, cast(x)))
 end
 
---- A handle, a number, a boolean or a size as a handle of the dtype; what is no handle is 0-d.
+--- Converts a handle, number, boolean or size to a handle of the dtype; values other than handles are 0-d.
 function Graph:cast(x, dtype)
   if Size.is(x) then x = self.Squeeze(self:size(x), self:ints{0}) end
   if type(x) == 'boolean' or type(x) == 'number' and dtype == 'bool' then
@@ -248,22 +248,22 @@ function Graph:cast(x, dtype)
   return y
 end
 
---- A tensor of one element like an operand, or the number that it is.
+--- Returns a tensor with an operand's dtype and kind of shape, or the number itself.
 local function sample(x)
   if is_handle(x) then return mt.ones(#(x.shape or {1}) == 0 and {} or {1}, {dtype = x.dtype}) end
   return Size.first(x)
 end
---- The dtype in which two operands meet, handles or numbers; that of the first alone.
+--- Returns the common dtype of two operands, handles or numbers, or the dtype of the first.
 function Graph.common_dtype(x, y)
   return y == nil and x.dtype or mt.where(mt.tensor(true), sample(x), sample(y)).dtype
 end
 
 -- ---- axes and sizes ------------------------------------------------------------------------------------
 
---- A dimension of Lua's as an axis from 0.
+--- Converts a dimension in Lua to an axis from 0.
 function Graph.axis(dim, rank) return dim > 0 and dim - 1 or dim + rank end
 function Handle:axis(dim) return Graph.axis(dim, #self.shape) end
---- The axes of a dimension or a list of them, of a handle or of the result of a call; of nil none.
+--- Returns the axes of a dimension or list of dimensions of a handle or result; for nil an empty list.
 function Graph.axes(x, dims)
   local axes = {}
   for i, dim in ipairs(type(dims) == 'table' and dims or {dims}) do axes[i] = Graph.axis(dim, #x.shape) end
@@ -271,15 +271,15 @@ function Graph.axes(x, dims)
 end
 Handle.axes = Graph.axes
 
---- The tensors of a call that takes several, or a list of them.
+--- Returns the tensors of a call that accepts several tensors or a list.
 function Graph.operands(a) return is_handle(a[1]) and a or a[1] end
 
---- A constant list of int64.
+--- Returns a constant list of int64.
 function Graph:ints(list)
   return self:constant(mt.tensor(#list > 0 and list or mt.empty({0}), {dtype = 'int64'}))
 end
 
---- Notes where sizes can be read that the file learns only when it runs.
+--- Records that the unknown sizes of a handle can be read from it at run time.
 function Graph:note_sizes(h)
   for axis, size in ipairs(h.shape) do
     if Size.is(size) and not self.sizes[size.key] then
@@ -295,7 +295,7 @@ local function size_at(self, place)
   return self.Gather(self.Shape(place[1]), self:ints{place[2]}, {axis = 0})
 end
 
---- A size that depends on the inputs', as one int64: read where it is one of a value, or calculated from such.
+--- Returns a size that depends on the inputs as an int64: read from a value, or computed from such sizes.
 function Graph:size(x)
   if not Size.is(x) then return self:ints{x} end
   local place = self.sizes[x.key]
@@ -319,7 +319,7 @@ function Graph:size(x)
     table.concat(self.size_names, ', '))
 end
 
---- A list of sizes as a tensor of int64.
+--- Returns a list of sizes as an int64 tensor.
 function Graph:size_list(list)
   local parts, run = {}, {}
   for _, x in ipairs(list) do
@@ -333,12 +333,12 @@ function Graph:size_list(list)
   if #run > 0 or #parts == 0 then parts[#parts + 1] = self:ints(run) end
   return #parts == 1 and parts[1] or self:concat(parts, 0)
 end
---- The numbers from 0 to n - 1, n a number, a size or an int64.
+--- Returns the numbers from 0 to n - 1, where n is a number, a size or an int64 handle.
 function Graph:arange(n) return self.Range(self:cast(0, 'int64'), self:cast(n, 'int64'), self:cast(1, 'int64')) end
 
--- ---- operators with the arguments that are usual here ----------------------------------------------------
+-- ---- common operators ------------------------------------------------------------------------------------
 
---- x in another shape of as many elements; one size that is not known becomes -1.
+--- Reshapes x; one unknown size becomes -1.
 function Graph:reshape(x, shape)
   local varying, zero, list = 0, false, {}
   for i, size in ipairs(shape) do
@@ -353,28 +353,28 @@ function Graph:reshape(x, shape)
 end
 
 function Graph:flat(x) return self.Reshape(x, self:ints{-1}) end
---- A vector of a number for each channel in the place of the channels, before `after` other dimensions.
+--- Reshapes a vector with a number per channel to broadcast before `after` other dimensions.
 function Graph:per_channel(x, after)
   local shape = {x.shape[1]}
   for i = 1, after do shape[i + 1] = 1 end
   return after > 0 and self:reshape(x, shape) or x
 end
 
---- x with sizes of 1, and new dimensions before, grown to the shape.
+--- Broadcasts x to the shape.
 function Graph:expand(x, shape)
   local y = self.Expand(x, self:size_list(shape))
   y.shape = shape
   return y
 end
 
---- x[first, first + step ..] before `last` along axes, all from 0; lists.
+--- Slices x along axes: first, first + step, .. before `last`, all lists that count from 0.
 function Graph:slice(x, axes, first, last, step)
   return self.Slice(x, self:size_list(first), self:size_list(last), self:ints(axes), step and self:ints(step) or false)
 end
 
---- The dimensions in another order, from 0.
+--- Permutes the dimensions, which count from 0.
 function Graph:transpose(x, order) return self.Transpose(x, {perm = order}) end
---- Two axes exchanged; the rank is that of the shape where it is known.
+--- Swaps two axes; the rank is needed only if the shape is unknown.
 function Graph:swap(x, i, j, rank)
   local order = {}
   for k = 1, rank or #x.shape do order[k] = k - 1 end
@@ -389,7 +389,7 @@ function Graph:concat(list, axis)
   return self.Concat(unpack(arguments))
 end
 
---- A reduction along axes (a list from 0; empty: all).
+--- Reduces x along axes (a list that counts from 0; empty: all).
 function Graph:reduce(op, x, axes, keep)
   local attributes = {keepdims = keep and 1 or 0}
   if #axes == 0 then return self:node(op, {x}, attributes, nil, 1) end
@@ -397,7 +397,7 @@ function Graph:reduce(op, x, axes, keep)
   attributes.axes = axes
   return self:node(op, {x}, attributes, nil, 1)
 end
---- The p-norm along axes.
+--- Returns the p-norm along axes.
 function Graph:norm(x, p, axes, keep)
   if p == 2 then return self:reduce('ReduceL2', x, axes, keep) end
   if p == 1 then return self:reduce('ReduceL1', x, axes, keep) end
@@ -406,27 +406,27 @@ function Graph:norm(x, p, axes, keep)
   if p == 0 then return self:reduce('ReduceSum', self:cast(self:cast(x, 'bool'), x.dtype), axes, keep) end
   return self:reduce('ReduceSum', self.Abs(x) ^ p, axes, keep) ^ (1 / p)
 end
---- log(1 + x), exact where 1 + x rounds (Kahan).
+--- Returns log(1 + x), accurate for small x (Kahan).
 function Graph:log1p(x)
   local u = x + 1
   local gap = u - 1
-  local exact = self.Where(self.Equal(gap, x), self.Log(u), self.Log(u) * (x / gap)) -- gap is x also where both are inf
+  local exact = self.Where(self.Equal(gap, x), self.Log(u), self.Log(u) * (x / gap)) -- gap == x also if both are inf
   return self.Where(self.Equal(gap, 0), x, exact)
 end
---- log(1 + exp(x)); onnxruntime has the operator in float32.
+--- Returns log(1 + exp(x)); onnxruntime has the operator only in float32.
 function Graph:softplus(x)
   if x.dtype ~= 'float64' then return self.Softplus(x) end
   return self.Max(x, 0) + self:log1p(self.Exp(-self.Abs(x)))
 end
---- 1 where a new dimension's index is the position, else 0.
+--- Returns 1 where the index of a new dimension is the position, else 0.
 function Graph:one_hot(places, depth, axis, dtype)
-  local known = (dtype == 'int64' or dtype == 'float32') and dtype or 'float32' -- to onnxruntime
+  local known = (dtype == 'int64' or dtype == 'float32') and dtype or 'float32' -- onnxruntime supports these
   local y = self.OneHot(self:cast(places, 'int64'), self:cast(depth, 'int64'),
     self:constant(mt.tensor({0, 1}, known)), {axis = axis, dtype = known})
   return self:cast(y, dtype)
 end
 
---- The positions of x's elements in their order, from 0: int64, in the shape of x.
+--- Returns the flat indices of x's elements from 0, as int64 in the shape of x.
 function Graph:numbered(x)
   local count = Size.product(x.shape)
   local flat = Size.is(count) and self:arange(self.Size(x)) or
@@ -434,15 +434,15 @@ function Graph:numbered(x)
   return self:reshape(flat, x.shape)
 end
 
---- base with `value` (spread to the shape of `places`) where `places`, positions in the flat base, say; `reduce`
---- ('add') joins it with what is there.
+--- Returns base with `value`, broadcast to the shape of `places`, written at `places`, which are flat indices of base;
+--- with `reduce` ('add') it is added to the old elements.
 function Graph:write_places(base, places, value, reduce)
   local spread = self:flat(self.Expand(self:cast(value, base.dtype), self.Shape(places)))
   local flat = self.ScatterElements(self:flat(base), self:flat(places), spread, {axis = 0, reduction = reduce})
   return self:reshape(flat, base.shape)
 end
 
---- An empty graph; methods in lower case, ONNX's operators by their names.
+--- Creates an empty graph; g has methods in lower case, and ONNX's operators by name.
 function Graph.new(opset)
   return setmetatable({opset = opset, taken = {}, constants = {}, nodes = {}, nodes_by_key = {}, initializers = {},
     sizes = {}, uses = {}, known_sizes = {}, size_names = {}}, {__index = function(self, key)

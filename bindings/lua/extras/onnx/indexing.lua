@@ -1,4 +1,4 @@
--- indexing.lua -- x[key] in all its forms, gather, scatter and masks as ONNX operators
+-- indexing.lua -- x[key], gather, scatter and masks as ONNX operators
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
@@ -9,16 +9,16 @@ local diagonal = require('mtorch.extras.onnx.shape').diagonal
 local entries = {}
 local is_handle = Graph.is_handle
 
---- A position of Lua's from 0; negative ones stay.
+--- Converts a position in Lua to one from 0; negative ones are unchanged.
 local function from_zero(p) return Size.first(p) > 0 and p - 1 or p end
---- The end of a range that includes `last`, as Slice wants it.
-local function past(last)
+--- Returns the exclusive end of a range that includes `last`, for Slice.
+local function exclusive_end(last)
   return Size.first(last) > 0 and last or last == -1 and 2 ^ 31 or last + 1
 end
 
 -- ---- x[key] --------------------------------------------------------------------------------------------
 
---- '1:3, :, -1' as the entries of a table.
+--- Parses '1:3, :, -1' to the entries of a table.
 local function read_text(text)
   local key = {}
   for part in (text .. ','):gmatch('([^,]*),') do
@@ -32,7 +32,7 @@ local function read_text(text)
   return key
 end
 
---- The entries for each dimension of x: {kind =, ..}, with the ellipsis spread.
+--- Returns the entries for the dimensions of x, {kind =, ..}, with the ellipsis expanded.
 local function read_key(key, rank)
   if type(key) == 'string' then key = read_text(key) end
   if type(key) ~= 'table' or is_handle(key) or Size.is(key) then key = {key} end
@@ -54,8 +54,8 @@ local function read_key(key, rank)
   return out
 end
 
---- Picks by tensors of positions along axes of x: one place in the result, the first axis or the front.
-local function pick(g, x, rank, axes, tensors)
+--- Indexes axes of x by tensors of positions; the new dimensions are at the first axis or at the front.
+local function index_by_tensors(g, x, rank, axes, tensors)
   if #axes == 1 then return g.Gather(x, tensors[1], {axis = axes[1]}) end
   local adjacent, order, chosen = true, {}, {}
   for i, axis in ipairs(axes) do
@@ -65,24 +65,24 @@ local function pick(g, x, rank, axes, tensors)
   for axis = 0, rank - 1 do
     if not chosen[axis] then order[#order + 1] = axis end
   end
-  local most, index = 0, {}
-  for _, t in ipairs(tensors) do most = math.max(most, #t.shape) end
+  local max_rank, index = 0, {}
+  for _, t in ipairs(tensors) do max_rank = math.max(max_rank, #t.shape) end
   local sum
   for _, t in ipairs(tensors) do
     local zeros = t * 0
     sum = sum and sum + zeros or zeros
   end
-  for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {most}) end
-  local y = g.GatherND(g:transpose(x, order), g:concat(index, most))
+  for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {max_rank}) end
+  local y = g.GatherND(g:transpose(x, order), g:concat(index, max_rank))
   if not adjacent or axes[1] == 0 then return y end
   local back = {}
-  for axis = 1, axes[1] do back[axis] = most + axis - 1 end
-  for i = 0, most - 1 do back[#back + 1] = i end
-  for i = most + axes[1], most + rank - #axes - 1 do back[#back + 1] = i end
+  for axis = 1, axes[1] do back[axis] = max_rank + axis - 1 end
+  for i = 0, max_rank - 1 do back[#back + 1] = i end
+  for i = max_rank + axes[1], max_rank + rank - #axes - 1 do back[#back + 1] = i end
   return g:transpose(y, back)
 end
 
---- The positions, from 0, where a mask is set: a list of 1-d handles.
+--- Returns the positions from 0 where a mask is true, as a list of 1-d handles.
 local function set_positions(g, mask)
   local found, list = g.NonZero(mask):bare(), {}
   for i = 1, #mask.shape do
@@ -95,13 +95,13 @@ end
 function entries.index(g, a)
   local x, dim = a.x, 0
   local axes, first, last, step, drop, new, advanced = {}, {}, {}, {}, {}, {}, {}
-  local key, kept = read_key(a.key, #x.shape), 0 -- kept: dimensions of the result so far, before picking
+  local key, kept = read_key(a.key, #x.shape), 0 -- kept: dimensions of the result before indexing by tensors
   for _, e in ipairs(key) do
     if e.kind == 'new' then
       new[#new + 1], kept = kept, kept + 1
     elseif e.kind == 'number' or e.kind == 'range' then
       local n = #axes + 1
-      axes[n], first[n], last[n], step[n] = dim, from_zero(e.first), past(e.last or e.first), e.step or 1
+      axes[n], first[n], last[n], step[n] = dim, from_zero(e.first), exclusive_end(e.last or e.first), e.step or 1
       if e.kind == 'number' then drop[#drop + 1] = dim else kept = kept + 1 end
       dim = dim + 1
     elseif e.kind == 'all' then
@@ -129,7 +129,7 @@ function entries.index(g, a)
       picked[#picked + 1], tensors[#tensors + 1] = axis + i - 1, t
     end
   end
-  return pick(g, x, kept + #a.x.shape - dim, picked, tensors)
+  return index_by_tensors(g, x, kept + #a.x.shape - dim, picked, tensors)
 end
 
 -- ---- parts along a dimension ---------------------------------------------------------------------------
@@ -144,7 +144,7 @@ function entries.narrow(g, a)
   return g:slice(a.x, {axis}, {first}, {first + a.length})
 end
 function entries.slice(g, a)
-  return g:slice(a.x, {a.x:axis(a.dim)}, {from_zero(a.first)}, {past(a.last)}, {a.step})
+  return g:slice(a.x, {a.x:axis(a.dim)}, {from_zero(a.first)}, {exclusive_end(a.last)}, {a.step})
 end
 
 -- ---- gather ----------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ function entries.index_select(g, a)
   return g.Gather(a.x, index, {axis = a.x:axis(a.dim)})
 end
 
---- x cut to the sizes of the index except along the axis, as GatherElements wants it.
+--- Slices x to the sizes of the index except along the axis, as GatherElements requires.
 local function cut_to(g, x, shape, axis)
   local axes, first, last = {}, {}, {}
   for i, size in ipairs(shape) do
@@ -186,7 +186,7 @@ end
 
 local reductions = {add = 'add', sum = 'add', multiply = 'mul', prod = 'mul', amax = 'max', amin = 'min'}
 
---- x with src at index along an axis; from version 16 (max and min 18) it can join them with what is there.
+--- Writes src to x at index along an axis; from opset 16 (max and min 18) it can also reduce with the old elements.
 local function scatter(g, a, src, reduce)
   local x, index = a.x, g:to_positions(a.index)
   local axis = x:axis(a.dim)
@@ -208,7 +208,7 @@ function entries.scatter_reduce(g, a)
   return scatter(g, a, a.src, reductions[a.reduce])
 end
 
---- Slices of x at positions along a dimension: the index in the shape of the source.
+--- Writes slices of x at positions along a dimension; the index is expanded to the shape of the source.
 local function scatter_slices(g, a, source, reduce)
   local axis, shape = a.x:axis(a.dim), {}
   for i = 1, #a.x.shape do shape[i] = i == axis + 1 and a.index.shape[1] or 1 end
@@ -224,7 +224,7 @@ end
 function entries.index_copy(g, a) return scatter_slices(g, a, a.source) end
 function entries.index_fill(g, a) return scatter_slices(g, a, a.value) end
 
---- a.x with `value` in the part that an entry cuts out of it: the entry finds the part's positions.
+--- Returns a.x with `value` written to a part; the entry `part` is applied to the flat indices to find it.
 local function write_part(g, a, part, value, reduce)
   local base = a.x
   a.x = g:numbered(base)
@@ -273,7 +273,7 @@ function entries.nonzero(g, a)
 end
 entries.argwhere = entries.nonzero
 
---- How many elements of a sorted sequence lie before each value: a position from 0.
+--- Returns the number of elements of a sorted sequence before each value, a position from 0.
 local function searched(g, sequence, values, right)
   local rank = #values.shape
   local column = g:unsqueeze(values, {rank})
@@ -297,7 +297,7 @@ function entries.isin(g, a)
   x = x:bare()
   if x.dtype:find 'float' then tests = g:cast(tests, x.dtype) else x = g:cast(x, tests.dtype) end
   local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g:flat(tests))
-  local none = g:cast(g:reduce('ReduceMin', g:cast(g.Not(same), 'int32'), {-1}), 'bool') -- also of no test elements
+  local none = g:cast(g:reduce('ReduceMin', g:cast(g.Not(same), 'int32'), {-1}), 'bool') -- also without test elements
   return a.invert and none or g.Not(none)
 end
 

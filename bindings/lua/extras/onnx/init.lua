@@ -1,4 +1,4 @@
--- init.lua -- mt.onnx: networks and functions of tensors as ONNX files
+-- init.lua -- mt.onnx: export of networks and functions of tensors to ONNX files
 local mt = require 'mtorch'
 local extend = mt.extend
 local axes = require 'mtorch.extras.onnx.axes'
@@ -17,7 +17,7 @@ local launches = words 'grid_launch cuda_launch'
 local random = words [[rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial
   uniform exponential random alpha_dropout]]
 
---- Refuses calls that one recording would freeze.
+--- Raises an error for calls whose result would become a constant in the file.
 local function check(call)
   if random[call.op] and not (call.op == 'alpha_dropout' and call.args[3] ~= true) then
     extend.fail('onnx.export: %s draws random numbers, which the file would repeat; draw them outside and give them ' ..
@@ -53,7 +53,7 @@ local function check_inputs(inputs)
   return inputs
 end
 
---- Names for `count` inputs or outputs: those given, else 'input', or 'input_1' where there are several.
+--- Returns names for `count` inputs or outputs: those given, else 'input', or 'input_1' if there are several.
 local function names_of(given, count, word)
   given = given or {}
   if #given > count then
@@ -68,7 +68,7 @@ local function names_of(given, count, word)
   return names
 end
 
---- The names of a module's parameters and buffers, by identity; of a function's captured ones behind the variable's.
+--- Returns the names of a module's parameters and buffers by identity; for a function those in its upvalues.
 local function labels_of(net)
   local labels = {}
   local function add(module, prefix)
@@ -85,7 +85,7 @@ local function labels_of(net)
   return labels
 end
 
---- f() with the module in eval mode.
+--- Calls f() with the module in eval mode.
 local function in_eval(net, f)
   if not extend.is_module(net) then return f() end
   local training = {}
@@ -97,7 +97,7 @@ local function in_eval(net, f)
   return result
 end
 
---- The recorded program, in which numbers that follow the dynamic axes are sizes; the axes by name.
+--- Returns the recorded program, with sizes for numbers that depend on the dynamic axes.
 local function recorded(net, inputs, found)
   local fn = net
   if extend.is_module(net) then fn = function(...) return net(...) end end
@@ -117,7 +117,7 @@ local function recorded(net, inputs, found)
   return in_eval(net, function()
     if #names == 0 then return attempt(1) end
     local message
-    for _, step in ipairs{1, 2, 4, 8, 16, 32} do -- a network may take multiples of a power of two alone
+    for _, step in ipairs{1, 2, 4, 8, 16, 32} do -- a network may accept only multiples of a power of two
       local ok, run = pcall(attempt, step)
       if ok then return run end
       message = message or run
@@ -126,7 +126,7 @@ local function recorded(net, inputs, found)
   end)
 end
 
---- Lowers twice where inputs are positions: the first time shows which are.
+--- Lowers again if inputs are positions, which the first time determines.
 local function lowered(program, opset, names)
   local inputs = {}
   for i, name in ipairs(names) do inputs[i] = {name = name} end
@@ -143,7 +143,7 @@ local function lowered(program, opset, names)
   return graph, outputs
 end
 
---- Shapes with the names of axes in place of sizes; other sizes that vary get names of their own.
+--- Returns a function that replaces sizes in shapes by the names of axes; other variable sizes get new names.
 local function shape_namer(found, run)
   local known, count = {}, 0
   for _, name in ipairs(run.names) do
@@ -168,7 +168,7 @@ local function shape_namer(found, run)
   end
 end
 
---- Gives the outputs their names: the nodes that make them, or copies where a name is taken.
+--- Renames the outputs, in the nodes that compute them, or by copies if a name is used.
 local function name_outputs(graph, outputs, names)
   local rename, made = {}, {}
   for _, node in ipairs(graph.nodes) do
@@ -196,7 +196,7 @@ local function name_outputs(graph, outputs, names)
   end
 end
 
--- The version of the file format that came with each version of the operators.
+-- The IR version of each opset version.
 local formats = {[13] = 7, [14] = 7, [15] = 8, [16] = 8, [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10, [22] = 10,
   [23] = 11}
 
@@ -249,6 +249,6 @@ onnx.export = extend.declare('export(net, inputs, path: string, input_names: str
   'Writes the ONNX file of a module (in eval mode) or of a function of tensors by recording one call with `inputs`, ' ..
   'a tensor or a list. Parameters and buffers have the names of state_dict; results become outputs in their order. ' ..
   "dynamic_axes = {x = {[1] = 'batch'}} (or {x = {1}}) leaves sizes open: then it is called again with other sizes. " ..
-  'Positions count from 0 in the file wherever an operation takes or gives them.', export)
+  'Positions count from 0 in the file.', export)
 
 return onnx

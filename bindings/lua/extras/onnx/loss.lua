@@ -7,7 +7,7 @@ local function reduced(g, loss, reduction)
   return g:reduce(reduction == 'sum' and 'ReduceSum' or 'ReduceMean', loss, {}, false)
 end
 
--- Losses of x and target, element by element.
+-- Elementwise losses of x and target.
 local pointwise = {}
 
 function pointwise.mse_loss(_, x, y) return (x - y) * (x - y) end
@@ -31,7 +31,7 @@ function pointwise.binary_cross_entropy_with_logits(g, x, y, a)
   return a.weight and loss * a.weight or loss
 end
 function pointwise.gaussian_nll_loss(g, x, y, a)
-  local var = g:cast(a.var, x.dtype) -- a number, of x's shape, or without its last dimension
+  local var = g:cast(a.var, x.dtype) -- a number, or of x's shape, with or without the last dimension
   if var.shape and #var.shape > 0 and #var.shape < #a.x.shape then var = g:unsqueeze(var, {-1}) end
   var = g.Max(var, a.eps)
   local loss = (g.Log(var) + (x - y) * (x - y) / var) * 0.5
@@ -68,9 +68,9 @@ end
 
 -- ---- classes -----------------------------------------------------------------------------------------------
 
---- The label that is ignored as the file has it: positions count from 0 there, other numbers stay.
+--- Returns the ignored label in the file, where positions count from 0; other numbers are unchanged.
 local function ignored(a) return a.ignore_index > 0 and a.ignore_index - 1 or a.ignore_index end
---- Log-probabilities x [n x classes x ..] and positions -> losses.
+--- Returns the losses of log-probabilities x [n x classes x ..] and positions.
 local function negative_log(g, x, a)
   local shape, target = a.x.shape, g:to_positions(a.target)
   if #shape == 1 then x, target = g:unsqueeze(x, {0}), g:reshape(target, {1}) end
@@ -80,10 +80,10 @@ local function negative_log(g, x, a)
 end
 function entries.nll_loss(g, a) return negative_log(g, a.x, a) end
 
---- (1 - e) times the loss of the class, e / classes times the sum of all classes' losses.
+--- Label smoothing: (1 - e) times the loss of the class plus e / classes times the sum of all classes' losses.
 local function smoothed(g, x, axis, a)
   local classes, target = a.x.shape[axis + 1], g:to_positions(a.target)
-  if axis == 0 then x, target, axis = g:unsqueeze(x, {0}), g:reshape(target, {1}), 1 end -- one label is a row of one
+  if axis == 0 then x, target, axis = g:unsqueeze(x, {0}), g:reshape(target, {1}), 1 end -- one label is a batch of 1
   local kept = g.Not(g.Equal(target, ignored(a)))
   local one_hot = g:one_hot(g.Where(kept, target, 0), classes, axis, x.dtype)
   local weight = a.weight and g:per_channel(a.weight, math.max(#a.x.shape - 2, 0))
@@ -110,7 +110,7 @@ function entries.cross_entropy(g, a)
   return #a.x.shape == 1 and loss or g:reduce('ReduceMean', loss, {})
 end
 
---- Of x [n x classes] the element of the target's class, [n x 1], and where that is, [n x classes] of 0 and 1.
+--- Returns the elements [n x 1] of x [n x classes] at the target's class, and its one-hot encoding [n x classes].
 local function of_class(g, x, a)
   local rank = #a.x.shape
   local target = g:unsqueeze(g:to_positions(a.target), {-1})
@@ -131,7 +131,7 @@ function entries.multilabel_soft_margin_loss(g, a)
   if a.weight then loss = loss * a.weight end
   return reduced(g, g:reduce('ReduceMean', loss, {-1}), a.reduction)
 end
---- The labels of a row end at the first that is negative.
+--- The labels of a row end at the first negative one.
 function entries.multilabel_margin_loss(g, a)
   local x, target, rank = a.x, g:to_positions(a.target), #a.x.shape
   local ended = g.CumSum(g:cast(g.Less(target, 0), 'int32'), g:cast(rank - 1, 'int64'))

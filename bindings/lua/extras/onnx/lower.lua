@@ -1,9 +1,9 @@
--- lower.lua -- a recorded program as an ONNX graph: each operation by its entry in the tables of onnx/
+-- lower.lua -- lowers a recorded program to an ONNX graph: each operation by its entry in the tables of onnx/
 --
--- An entry is function(g, a, call): `a` has the arguments by the names of the signature, tensors as handles, what is
--- left out as its default; it returns a handle for each result, or nothing to leave an elementwise operation to its
--- formula (formula.lua), as one without an entry is. `g` is the graph (graph.lua); call.shape and call.dtype are those
--- of the first result.
+-- An entry is function(g, a, call): `a` has the arguments by the names of the signature, with handles for tensors, and
+-- defaults for omitted ones. It returns a handle for each result, or nothing for an elementwise operation that is
+-- lowered by its formula (formula.lua), like those without an entry. `g` is the graph (graph.lua); call.shape and
+-- call.dtype are those of the first result.
 local extend = require('mtorch').extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
@@ -17,7 +17,7 @@ for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'produ
   for name, entry in pairs(require('mtorch.extras.onnx.' .. subject)) do entries[name] = entry end
 end
 
--- Operations whose result of a parameter is written as an operation, so that the parameter keeps its name.
+-- Operations on a parameter that are not folded to a constant, so that the parameter keeps its name.
 local rearranges = util.word_set('T mT t transpose permute movedim view reshape flatten unflatten squeeze unsqueeze ' ..
   'detach expand contiguous narrow select index split chunk unbind')
 
@@ -30,8 +30,8 @@ local function each_value(arg, visit, levels)
   for _, inner in pairs(arg) do each_value(inner, visit, levels - 1) end
 end
 
---- Whether a constant is calculated in the file: its size or values depend on the dynamic axes, or it is a parameter in
---- another order.
+--- Whether a constant is computed in the file: its size or values depend on the dynamic axes, or it is a permuted
+--- parameter.
 local function is_calculated(value)
   if not value.tensor then return true end
   if not value.call then return false end
@@ -42,7 +42,7 @@ local function is_calculated(value)
   return value.varies
 end
 
---- Marks the calls that the results need.
+--- Marks the calls on which the results depend.
 local function mark(results)
   local stack = {}
   local function need(value)
@@ -80,7 +80,7 @@ function Lowering:converted(arg, levels)
   return copy
 end
 
---- The arguments by name; those after '..' by position.
+--- Returns the arguments by name, and those of '..' by position.
 function Lowering:arguments(call)
   local a = {}
   for i, p in ipairs(call.params) do
@@ -96,7 +96,7 @@ end
 
 local function described(call) return call.op .. (call.line and ' at ' .. call.line or '') end
 
---- The nodes of one call.
+--- Adds the nodes of one call.
 function Lowering:lower(call, a)
   local linear = call.params[1] and call.params[1].name == 'A' -- of mt.linalg
   local entry = entries[linear and 'linalg.' .. call.op or call.op]
@@ -124,14 +124,14 @@ function Lowering:call(call)
   end
 end
 
---- The value written where the view's elements lie: their positions are found by the call that made the view.
+--- Writes the value at the elements of the view; their positions are computed by the call that created the view.
 function entries.scatter_view(g, _, call, self)
   local base, value, view = self:handle(call.args[1]), self:handle(call.args[2]), call.view
   local a = self:arguments(view)
   a[view.params[call.view_arg].name] = g:numbered(base)
   return (g:write_places(base, self:lower(view, a)[call.view_index], value))
 end
---- The graph of a program: outputs as handles. inputs: {{name =, positions =}..}
+--- Returns the graph of a program, and its outputs as handles. inputs: {{name =, positions =}..}
 local function lower(program, opset, inputs)
   local graph = Graph.new(opset)
   local self = setmetatable({graph = graph, handles = {}}, Lowering)

@@ -23,7 +23,7 @@ local Graph = {node = {1, Node, 'list'}, name = {2, 'bytes'}, initializer = {5, 
 messages.Model = {ir_version = {1, 'int'}, producer_name = {2, 'bytes'}, producer_version = {3, 'bytes'},
   graph = {7, Graph}, opset_import = {8, {domain = {1, 'bytes'}, version = {2, 'int'}}, 'list'}}
 
---- A tensor of any layout and device; a large one is a piece of the file.
+--- Returns the message of a tensor of any layout and device; a large one is written as a separate piece.
 function messages.tensor(x, name)
   local shape = x:size()
   local plain = x:detach():cpu():contiguous()
@@ -32,10 +32,10 @@ function messages.tensor(x, name)
   return {dims = shape, data_type = messages.types[x.dtype], name = name, raw_data = data}
 end
 
--- Attributes that are real numbers; all other numbers are whole.
+-- Attributes that are floats; all other numbers are integers.
 local real = util.word_set 'alpha beta gamma lambd epsilon bias cubic_coeff_a extrapolation_value'
 
---- An attribute: a number, a string, a list of whole numbers or strings, or a tensor.
+--- Returns the message of an attribute: a number, a string, a list of integers or strings, or a tensor.
 function messages.attribute(name, value)
   if type(value) == 'number' and real[name] then return {name = name, f = value, type = 1} end
   if type(value) == 'number' then return {name = name, i = value, type = 2} end
@@ -45,7 +45,7 @@ function messages.attribute(name, value)
   return {name = name, ints = value, type = 7}
 end
 
---- An input or output; a dimension is a size or a name.
+--- Returns the message of an input or output; a dimension is a size or a name.
 function messages.value_info(name, dtype, shape)
   local dims = {}
   for i, size in ipairs(shape) do dims[i] = type(size) == 'number' and {dim_value = size} or {dim_param = size} end

@@ -22,7 +22,7 @@ function entries.glu(g, a, call)
   local x = g:cast(a.x, call.dtype)
   return g:slice(x, {axis}, {0}, {half}) * g.Sigmoid(g:slice(x, {axis}, {half}, {2 ^ 31}))
 end
---- x over its p-norm along an axis, which is held above eps, and above 0 in float16; a 0-d x over its magnitude.
+--- Divides x by its p-norm along an axis, clamped to eps, and above 0 in float16; a 0-d x by its magnitude.
 local function normalized(g, x, p, axis, eps)
   local size = #x.shape == 0 and g.Abs(x) or g:norm(x, p, {axis}, true)
   return x / g.Max(size, x.dtype == 'float16' and math.max(eps, 2 ^ -24) or eps)
@@ -42,7 +42,7 @@ end
 
 -- ---- normalisation ---------------------------------------------------------------------------------------
 
---- Makes x of mean 0 and variance 1 along axes.
+--- Normalises x to mean 0 and variance 1 along axes.
 local function standardised(g, x, axes, eps)
   local gap = x - g:reduce('ReduceMean', x, axes, true)
   return gap / g.Sqrt(g:reduce('ReduceMean', gap * gap, axes, true) + eps)
@@ -62,13 +62,13 @@ function entries.layer_norm(g, a)
   return a.bias and y + a.bias or y
 end
 function entries.rms_norm(g, a)
-  local x = a.input.dtype == 'float16' and g:cast(a.input, 'float32') or a.input -- squares of small numbers would be 0
+  local x = a.input.dtype == 'float16' and g:cast(a.input, 'float32') or a.input -- small squares would underflow
   local eps = a.eps or (x.dtype == 'float64' and 2.220446049250313e-16 or 1.1920928955078125e-07)
   local y = g:cast(x / g.Sqrt(g:reduce('ReduceMean', x * x, last_axes(a), true) + eps), a.input.dtype)
   return a.weight and y * a.weight or y
 end
 
---- The axes from the first of a place to the last.
+--- Returns the axes from `first` to the last one.
 local function axes_from(first, x)
   local axes = {}
   for axis = first, #x.shape - 1 do axes[#axes + 1] = axis end
@@ -80,7 +80,7 @@ local function scaled(g, y, a)
   return a.bias and y + g:per_channel(a.bias, after) or y
 end
 local function filled(g, n, value, dtype) return g:constant(mt.full({n}, value, {dtype = dtype})) end
---- The factor and the term of each channel.
+--- Returns weight and bias of each channel.
 local function weight_and_bias(g, a)
   local n, dtype = a.input.shape[2], a.input.dtype
   return a.weight or filled(g, n, 1, dtype), a.bias or filled(g, n, 0, dtype)
@@ -107,7 +107,7 @@ function entries.group_norm(g, a)
   return scaled(g, g:reshape(y, x.shape), a)
 end
 
--- ---- dropout, which is nothing in eval mode ----------------------------------------------------------------
+-- ---- dropout, which is the identity in eval mode -----------------------------------------------------------
 
 for _, name in ipairs{'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'alpha_dropout', 'feature_alpha_dropout'} do
   entries[name] = function(_, a) return a.x end
@@ -117,10 +117,10 @@ end
 
 function entries.embedding(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end
 
---- The largest of bags; that of a bag without elements is 0.
+--- The maxima of bags; for a bag without elements it is 0.
 local function without_empty(g, most) return g.Where(g.IsInf(most, {detect_positive = 0}), 0, most) end
 
---- Bags of different sizes: which of the ids [n] belong to each bag is a mask [bags x n].
+--- Bags of different sizes: a mask [bags x n] selects the ids [n] of each bag.
 local function ragged_bags(g, a)
   local ids, n = g:to_positions(a.ids), g.Size(a.ids)
   local from = g:to_positions(a.offsets)
@@ -169,7 +169,7 @@ end
 
 -- ---- attention ---------------------------------------------------------------------------------------------
 
---- Where a query may see a key: the lower triangle, as a bool [queries x keys].
+--- Returns the causal mask: the lower triangle, as a bool [queries x keys].
 local function causal(g, queries, keys)
   return g.LessOrEqual(g:unsqueeze(g:arange(keys), {0}), g:unsqueeze(g:arange(queries), {1}))
 end
@@ -198,7 +198,7 @@ function entries.scaled_dot_product_attention(g, a)
   if mask then scores = scores + mask end
   if allowed then scores = g.Where(allowed, scores, g:cast(-math.huge, scores.dtype)) end
   local weights = g.Softmax(scores, {axis = -1})
-  if a.attn_mask then -- rows that see nothing
+  if a.attn_mask then -- rows without an allowed key
     local nowhere = g.Equal(g:reduce('ReduceMax', scores, {-1}, true), g:cast(-math.huge, scores.dtype))
     weights = g.Where(nowhere, 0, weights)
   end

@@ -4,7 +4,7 @@ local Graph = require 'mtorch.extras.onnx.graph'
 
 local entries = {}
 
---- Entries of products of x and y in the result's dtype.
+--- Defines entries of products of x and y in the result's dtype.
 local function product(names, f)
   for name in names:gmatch('%S+') do
     entries[name] = function(g, a, call)
@@ -76,7 +76,7 @@ function entries.einsum(g, a)
   return g.Einsum(unpack(list))
 end
 
---- beta x + alpha product, either ignored where its factor is 0.
+--- beta x + alpha product; a term with factor 0 is omitted.
 for _, name in ipairs{'addmm', 'addmv', 'baddbmm', 'addbmm'} do
   entries[name] = function(g, a, call)
     local x = a.beta == 0 and g:cast(0, a.x.dtype) or a.x:times(a.beta)
@@ -122,7 +122,7 @@ function entries.matrix_power(g, a)
   return y
 end
 
---- Distances of rows, by differences: exact for rows that are close.
+--- Distances of rows from their differences, which is accurate for close rows.
 product('cdist', function(g, x, y, a)
   return g:norm(g:unsqueeze(x, {#x.shape - 1}) - g:unsqueeze(y, {#y.shape - 2}), a.p, {-1})
 end)

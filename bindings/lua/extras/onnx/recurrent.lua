@@ -2,11 +2,11 @@
 local extend = require('mtorch').extend
 local Size = require 'mtorch.extras.onnx.size'
 
--- The operator, and in which order it has the gates (of mtorch's: input forget cell output; reset update new).
+-- The operator and its order of the gates, as indices of mtorch's (input forget cell output; reset update new).
 local modes = {rnn_tanh = {'RNN', {1}, {'Tanh'}}, rnn_relu = {'RNN', {1}, {'Relu'}}, lstm = {'LSTM', {1, 4, 2, 3}},
   gru = {'GRU', {2, 1, 3}}}
 
---- The blocks of rows of a weight or bias in another order.
+--- Permutes the blocks of rows of a weight or bias.
 local function reordered(g, weight, order)
   if #order == 1 then return weight end
   local sizes, parts = {}, {}
@@ -16,7 +16,7 @@ local function reordered(g, weight, order)
   return g:concat(parts, 0)
 end
 
---- An LSTM whose state is projected, step by step: time is a size of the recorded call.
+--- An LSTM with projections, unrolled over the time steps of the recorded call.
 local function projected(g, a)
   local steps, hidden, state = a.input.shape[1], a.weight_hr.shape[2], a.weight_hr.shape[1]
   if Size.is(steps) then extend.fail('onnx.export: an LSTM with proj_size has no ONNX form for a dynamic time') end
@@ -38,7 +38,7 @@ local function projected(g, a)
   return g:concat(out, 0), h, c
 end
 
---- input [time x batch x in]; results [time x batch x hidden], and the last states [batch x hidden].
+--- Maps input [time x batch x in] to results [time x batch x hidden] and the last states [batch x hidden].
 local function recurrent_layer(g, a)
   if a.batch_sizes then extend.fail('onnx.export: packed sequences have no ONNX form; give padded ones') end
   if a.weight_hr then return projected(g, a) end

@@ -6,14 +6,14 @@ local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
 
---- How many elements become one along axes (none: all): a number or a size.
+--- Returns the number of elements that are reduced along axes (empty: all): a number or a size.
 local function count_of(x, axes)
   local sizes = {}
   for i, axis in ipairs(axes) do sizes[i] = x.shape[axis + 1] end
   return Size.product(#axes > 0 and sizes or x.shape)
 end
 
--- Reductions of x, converted to the result's dtype before.
+-- Reductions of x, which has the result's dtype.
 local reduction = {}
 
 for name, op in pairs{sum = 'ReduceSum', prod = 'ReduceProd', amax = 'ReduceMax', amin = 'ReduceMin',
@@ -25,8 +25,8 @@ local function mean(g, x, axes, keep)
   return g:reduce('ReduceSum', x, axes, keep) / 0 -- NaN, where onnxruntime has 0
 end
 reduction.mean = mean
---- What a sum of squares is divided by: nothing where the correction leaves nothing.
-local function left(count, correction)
+--- Returns the divisor of a sum of squares, at least 0.
+local function divisor_of(count, correction)
   return Size.is(count) and count - correction or math.max(count - correction, 0)
 end
 local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
@@ -42,10 +42,10 @@ local function all(g, mask, axes, keep)
   return g:cast(g:reduce('ReduceMin', g:cast(mask, 'int32'), axes, keep), 'bool')
 end
 function entries.all(g, a) return all(g, g:cast(a.x, 'bool'), a.x:axes(a.dim), a.keepdim) end
---- Of nothing false: the largest of no numbers is none, and counts as true.
+--- False for an empty x: ReduceMin of no elements counts as true.
 function entries.any(g, a) return g.Not(all(g, g.Not(g:cast(a.x, 'bool')), a.x:axes(a.dim), a.keepdim)) end
 
--- ---- spread ----------------------------------------------------------------------------------------------
+-- ---- variance --------------------------------------------------------------------------------------------
 
 local function variance(g, x, axes, a)
   local centre = mean(g, x, axes, true)
@@ -53,7 +53,7 @@ local function variance(g, x, axes, a)
   local y = g:reduce('ReduceSum', gap * gap, axes, a.keepdim)
   local correction = a.correction
   if a.unbiased ~= nil then correction = a.unbiased and 1 or 0 end
-  local divided = y / left(count_of(x, axes), correction)
+  local divided = y / divisor_of(count_of(x, axes), correction)
   if a.keepdim then return divided, centre end
   if #axes > 0 then return divided, g:squeeze(centre, axes) end
   return divided, g.Reshape(centre, g:ints{})
@@ -104,7 +104,7 @@ end
 
 -- ---- sorting ---------------------------------------------------------------------------------------------
 
---- The k first elements in order and their positions; of equal ones the first comes first, as in a stable sort.
+--- Returns the first k elements in order and their positions; equal elements keep their order, as in a stable sort.
 local function top(g, x, k, axis, largest)
   return g.TopK(x, g:size_list{k}, {axis = axis, largest = largest and 1 or 0, sorted = 1, outputs = 2})
 end
@@ -117,7 +117,7 @@ entries.sort = sorted
 function entries.argsort(g, a) return (select(2, sorted(g, a))) end
 function entries.msort(g, a) return (top(g, a.x, a.x.shape[1], 0, false)) end
 
---- The k-th smallest along an axis, and its position.
+--- Returns the k-th smallest element along an axis, and its position.
 local function ranked(g, x, k, axis, keep)
   local values, places = top(g, x, k, axis, false)
   local function last(h)
@@ -127,7 +127,7 @@ local function ranked(g, x, k, axis, keep)
   return last(values), last(places)
 end
 function entries.kthvalue(g, a) return ranked(g, a.x, a.k, a.x:axis(a.dim), a.keepdim) end
---- x, or where no dimension is given its elements as one; the axis and its size.
+--- Returns x, flattened if no dimension is given; the axis and its size.
 local function ranked_axis(g, a)
   local axes = a.x:axes(a.dim)
   return a.dim and a.x or g:flat(a.x), axes[1] or 0, count_of(a.x, axes)
@@ -141,7 +141,7 @@ function entries.median(g, a)
   if not a.dim then return value end
   return value, place
 end
---- The element at a fraction of the order, between its neighbours.
+--- The element at a fraction of the sorted order, interpolated.
 function entries.quantile(g, a)
   local x, axis, n = ranked_axis(g, a)
   if type(a.q) ~= 'number' or a.interpolation ~= 'linear' or Size.is(n) then
@@ -157,7 +157,7 @@ function entries.quantile(g, a)
   return a.dim and a.keepdim and y or g:squeeze(y, {axis})
 end
 
---- How often each of `depth` positions stands, or the sum of its weights.
+--- Returns the count of each of `depth` positions, or the sum of its weights.
 local function counted(g, places, depth, weights, dtype)
   local hot = g:one_hot(places, depth, 0, dtype)
   return g:reduce('ReduceSum', weights and hot * weights or hot, {1}, false)
@@ -196,7 +196,7 @@ end
 function entries.cumsum(g, a, call)
   return g.CumSum(g:cast(a.x, call.dtype), g:cast(a.x:axis(a.dim), 'int64'))
 end
---- Every element with those before it along the axis, in a new last dimension; the others are `neutral`.
+--- Reduces every element with those before it along the axis; the others are `neutral`.
 local function running(g, a, op, neutral)
   local rank, axis = #a.x.shape, a.x:axis(a.dim)
   local order = {}
@@ -252,7 +252,7 @@ function entries.cov(g, a, call)
   local x = g:cast(a.x, call.dtype)
   local gap = x - mean(g, x, {1}, true)
   local y = g.MatMul(gap, g:transpose(gap, {1, 0}))
-  if call.op == 'cov' then y = y / left(a.x.shape[2], a.correction)
+  if call.op == 'cov' then y = y / divisor_of(a.x.shape[2], a.correction)
   else
     local size = g:reduce('ReduceL2', gap, {1}, true)
     y = g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
@@ -280,7 +280,7 @@ function entries.trapezoid(g, a, call)
   return g:reduce('ReduceSum', mean * width, {axis})
 end
 entries.cumulative_trapezoid = entries.trapezoid
---- A 0-d tensor is reduced as one of one element; a bool one is compared as whole numbers.
+--- Wraps an entry: a 0-d tensor is reduced as a 1-d one; a bool tensor is compared as integers.
 local function prepared(entry, name)
   return function(g, a, call, lowering)
     local x, single = a.x, false

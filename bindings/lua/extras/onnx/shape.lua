@@ -1,4 +1,4 @@
--- shape.lua -- tensors that are made, and operations that move elements, as ONNX operators
+-- shape.lua -- creation of tensors, and operations that move elements, as ONNX operators
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
@@ -6,12 +6,12 @@ local Size = require 'mtorch.extras.onnx.size'
 
 local entries, operands = {}, Graph.operands
 
---- Entries for several names.
+--- Defines an entry for several names.
 local function define(names, f)
   for name in names:gmatch('%S+') do entries[name] = f end
 end
 
--- ---- copies and dtypes (the result's dtype is given by what calls the entry) ---------------------------------
+-- ---- copies and dtypes (the caller converts to the result's dtype) -------------------------------------------
 
 define([[clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory
   custom_function]], function(_, a) return a.x end)
@@ -26,7 +26,7 @@ define('zeros zeros_like new_zeros empty empty_like new_empty', function(g, _, c
 define('ones ones_like new_ones', function(g, _, call) return filled(g, 1, call) end)
 define('full full_like new_full', function(g, a, call) return filled(g, a.value, call) end)
 
---- first, first + step .. of n numbers, n a size.
+--- n numbers first, first + step, .., where n may be a size.
 function entries.range(g, a, call)
   local y = g:cast(g:arange(call.shape[1]), call.dtype)
   if a.step ~= 1 then y = y * g:cast(a.step, y.dtype) end
@@ -48,7 +48,7 @@ function entries.tensor(g, a, call)
   return g:size_list(data)
 end
 
--- ---- other shapes ------------------------------------------------------------------------------------------
+-- ---- reshaping ---------------------------------------------------------------------------------------------
 
 define('view reshape view_as reshape_as flatten unflatten ravel atleast_1d atleast_2d atleast_3d', function(g, a, call)
   return g:reshape(a.x, call.shape)
@@ -98,7 +98,7 @@ function entries.movedim(g, a)
   return g:transpose(a.x, order)
 end
 
--- ---- joining and cutting -----------------------------------------------------------------------------------
+-- ---- concatenation and splitting ---------------------------------------------------------------------------
 
 local function joined(g, list, axis, call)
   local parts = {}
@@ -117,7 +117,7 @@ function entries.stack(g, a, call)
   for i, x in ipairs(a.tensors) do list[i] = g:unsqueeze(x, {axis}) end
   return joined(g, list, axis, call)
 end
---- The operands, reshaped, along an axis.
+--- Concatenates the reshaped operands along an axis.
 local function stacked(axis_for, shape_for)
   return function(g, a, call)
     local list = {}
@@ -135,7 +135,7 @@ entries.dstack = stacked(function() return 2 end, function(shape)
   return #shape == 2 and {shape[1], shape[2], 1} or shape
 end)
 
---- Matrices along a diagonal.
+--- A matrix with the operands on its diagonal.
 function entries.block_diag(g, a, call)
   local parts, before = {}, 0
   for i, x in ipairs(operands(a)) do
@@ -159,7 +159,7 @@ function entries.cartesian_prod(g, a, call)
   return g:concat(parts, 1)
 end
 
---- Which elements go together is found by the operation on their positions.
+--- The operation on positions determines the combinations.
 function entries.combinations(g, a)
   local n = a.x.shape[1]
   if Size.is(n) then extend.fail('onnx.export: combinations of a dynamic axis have no ONNX form') end
@@ -167,8 +167,8 @@ function entries.combinations(g, a)
   return g.Gather(a.x, g:constant(places - 1), {axis = 0})
 end
 
---- x in parts along an axis, as large as the results, that begin one behind the other or at listed positions.
-local function parted(g, x, axis, call, begins)
+--- Splits x along an axis into parts of the results' sizes, one after the other or at the positions `begins`.
+local function split_parts(g, x, axis, call, begins)
   local first, made = 0, {}
   for k, result in ipairs(call.results) do
     local size = result.shape[axis + 1]
@@ -181,11 +181,11 @@ local function parted(g, x, axis, call, begins)
   return unpack(made)
 end
 define('split split_with_sizes tensor_split chunk', function(g, a, call)
-  return parted(g, a.x, a.x:axis(a.dim), call, a.parts)
+  return split_parts(g, a.x, a.x:axis(a.dim), call, a.parts)
 end)
-function entries.hsplit(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
-function entries.vsplit(g, a, call) return parted(g, a.x, 0, call, a.parts) end
-function entries.dsplit(g, a, call) return parted(g, a.x, 2, call, a.parts) end
+function entries.hsplit(g, a, call) return split_parts(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
+function entries.vsplit(g, a, call) return split_parts(g, a.x, 0, call, a.parts) end
+function entries.dsplit(g, a, call) return split_parts(g, a.x, 2, call, a.parts) end
 function entries.unbind(g, a, call)
   local made = {}
   for k in ipairs(call.results) do
@@ -194,7 +194,7 @@ function entries.unbind(g, a, call)
   return unpack(made)
 end
 
--- ---- repeated, turned, masked ------------------------------------------------------------------------------
+-- ---- repeating, rotating, masking --------------------------------------------------------------------------
 
 define('tile repeat', function(g, a, call)
   local rank, repeats = #call.shape, {}
@@ -270,7 +270,7 @@ for name, upper in pairs{tril = 0, triu = 1} do
   end
 end
 
---- The elements of two dimensions that lie on a diagonal, as the last dimension.
+--- Returns the elements on a diagonal of two dimensions as the last dimension.
 local function diagonal(g, x, offset, i, j)
   local rank, order = #x.shape, {}
   for axis = 0, rank - 1 do
@@ -289,8 +289,8 @@ local function diagonal(g, x, offset, i, j)
   for k = 0, length - 1 do places[k + 1] = (k + math.max(-offset, 0)) * n + k + math.max(offset, 0) end
   return g.Gather(g:reshape(g:transpose(x, order), shape), g:ints(places), {axis = rank - 2})
 end
---- The last dimension of x on a diagonal of two new last dimensions.
-local function embedded(g, x, offset)
+--- Writes the last dimension of x to a diagonal of two new last dimensions.
+local function diagonal_embed(g, x, offset)
   local n = x.shape[#x.shape]
   local size = n + math.abs(offset)
   local places, on = mt.ones({size, size}, 'int64'), mt.zeros({size, size}, 'bool')
@@ -304,7 +304,7 @@ function entries.diagonal(g, a)
   return diagonal(g, a.x, a.offset, a.x:axis(a.dim1), a.x:axis(a.dim2))
 end
 function entries.diag(g, a)
-  if #a.x.shape == 1 then return embedded(g, a.x, a.diagonal) end
+  if #a.x.shape == 1 then return diagonal_embed(g, a.x, a.diagonal) end
   return diagonal(g, a.x, a.diagonal, 0, 1)
 end
 function entries.diag_embed(g, a, call)
@@ -312,13 +312,13 @@ function entries.diag_embed(g, a, call)
   if g.axis(a.dim1, rank) ~= rank - 2 or g.axis(a.dim2, rank) ~= rank - 1 then
     extend.fail('onnx.export: diag_embed is known for the last two dimensions')
   end
-  return embedded(g, a.x, a.offset)
+  return diagonal_embed(g, a.x, a.offset)
 end
 function entries.trace(g, a, call)
   return g:reduce('ReduceSum', g:cast(diagonal(g, a.x, 0, 0, 1), call.dtype), {}, false)
 end
 
--- ---- borders and windows -----------------------------------------------------------------------------------
+-- ---- padding and windows -----------------------------------------------------------------------------------
 
 local modes = {constant = 'constant', reflect = 'reflect', replicate = 'edge'}
 function entries.pad(g, a)
@@ -345,7 +345,7 @@ function entries.pad(g, a)
   return g.Pad(x, g:size_list(before), a.value and g:cast(a.value, x.dtype) or false, {mode = modes[a.mode]})
 end
 
---- Windows of x along a dimension, as a new last dimension; of [n x c x h x w] as columns (im2col).
+--- Windows of x along a dimension, in a new last dimension; for [n x c x h x w] columns (im2col).
 function entries.unfold(g, a, call)
   if a.input then return require('mtorch.extras.onnx.convolution').im2col(g, a, call) end
   local axis, order = a.x:axis(a.dim), {}

@@ -1,15 +1,15 @@
--- size.lua -- a size that follows from the sizes of dynamic axes, known by what it was in several calls
+-- size.lua -- sizes that depend on dynamic axes, represented by their values in several recorded calls
 --
--- Arithmetic of sizes and numbers gives sizes; one that is the same in all calls is a number.
+-- Arithmetic of sizes and numbers gives sizes, or numbers if the result is equal in all calls.
 local Size = {}
 Size.__index = Size
 
 local function is(x) return getmetatable(x) == Size end
 Size.is = is
---- Whether a value is a list or another table, and no size.
+--- Whether a value is a list or another table, but not a size.
 function Size.is_list(x) return type(x) == 'table' and not is(x) end
 
---- What a number was in each call.
+--- Returns a size from the values of a number in the calls.
 function Size.of(samples)
   local same = true
   for i = 2, #samples do same = same and samples[i] == samples[1] end
@@ -17,8 +17,8 @@ function Size.of(samples)
   return setmetatable({samples = samples, key = table.concat(samples, ' ')}, Size)
 end
 
---- The same for a table of functions of two numbers.
-local function lifted(f)
+--- Applies a function of two numbers to the values of sizes.
+local function per_sample(f)
   return function(a, b)
     local samples = {}
     for i = 1, #(is(a) and a or b).samples do
@@ -27,18 +27,18 @@ local function lifted(f)
     return Size.of(samples)
   end
 end
-Size.__add = lifted(function(a, b) return a + b end)
-Size.__sub = lifted(function(a, b) return a - b end)
-Size.__mul = lifted(function(a, b) return a * b end)
-Size.__div = lifted(function(a, b) return a / b end)
-Size.__mod = lifted(function(a, b) return a % b end)
+Size.__add = per_sample(function(a, b) return a + b end)
+Size.__sub = per_sample(function(a, b) return a - b end)
+Size.__mul = per_sample(function(a, b) return a * b end)
+Size.__div = per_sample(function(a, b) return a / b end)
+Size.__mod = per_sample(function(a, b) return a % b end)
 Size.__unm = function(a) return 0 - a end
 function Size:__tostring() return table.concat(self.samples, ', ') end
 
---- What a size or a number was in the first call.
+--- Returns the value of a size or number in the first call.
 function Size.first(x) return is(x) and x.samples[1] or x end
 
---- How many elements a shape has.
+--- Returns the number of elements of a shape.
 function Size.product(shape)
   local n = 1
   for _, size in ipairs(shape) do n = n * size end
@@ -48,7 +48,7 @@ end
 --- Whether sizes or numbers are equal in all calls.
 function Size.equal(a, b) return is(a) and is(b) and a.key == b.key or rawequal(a, b) or not is(a) and a == b end
 
---- scale and offset, where this is scale * other + offset in all calls.
+--- Returns scale and offset if the size is scale * other + offset in all calls.
 function Size:linear_in(other)
   local x, y = other.samples, self.samples
   for i = 2, #x do
@@ -63,7 +63,7 @@ function Size:linear_in(other)
   end
 end
 
---- scale, where this is scale * a * b in all calls.
+--- Returns scale if the size is scale * a * b in all calls.
 function Size:product_of(a, b)
   local scale = self.samples[1] / (a.samples[1] * b.samples[1])
   for k, y in ipairs(self.samples) do

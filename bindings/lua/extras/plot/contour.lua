@@ -1,10 +1,10 @@
--- contour.lua -- Level lines of a grid by marching squares, as closed outlines or open lines.
+-- contour.lua -- contour lines of a grid by marching squares, as closed outlines or open lines
 local contour = {}
 
 local huge = math.huge
 
--- The grid with a border of -inf and NaN made -inf: every outline of z >= level is then closed.
-local function fenced(z)
+--- Adds a border of -inf to the grid, and replaces NaN by -inf, so that every outline of z >= level is closed.
+local function with_border(z)
   local rows, cols, out = #z, #z[1], {}
   for i = 0, rows + 1 do
     local row, from = {}, z[i]
@@ -17,7 +17,7 @@ local function fenced(z)
   return out
 end
 
--- The graph of crossings: each crossed edge has an id and at most two neighbours.
+--- Returns the graph of crossings: each crossed edge has an id and at most two neighbours.
 local function crossings(z, level, closed)
   local rows, cols, first, second = #z, #z[1], {}, {}
   local function join(a, b)
@@ -32,7 +32,7 @@ local function crossings(z, level, closed)
       local bottom, right, top, left = at, at + 3, at + 2 * cols, at + 1
       local ia, ib, ic, id = a >= level, b >= level, c >= level, d >= level
       local crossed = not (ia == ib and ib == ic and ic == id) and (closed or sum == sum and math.abs(sum) < huge)
-      if crossed and ia == ic and ib == id then -- a saddle: the middle decides
+      if crossed and ia == ic and ib == id then -- a saddle point: the mean of the corners decides
         local same = ia == (sum / 4 >= level)
         join(left, same and top or bottom)
         join(right, same and bottom or top)
@@ -47,8 +47,8 @@ local function crossings(z, level, closed)
   return first, second
 end
 
--- The place of a crossing, in columns and rows of the original grid.
-local function place(z, id, level, closed)
+--- Returns the position of a crossing, in columns and rows of the original grid.
+local function position_of(z, id, level, closed)
   local cols = #z[1]
   local cell, upright = math.floor(id / 2), id % 2
   local i, j = math.floor(cell / cols) + 1, cell % cols + 1
@@ -61,18 +61,18 @@ local function place(z, id, level, closed)
   return math.min(math.max(x - 1, 1), cols - 2), math.min(math.max(y - 1, 1), #z - 2)
 end
 
---- The lines where the grid z (rows of numbers) crosses `level`: a list of {x1, y1, x2, y2, ..} in
---- columns and rows. closed=true: outlines of z >= level, along the border too, NaN is outside;
---- else the crossings alone, broken at NaN.
+--- Returns the lines where the grid z (rows of numbers) crosses `level`: a list of {x1, y1, x2, y2, ..}
+--- in columns and rows. With closed=true these are outlines of z >= level, also along the border, with
+--- NaN outside; else only the crossings, with gaps at NaN.
 function contour.lines(z, level, closed)
-  if closed then z = fenced(z) end
+  if closed then z = with_border(z) end
   local first, second = crossings(z, level, closed)
   local done, lines = {}, {}
-  local function walk(id)
+  local function trace(id)
     local line = {}
     while id and not done[id] do
       done[id] = true
-      line[#line + 1], line[#line + 2] = place(z, id, level, closed)
+      line[#line + 1], line[#line + 2] = position_of(z, id, level, closed)
       local a, b = first[id], second[id]
       id = a and not done[a] and a or b and not done[b] and b or nil
     end
@@ -81,12 +81,12 @@ function contour.lines(z, level, closed)
   local ids = {}
   for id in pairs(first) do ids[#ids + 1] = id end
   table.sort(ids)
-  for _, id in ipairs(ids) do -- open lines from an end, so that each comes in one piece
-    if not done[id] and not second[id] then lines[#lines + 1] = walk(id) end
+  for _, id in ipairs(ids) do -- open lines start at an end, so that each is one piece
+    if not done[id] and not second[id] then lines[#lines + 1] = trace(id) end
   end
   for _, id in ipairs(ids) do
     if not done[id] then
-      local line = walk(id)
+      local line = trace(id)
       line[#line + 1], line[#line + 2] = line[1], line[2]
       lines[#lines + 1] = line
     end

@@ -1,4 +1,4 @@
--- data.lua -- Lists of numbers, matrices and pixels out of the user's lists and tensors, for plots.
+-- data.lua -- converts the user's lists and tensors to lists of numbers, matrices and pixels for plots
 local extend = require('mtorch').extend
 local util = extend.util
 
@@ -14,7 +14,7 @@ function data.number(op, what, i, v)
   fail('%s: %s: value %d is %s, expected a number', op, what, i, shown)
 end
 
--- The numbers of a list, a 1-D tensor, or an [n x 1] one.
+--- Returns the numbers of a list, a 1-D tensor, or an [n x 1] tensor.
 function data.numbers(op, what, value)
   local list = plain(value)
   if type(list) ~= 'table' then
@@ -26,7 +26,7 @@ function data.numbers(op, what, value)
   return out
 end
 
--- A list of equally long rows out of a nested list or a 2-D tensor.
+--- Converts a nested list or a 2-D tensor to a list of rows of equal length.
 function data.matrix(op, value)
   local rows = plain(value)
   if type(rows) ~= 'table' then
@@ -47,7 +47,7 @@ function data.matrix(op, value)
   return out
 end
 
--- All numbers of a list or tensor of any depth.
+--- Appends all numbers of a list or tensor of any depth.
 function data.flatten(op, value, out, depth)
   local list = plain(value)
   depth = depth or 1
@@ -64,7 +64,7 @@ function data.flatten(op, value, out, depth)
   return out
 end
 
--- The columns of a 2-D tensor or nested list, nil where the rows are not lists of `width` numbers.
+--- Returns the columns of a 2-D tensor or nested list, or nil if the rows are not lists of `width` numbers.
 function data.columns(op, value, width)
   local rows = plain(value)
   local first = type(rows) == 'table' and plain(rows[1])
@@ -95,7 +95,7 @@ function data.same_length(op, what, list, x)
   end
 end
 
--- How deep the lists in a list are: 2 for a matrix.
+--- Returns the nesting depth of a list: 2 for a matrix.
 local function depth_of(list)
   local depth = 0
   while type(list) == 'table' and depth < 8 do
@@ -104,8 +104,8 @@ local function depth_of(list)
   return depth
 end
 
--- Gray and alpha, or RGB and alpha, laid upon white: alpha is 0..1, or 0..255 where a value is above 1.
-local function upon_white(channels)
+--- Blends gray or RGB with alpha onto white: alpha is 0..1, or 0..255 if a value is above 1.
+local function blend_onto_white(channels)
   local alpha, most = channels[#channels], 1
   for _, channel in ipairs(channels) do
     for _, row in ipairs(channel) do
@@ -124,7 +124,7 @@ local function upon_white(channels)
   return channels
 end
 
--- One image as a list of channels, 1 or 3 matrices of one size.
+--- Converts an image to a list of channels, 1 or 3 matrices of one size.
 function data.image(op, value)
   local list = plain(value)
   local depth = depth_of(list)
@@ -143,10 +143,10 @@ function data.image(op, value)
     out[k] = data.matrix(op, channels[k])
     if #out[k] ~= #out[1] or #out[k][1] ~= #out[1][1] then fail(op .. ': the channels differ in size') end
   end
-  return #out % 2 == 0 and upon_white(out) or out
+  return #out % 2 == 0 and blend_onto_white(out) or out
 end
 
--- The images of a list of images, or of a tensor [n x h x w] or [n x channels x h x w].
+--- Converts a list of images, or a tensor [n x h x w] or [n x channels x h x w], to images.
 function data.images(op, value)
   local list = plain(value)
   if type(list) ~= 'table' or #list == 0 then fail(op .. ': no images: give a list or [n x h x w]') end

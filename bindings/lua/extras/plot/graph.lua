@@ -1,15 +1,15 @@
--- graph.lua -- mt.plot.graph: what led to a tensor, as text, as DOT text, or as what Graphviz draws of that.
+-- graph.lua -- mt.plot.graph: the autograd graph of a tensor, as text, as DOT text, or drawn by Graphviz
 local extend = require('mtorch').extend
 local util = extend.util
 local svg = require 'mtorch.extras.plot.svg'
 
 local concat = table.concat
-local most = 1000 -- operations and parameters of a drawing
+local max_nodes = 1000 -- the maximum number of operations and parameters
 
 local graph = {}
 
--- The tensors of `params` with their names: a module, or a table by name or of a list.
-local function named(op, params)
+--- Returns the names of the tensors in `params`: a module, a table by name, or a list.
+local function names_by_tensor(op, params)
   local list = {}
   if params == nil then return list end
   if type(params) ~= 'table' then
@@ -30,7 +30,7 @@ local function named(op, params)
   return list
 end
 
--- Shapes that the graph does not hold but that follow: those of elementwise operations' results and inputs.
+--- Infers missing shapes from the inputs and results of elementwise operations.
 local function infer_shapes(entries)
   for i = #entries, 1, -1 do
     local e = entries[i]
@@ -50,12 +50,12 @@ local function shape_text(shape, by)
   return #shape == 0 and 'scalar' or concat(shape, by)
 end
 
---- The graph as a list, the result first: {name=, shape=, leaf=, inputs={positions}, named=}.
+--- Returns the graph as a list, beginning with the result: {name=, shape=, leaf=, inputs={positions}, named=}.
 function graph.collect(op, loss, params)
   if not require('mtorch').is_tensor(loss) then
     extend.fail('%s: %s is not a tensor: give a loss', op, extend.describe(loss))
   end
-  local entries, names = extend.describe_graph(op, loss, most), named(op, params)
+  local entries, names = extend.describe_graph(op, loss, max_nodes), names_by_tensor(op, params)
   infer_shapes(entries)
   for _, e in ipairs(entries) do
     local inputs = {}
@@ -106,8 +106,8 @@ local function draw_dot(entries, title)
   return concat(out)
 end
 
--- The SVG element that Graphviz' program `dot` makes of DOT text; nil where that is not found.
--- nslimit bounds the steps of its layout: hundreds of operations with shared inputs would take minutes.
+--- Returns the SVG element that Graphviz' program `dot` creates from DOT text, or nil if it is not found.
+--- nslimit bounds the layout: hundreds of operations with shared inputs would take minutes.
 local function draw_svg(dot_text)
   local path = os.tmpname()
   util.write_file('plot.graph', path, dot_text)
@@ -118,7 +118,7 @@ local function draw_svg(dot_text)
   return text:match('<svg.*</svg>')
 end
 
--- One line for each operation, its parameters behind it; a branch for each input where there are several.
+--- Returns the graph as text: a line for each operation with its parameters, and a branch for each of several inputs.
 local function draw_text(entries, utf8)
   local sign = utf8 and {fork = '├─ ', last = '└─ ', bar = '│  ', from = '  ← '} or
     {fork = '|- ', last = '`- ', bar = '|  ', from = '  <- '}
@@ -155,7 +155,7 @@ local function draw_text(entries, utf8)
   return concat(out, '\n') .. '\n'
 end
 
---- The graph as SVG for an HTML page; nil and the graph as text where Graphviz is not found.
+--- Returns the graph as SVG for an HTML page, or nil and the graph as text if Graphviz is not found.
 function graph.inline(op, loss, params, title)
   local entries = graph.collect(op, loss, params)
   local drawn = draw_svg(draw_dot(entries, title))

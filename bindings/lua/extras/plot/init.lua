@@ -1,4 +1,4 @@
--- init.lua -- mt.plot: turns the user's lists and options into figures, drawn as SVG or as text.
+-- init.lua -- mt.plot: converts the user's lists and options to figures, which are drawn as SVG or as text
 local extend = require('mtorch').extend
 local util = extend.util
 local scale = require 'mtorch.extras.plot.scale'
@@ -43,7 +43,7 @@ local function is_options(value)
   return data.is_plain(value) and value[1] == nil and type(next(value)) == 'string'
 end
 
--- The list part and the options of f{...} or f(a, b, .., {options}).
+--- Returns the list part and the options of f{...} or f(a, b, .., {options}).
 local function arguments(op, kind, ...)
   local count, opts, list = select('#', ...), {}, {...}
   if count == 1 and data.is_plain(list[1]) then
@@ -70,7 +70,7 @@ local function arguments(op, kind, ...)
   return list, opts
 end
 
-local function one(op, list, what)
+local function single_argument(op, list, what)
   if #list == 0 then fail('%s: no data: give %s', op, what) end
   if #list > 1 then fail('%s: got %d lists, expected one: %s', op, #list, what) end
   return list[1]
@@ -78,7 +78,7 @@ end
 
 -- Figures: op, kind, title, xlabel, ylabel, width, height, and what the kind draws ----------------
 
--- The range of the values of lists; the figure says so where there is none.
+--- Returns the range of the values of lists; if there is none, the figure gets a note.
 local function extent(fig, lists, log)
   local lo, hi = scale.extent(lists, log)
   if not lo then fig.note = 'no value can be drawn' end
@@ -108,7 +108,7 @@ end
 local series_options = {x = 'list', y = 'list', low = 'list', high = 'list', label = 'text',
                         kind = 'text'}
 
--- The numbers of one part of a series, as many as its x, which is 1..n where there is none.
+--- Adds the numbers of one part of a series, as many as its x, which is 1..n by default.
 local function add_part(op, s, name, key, value)
   s[key] = data.numbers(op, name, value)
   if not s.x then
@@ -133,7 +133,7 @@ local function add_one(op, series, entry, y)
   series[#series + 1] = s
 end
 
--- The series of one {x=, y=, low=, high=, label=, kind=}; y may be a list of lists or an [n x k] tensor.
+--- Adds the series of {x=, y=, low=, high=, label=, kind=}; y may be a list of lists or an [n x k] tensor.
 local function add_entry(op, series, entry)
   if entry.kind and not series_kinds[entry.kind] then
     fail("%s: kind of series %d is '%s', expected 'line', 'scatter' or 'fill_between'", op,
@@ -152,8 +152,8 @@ local function add_entry(op, series, entry)
   end
 end
 
--- The list part, parted into lists of numbers and {x=, y=, ..} entries.
-local function part_list(list)
+--- Splits the list part into lists of numbers and {x=, y=, ..} entries.
+local function split_list(list)
   local lists, entries = {}, {}
   for i = 1, #list do
     local to = is_series(list[i]) and entries or lists
@@ -162,7 +162,7 @@ local function part_list(list)
   return lists, entries
 end
 
--- Names: a series' own label, else the next of `labels`; numbers where none of several has one.
+--- Names the series: its own label, else the next of `labels`; numbers if none of several has a name.
 local function finish_series(op, series, labels, x_given)
   local unnamed = 0
   for i, s in ipairs(series) do
@@ -190,7 +190,7 @@ local function add_entries(op, series, entries)
 end
 
 local function collect_series(op, list, opts)
-  local lists, entries = part_list(list)
+  local lists, entries = split_list(list)
   local series = {}
   local x = #lists > 1 and data.numbers(op, 'x', lists[1]) or nil
   for i = #lists > 1 and 2 or 1, #lists do add_entry(op, series, {x = x, y = lists[i]}) end
@@ -209,7 +209,7 @@ function build.line(op, list, opts)
 end
 
 function build.fill_between(op, list, opts)
-  local lists, entries = part_list(list)
+  local lists, entries = split_list(list)
   if #lists ~= 3 and (#lists > 0 or #entries == 0) then
     fail('%s: got %d lists, expected x, low and high', op, #lists)
   end
@@ -223,7 +223,7 @@ function build.fill_between(op, list, opts)
   return fig
 end
 
--- One series per distinct class, in order; numbers before texts.
+--- Returns one series per distinct class, sorted, with numbers before texts.
 local function by_class(op, x, y, class, labels)
   class = plain(class)
   if type(class) ~= 'table' then fail('%s: class is a %s, expected a list', op, type(class)) end
@@ -246,7 +246,7 @@ local function by_class(op, x, y, class, labels)
   return series
 end
 
--- x and y of {x, y}, {[n x 2] tensor} or {x=, y=}.
+--- Returns x and y of {x, y}, {[n x 2] tensor} or {x=, y=}.
 local function pair(op, x, y)
   if y == nil then
     local both = data.columns(op, x, 2)
@@ -259,7 +259,7 @@ local function pair(op, x, y)
 end
 
 function build.scatter(op, list, opts)
-  local lists, entries = part_list(list)
+  local lists, entries = split_list(list)
   local series = {}
   if #lists > 0 or opts.x then
     if #lists > 2 then fail('%s: got %d lists, expected x and y', op, #lists) end
@@ -275,7 +275,7 @@ function build.scatter(op, list, opts)
 end
 
 function build.bar(op, list, opts)
-  local values = data.numbers(op, 'values', one(op, list, 'a list of values'))
+  local values = data.numbers(op, 'values', single_argument(op, list, 'a list of values'))
   local fig = {values = values, labels = data.texts(op, 'labels', opts.labels, #values, 'one per value')}
   local lo, hi = extent(fig, {values})
   fig.y_lo, fig.y_hi = min(lo or 0, 0), max(hi or 1, 0)
@@ -287,7 +287,7 @@ function build.bar(op, list, opts)
   return fig
 end
 
--- Edges: whole numbers get a bin each where they are few; else Freedman and Diaconis' width.
+--- Returns range and number of bins: one bin per integer in a small range, else by Freedman and Diaconis' width.
 local function hist_bins(values, lo, hi, bins)
   if not bins and hi - lo < 60 and math.abs(lo) < 1e9 and scale.whole{values} then
     return lo - 0.5, hi + 0.5, hi - lo + 1
@@ -305,7 +305,7 @@ local function hist_bins(values, lo, hi, bins)
 end
 
 function build.hist(op, list, opts)
-  local all = data.flatten(op, one(op, list, 'a list of values'), {})
+  local all = data.flatten(op, single_argument(op, list, 'a list of values'), {})
   if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
   local bins = opts.bins
   if bins and not (bins >= 1 and bins <= 1000 and bins == floor(bins)) then
@@ -331,7 +331,7 @@ function build.hist(op, list, opts)
   return fig
 end
 
--- The colour map of a figure, nil where the user did not choose.
+--- Returns the colour map with a name, or nil without a name.
 local function colour_map(op, name)
   if name == nil then return nil end
   local map = scale.maps[name]
@@ -342,7 +342,7 @@ local function colour_map(op, name)
   return map
 end
 
--- The range of values that the colours span: vmin..vmax, else that of the data.
+--- Sets the range of values of the colours: vmin..vmax, by default that of the data.
 local function set_shades(op, fig, lists, opts, default)
   local lo, hi = extent(fig, lists)
   lo, hi = opts.vmin or lo, opts.vmax or hi
@@ -354,7 +354,7 @@ local function set_shades(op, fig, lists, opts, default)
 end
 
 function build.heatmap(op, list, opts)
-  local z = data.matrix(op, one(op, list, 'a matrix'))
+  local z = data.matrix(op, single_argument(op, list, 'a matrix'))
   local fig = {z = z, rows = data.texts(op, 'rows', opts.rows, #z, 'one per row'),
                cols = data.texts(op, 'cols', opts.cols, #z[1], 'one per column')}
   set_shades(op, fig, z, opts, 'viridis')
@@ -371,7 +371,7 @@ local function range(op, name, value)
   return r[1], r[2]
 end
 
--- f on a grid of n x n points, row 1 at the low end of y.
+--- Evaluates f on a grid of n x n points; row 1 has the lowest y.
 local function sample(op, f, fig, n)
   local z = {}
   for i = 1, n do
@@ -428,7 +428,7 @@ local function add_points(op, fig, opts)
 end
 
 function build.contour(op, list, opts)
-  local source = one(op, list, 'a matrix or a function f(x, y)')
+  local source = single_argument(op, list, 'a matrix or a function f(x, y)')
   local fig = {}
   fig.x_lo, fig.x_hi = range(op, 'xrange', opts.xrange)
   fig.y_lo, fig.y_hi = range(op, 'yrange', opts.yrange)
@@ -447,9 +447,9 @@ function build.contour(op, list, opts)
     end
   end
   local lo, hi = extent(fig, fig.z)
-  local share = not lo or (lo >= 0 and hi <= 1) -- such as a probability
-  if share then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
-  fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or share and 0.5
+  local is_fraction = not lo or (lo >= 0 and hi <= 1) -- such as a probability
+  if is_fraction then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
+  fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or is_fraction and 0.5
   fig.middle = fig.level and fig.level > lo and fig.level < hi and fig.level or nil
   fig.map = colour_map(op, opts.cmap) or fig.middle and scale.maps.diverging or scale.maps.viridis
   fig.centre = fig.map == scale.maps.diverging and fig.middle or nil -- the value of the map's middle colour
@@ -457,7 +457,7 @@ function build.contour(op, list, opts)
   return fig
 end
 
--- Images: tiles of one size in rows; those of three channels are red, green, blue, 0..1 or 0..255.
+--- Returns a figure of images of one size in rows; three channels are red, green, blue, 0..1 or 0..255.
 local function tiled(op, tiles, opts)
   local lists = {}
   for _, tile in ipairs(tiles) do
@@ -475,7 +475,7 @@ local function tiled(op, tiles, opts)
 end
 
 function build.image(op, list, opts)
-  return tiled(op, {data.image(op, one(op, list, 'an image'))}, opts)
+  return tiled(op, {data.image(op, single_argument(op, list, 'an image'))}, opts)
 end
 
 function build.images(op, list, opts)
@@ -530,8 +530,8 @@ local function show(kind, ...)
   io.stdout:flush()
 end
 
--- The SVG text of one figure, and the figure. `how`: op= (for error texts), inline=true (no style,
--- no background: the page has plot.css), budget= (bytes to aim at, default 150000).
+--- Returns the SVG text of one figure, and the figure. `how`: op= (for error messages), inline=true
+--- (without style and background, for a page with plot.css), budget= (target size in bytes, default 150000).
 local function svg_text(kind, args, how)
   local op = how and how.op or 'plot.svg_' .. kind
   local list, opts = arguments(op, kind, args)
@@ -552,11 +552,11 @@ for kind, doc in pairs{
   heatmap = "heatmap{matrix, rows={..}, cols={..}, cmap='viridis', vmin=, vmax=, ..}: row 1 on top, as a matrix is " ..
     'printed. cmap: viridis magma gray diverging.',
   contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=, grid=60, points={x=, y=, ' ..
-    'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`, 0.5 where all values are from 0 to 1; ' ..
+    'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`, 0.5 if all values are from 0 to 1; ' ..
     'matrix row 1 is low y.',
   image = "image{x, cmap='gray', vmin=, vmax=, ..}: pixels as they are, row 1 on top: [h x w], [1 x h x w], or " ..
     '[3 x h x w] in colour (0..1, or 0..255 where a value is above 1); with alpha [2 x h x w], [4 x h x w]. Gray ' ..
-    'spans the values that there are.',
+    'spans the values of the images.',
   images = 'images{x, cols=, labels={..}, cmap=, vmin=, vmax=, ..}: a list of images of one size, or [n x h x w], ' ..
     '[n x 1 x h x w], [n x 3 x h x w], side by side.',
 } do
@@ -567,10 +567,10 @@ for kind, doc in pairs{
 end
 
 plot.graph = extend.declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
-  'What led to a tensor: operations with their shapes, inputs above what uses them. params: a module, or {name = ' ..
+  'The autograd graph of a tensor: operations with shapes, inputs above their users. params: a module, or {name = ' ..
     "tensor}, for the names of parameters. Without a path it is text. path='a.svg' or 'a.png' writes what Graphviz " ..
     "draws, 'a.dot' the text for Graphviz, as the others do where its program dot is not found; returns the path. " ..
-    'Draw before backward, which uses the graph up.',
+    'Draw it before backward, which frees the graph.',
   function(...)
     local path = require('mtorch.extras.plot.graph').show(...)
     if path then return path end

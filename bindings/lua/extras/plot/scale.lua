@@ -1,4 +1,4 @@
--- scale.lua -- Ranges, 1-2-5 ticks, value-to-position maps, thinning and colours of the plots.
+-- scale.lua -- ranges, 1-2-5 ticks, value-to-position maps, thinning and colours of the plots
 local extend = require('mtorch').extend
 local util = extend.util
 
@@ -10,7 +10,7 @@ local min, max = math.min, math.max
 --- Whether a value can be drawn: not NaN and not beyond 1e300 (spans must not overflow).
 function scale.finite(v) return v == v and abs(v) <= 1e300 end
 
---- lo, hi of the drawable values (positive ones with `log`) of several lists; nil where none is.
+--- Returns lo, hi of the drawable values (positive ones with `log`) of several lists, or nil if there are none.
 function scale.extent(lists, log)
   local lo, hi
   for _, list in ipairs(lists) do
@@ -24,7 +24,7 @@ function scale.extent(lists, log)
   return lo, hi
 end
 
---- Whether every drawable value of the lists is a whole number.
+--- Whether every drawable value of the lists is an integer.
 function scale.whole(lists)
   for _, list in ipairs(lists) do
     for i = 1, #list do
@@ -34,7 +34,7 @@ function scale.whole(lists)
   return true
 end
 
---- A range that has a width: `pad` of it added on both sides; a single value gets room around it.
+--- Widens a range by the fraction `pad` on both sides; a single value gets a range around it.
 function scale.widen(lo, hi, pad, log)
   if not lo then return log and 0.1 or 0, 1 end
   if log then
@@ -50,8 +50,8 @@ function scale.widen(lo, hi, pad, log)
   return lo - (hi - lo) * pad, hi + (hi - lo) * pad
 end
 
---- A function from values to positions, lo..hi to p0..p1; nil for what has none: NaN, inf, <= 0
---- with `log`, anything further outside lo..hi than this is wide.
+--- Returns a function from values to positions, lo..hi to p0..p1. It returns nil for NaN, inf, values
+--- <= 0 with `log`, and values that are farther outside of lo..hi than its width.
 function scale.map(lo, hi, p0, p1, log)
   if log then
     local a, factor, least, most = log10(lo), (p1 - p0) / (log10(hi) - log10(lo)), lo / 2, hi * 2
@@ -66,7 +66,7 @@ function scale.map(lo, hi, p0, p1, log)
   end
 end
 
---- The smallest step of 1, 2 or 5 times a power of ten that cuts `span` into at most n parts.
+--- Returns the smallest step of 1, 2 or 5 times a power of ten that divides `span` into at most n parts.
 function scale.step(span, n)
   local raw = span / max(n, 1)
   local power = 10 ^ floor(log10(raw))
@@ -76,7 +76,7 @@ function scale.step(span, n)
   return 10 * power
 end
 
---- The text of a tick: as many decimals as the step needs, an exponent for very large or small numbers of few digits.
+--- Formats a tick: with the decimals of the step, or an exponent for very large or small numbers of few digits.
 function scale.tick_text(v, step, largest)
   if abs(v) < step * 1e-6 then return '0' end
   local digit = floor(log10(step) + 1e-9)
@@ -94,7 +94,7 @@ local function linear_ticks(lo, hi, n, whole)
   if whole then step = max(step, 1) end
   local largest = max(abs(lo), abs(hi))
   local first, last = ceil(lo / step - 1e-6), floor(hi / step + 1e-6)
-  for i = 0, min(last - first, 200) do -- not from first to last: beyond 2^53 that never ends
+  for i = 0, min(last - first, 200) do -- a loop from first to last would not end beyond 2^53
     values[i + 1] = (first + i) * step
     texts[i + 1] = scale.tick_text(values[i + 1], step, largest)
   end
@@ -115,7 +115,7 @@ local function log_ticks(lo, hi, n)
   for k = floor(a), ceil(b) do
     for _, factor in ipairs(factors) do
       local at = k + log10(factor)
-      if k % stride == 0 and at >= a - 1e-6 and at <= b + 1e-6 then -- 0.001 of float32 is a little more
+      if k % stride == 0 and at >= a - 1e-6 and at <= b + 1e-6 then -- 0.001 as float32 is slightly larger
         values[#values + 1] = factor * 10 ^ k
         texts[#texts + 1] = log_text(factor, k)
       end
@@ -124,14 +124,14 @@ local function log_ticks(lo, hi, n)
   return values, texts
 end
 
---- Tick values inside lo..hi and their texts, about n of them; `whole`: no fractions.
+--- Returns about n tick values inside lo..hi and their texts; with `whole` only integers.
 function scale.ticks(lo, hi, n, log, whole)
   if log then return log_ticks(lo, hi, n) end
   return linear_ticks(lo, hi, n, whole)
 end
 
--- How many decimals show the numbers of rows with `digits` digits of the largest, fewer where all end before; nil where
--- an exponent is needed.
+--- Returns the decimals for numbers with `digits` digits of the largest one, fewer if the others would be 0; nil if an
+--- exponent is needed.
 local function decimals_of(rows, digits)
   local lo, hi = scale.extent(rows)
   local largest = lo and max(abs(lo), abs(hi)) or 0
@@ -147,8 +147,8 @@ local function decimals_of(rows, digits)
   return decimals
 end
 
---- The texts of a matrix's numbers, alike in their decimals, with three digits or two, so that none is wider than
---- `room`, and the width of the widest; nothing where they are. length(text) is a width.
+--- Returns the texts of a matrix's numbers, with equal decimals and three or two digits, so that none is wider than
+--- `room`, and the largest width; nothing if that is impossible. length(text) is a width.
 function scale.cell_texts(z, room, length)
   for digits = 3, 2, -1 do
     local decimals, texts, widest = decimals_of(z, digits), {}, 0
@@ -168,13 +168,13 @@ end
 
 local function ascending(xs)
   for i = 2, #xs do
-    local rises = xs[i] >= xs[i - 1]
-    if not rises then return false end -- also where either is NaN
+    local is_ascending = xs[i] >= xs[i - 1]
+    if not is_ascending then return false end -- also if one is NaN
   end
   return true
 end
 
--- Keeps the lowest and highest point of every column `cell` wide; a column without any is a gap.
+--- Keeps the lowest and highest point of every column of width `cell`; a column without points is a gap.
 local function thin_columns(xs, ys, sx, sy, cell, push)
   local column, low, high, low_at, high_at
   local function flush()
@@ -186,10 +186,10 @@ local function thin_columns(xs, ys, sx, sy, cell, push)
   end
   for i = 1, #xs do
     local x, y = sx(xs[i]), sy(ys[i])
-    local here = x and floor(x / cell) or column
-    if here ~= column then
+    local new_column = x and floor(x / cell) or column
+    if new_column ~= column then
       flush()
-      column, low, high = here, nil, nil
+      column, low, high = new_column, nil, nil
     end
     if x and y then
       if not low or y < low then low, low_at = y, i end
@@ -199,7 +199,7 @@ local function thin_columns(xs, ys, sx, sy, cell, push)
   flush()
 end
 
--- For x that goes back and forth: drops points within `cell` of the last kept, then every so many.
+--- For unsorted x: drops points within `cell` of the last kept one, then keeps every k-th for the limit.
 local function thin_path(xs, ys, sx, sy, cell, limit, push)
   local kept, last_x, last_y = {}, nil, nil
   for i = 1, #xs do
@@ -217,7 +217,7 @@ local function thin_path(xs, ys, sx, sy, cell, limit, push)
   end
 end
 
---- The polyline of a series as lists px, py of about `limit` positions at most; false is a gap.
+--- Returns the polyline of a series as lists px, py of at most about `limit` positions; false is a gap.
 function scale.polyline(xs, ys, sx, sy, cell, limit)
   local px, py = {}, {}
   local function push(x, y)
@@ -237,7 +237,7 @@ function scale.polyline(xs, ys, sx, sy, cell, limit)
   return px, py
 end
 
---- A grid of at most `side` rows and columns: each value the mean of a block's drawable values.
+--- Reduces a grid to at most `side` rows and columns, the means of the drawable values of blocks.
 function scale.shrink(z, side)
   local rows, cols = #z, #z[1]
   if rows <= side and cols <= side then return z end
@@ -269,7 +269,7 @@ local function anchors(text)
   return list
 end
 
--- The choices of `cmap`: viridis, magma, gray (matplotlib's), and blue-white-orange for surfaces with a middle.
+-- The values of `cmap`: viridis, magma, gray (matplotlib's), and a diverging map, blue-white-orange.
 scale.maps = {
   viridis = anchors('#440154 #482878 #3e4989 #31688e #26828e ' ..
                     '#1f9e89 #35b779 #6ece58 #b5de2b #fde725'),
@@ -285,7 +285,7 @@ scale.palette = {'#0072b2', '#d55e00', '#009e73', '#b8609a', '#c98a00', '#4aa3d8
 scale.dark_palette = {'#58aeea', '#ff8f4d', '#35c99b', '#e69ac6', '#f0bc42', '#a3d8fa', '#c99a72',
                       '#bbbbbb'}
 
---- Red, green, blue (0..255) of the colour map at t in 0..1.
+--- Returns red, green, blue (0..255) of the colour map at t in 0..1.
 function scale.colour(map, t)
   local n = #map - 1
   local at = min(max(t, 0), 1) * n
@@ -295,23 +295,23 @@ function scale.colour(map, t)
   return mix(1), mix(2), mix(3)
 end
 
---- Whether black text stands out better on the colour map at t than white.
+--- Whether black text is more readable than white on the colour map at t.
 function scale.bright(map, t)
   local r, g, b = scale.colour(map, t)
   return 0.3 * r + 0.59 * g + 0.11 * b > 140
 end
 
---- A value of a matrix as t in 0..1, or nothing where it is not finite.
+--- Maps a value of a matrix to t in 0..1; nothing if it is not finite.
 function scale.level(fig, v) return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) or nil end
 
---- The largest width of the texts.
+--- Returns the largest width of the texts.
 function scale.widest(texts, width_of)
   local width = 0
   for _, text in ipairs(texts) do width = max(width, width_of(text)) end
   return width
 end
 
---- The position 0..1 of v in lo..hi on a colour map; with `middle`, that value sits at 0.5.
+--- Returns the position 0..1 of v in lo..hi on a colour map; `middle`, if given, is at 0.5.
 function scale.shade(v, lo, hi, middle)
   if middle then
     local reach = max(hi - middle, middle - lo)
@@ -320,8 +320,8 @@ function scale.shade(v, lo, hi, middle)
   return hi > lo and (v - lo) / (hi - lo) or 0.5
 end
 
---- Red, green, blue (0..255) of a pixel of a figure's image: by the colour map where that has one channel. Nothing
---- where it is not finite. And its brightness 0..1.
+--- Returns red, green, blue (0..255) and brightness (0..1) of a pixel of an image, by the colour map if it has one
+--- channel; nothing if it is not finite.
 function scale.pixel(fig, tile, i, j)
   local level = {}
   for k, channel in ipairs(tile) do

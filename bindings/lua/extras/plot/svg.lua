@@ -1,4 +1,4 @@
--- svg.lua -- Draws a figure of plot.lua as SVG text: one frame of axes, one painter per kind.
+-- svg.lua -- draws a figure as SVG: the axes, and a function for each kind of figure
 local extend = require('mtorch').extend
 local util = extend.util
 local scale = require 'mtorch.extras.plot.scale'
@@ -15,18 +15,18 @@ local concat = table.concat
 local entities = {['&'] = '&amp;', ['<'] = '&lt;', ['>'] = '&gt;', ['"'] = '&quot;',
                   ["'"] = '&#39;'}
 
----- Text made safe characters, which XML forbids, become spaces.
+--- Escapes text for XML; characters that XML does not allow become spaces.
 function svg.escape(text)
   return (tostring(text):gsub('[&<>"\']', entities):gsub('[%z\1-\8\11\12\14-\31]', ' '))
 end
 
--- A pixel coordinate with one decimal at most.
+--- Formats a pixel coordinate with at most one decimal.
 local function px(v)
   v = floor(v * 10 + 0.5) / 10
   return v == floor(v) and ('%d'):format(v) or ('%.1f'):format(v)
 end
 
--- The estimated width of a text in pixels: wide for code points from U+1100 on.
+--- Estimates the width of a text in pixels; code points from U+1100 on are wide.
 local function text_width(text, size)
   local wide = select(2, text:gsub('[\225-\239][\128-\191][\128-\191]', ''))
   return (util.length(text) * 0.56 + wide * 0.44) * size
@@ -70,7 +70,7 @@ local function add(c, format, ...)
   c[#c + 1] = select('#', ...) > 0 and format:format(...) or format
 end
 
--- Adds a text; `extra` are attributes.
+--- Adds a text; `extra` has attributes.
 local function label(c, x, y, anchor, text, extra)
   add(c, '<text x="%s" y="%s" text-anchor="%s"%s>%s</text>\n', px(x), px(y), anchor, extra or '',
       svg.escape(text))
@@ -80,7 +80,7 @@ local function draw_title(c, title, room)
   if title then label(c, c.left, 28, 'start', fit(tostring(title), 17, room), ' class="ti"') end -- bold
 end
 
--- The SVG text around the pieces of a drawing. inline=true leaves style and background to the page (svg.css).
+--- Returns the SVG document of a drawing's pieces; inline=true omits style and background, for pages with svg.css.
 local function document(pieces, width, height, title, inline)
   local page = inline and '' or
     '<style>' .. svg.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
@@ -104,7 +104,7 @@ local function legend_entries(fig)
   return entries
 end
 
--- Places the entries in rows; returns how many rows there are.
+--- Arranges the entries in rows; returns the number of rows.
 local function legend_rows(entries, room)
   local row, x = 0, math.huge
   for _, entry in ipairs(entries) do
@@ -146,7 +146,7 @@ end
 
 -- Axes --------------------------------------------------------------------------------------------
 
--- The names (or numbers) at 1..count of a category axis, as many as keep `size` pixels apart.
+--- Returns the names (or numbers) at 1..count of a category axis that are at least `size` pixels apart.
 local function names_of(list, count, slot, size)
   local stride = max(1, ceil(size / slot))
   if not list and stride > 1 then return scale.ticks(1, count, count / stride, false, true) end
@@ -162,7 +162,7 @@ local function widest(texts)
   return scale.widest(texts, function(text) return text_width(text, 12) end)
 end
 
--- Ticks of x for the room there is: numbers, or names that lean when they are too long to stand.
+--- Returns the ticks of x that fit: numbers, or names, which are rotated if they are too long.
 local function x_ticks(c, fig, names, count)
   local room = c.right - c.left
   if count then
@@ -176,14 +176,14 @@ local function x_ticks(c, fig, names, count)
   end
   local n = max(2, floor(room / 60))
   local values, texts
-  repeat -- as many as stand apart
+  repeat -- until the texts do not overlap
     values, texts = scale.ticks(fig.x_lo, fig.x_hi, n, fig.logx, fig.whole)
     n = n - 1
   until n < 1 or widest(texts) + 14 <= room / max(1, #texts - 1)
   return values, texts
 end
 
--- Decides the rectangle of the data (left, right, top, bottom) and the scales sx, sy.
+--- Computes the rectangle of the data (left, right, top, bottom) and the scales sx, sy.
 local function lay_out(c, fig)
   local entries = legend_entries(fig)
   c.entries = entries
@@ -204,13 +204,13 @@ local function lay_out(c, fig)
   local names, count = fig.labels, bars and #bars
   if grid then names, count = fig.cols, #grid[1] end
   local x_values, x_texts = x_ticks(c, fig, names, count)
-  if not count then c.right = min(c.right, fig.width - widest(x_texts) * 0.6 - 4) end -- the last may stand at the end
+  if not count then c.right = min(c.right, fig.width - widest(x_texts) * 0.6 - 4) end -- the last text may be at the end
   if c.lean then
     c.left = max(c.left, min(widest(x_texts) * 0.77 - (c.right - c.left) / count / 2, c.right / 3))
   end
   local foot = c.lean and min(widest(x_texts) * 0.64 + 22, fig.height * 0.4) or 24
   c.bottom = max(fig.height - foot - 6 - (fig.xlabel and 20 or 0), c.top + 20)
-  if fig.aspect == 'equal' then -- one unit takes as many pixels on both axes
+  if fig.aspect == 'equal' then -- a unit has equally many pixels on both axes
     local span_x, span_y = fig.x_hi - fig.x_lo, fig.y_hi - fig.y_lo
     local unit = min((c.right - c.left) / span_x, (c.bottom - c.top) / span_y)
     local spare_x, spare_y = c.right - c.left - unit * span_x, c.bottom - c.top - unit * span_y
@@ -267,7 +267,7 @@ end
 
 local paint = {}
 
--- "M..L.." of a polyline, and the points alone between gaps as dots (round caps draw h0).
+--- Returns the path "M..L.." of a polyline; single points between gaps become dots (round caps draw h0).
 local function path_of(xs, ys)
   local out, dots, open = {}, {}, false
   for i = 1, #xs do
@@ -290,7 +290,7 @@ local function draw_line(c, s, cell, limit)
   draw(dots, #s.x == 1 and '7' or '5')
 end
 
--- The stretches of a polyline between its gaps, each as a list of {x, y}.
+--- Returns the segments of a polyline between its gaps, each as a list of {x, y}.
 local function stretches(xs, ys)
   local out, open = {}, nil
   for i = 1, #xs do
@@ -305,9 +305,9 @@ local function stretches(xs, ys)
   return out
 end
 
--- A band: forth along its high end, back along its low one, each stretch by itself.
+--- Draws a band: along its high end and back along its low end, for each segment.
 local function draw_band(c, s, cell, limit)
-  local low, high = {}, {} -- a gap in one end is one in both
+  local low, high = {}, {} -- a gap in one end is a gap of both
   for i = 1, #s.x do
     local whole = c.sy(s.low[i]) and c.sy(s.high[i])
     low[i], high[i] = whole and s.low[i] or 0 / 0, whole and s.high[i] or 0 / 0
@@ -323,7 +323,7 @@ local function draw_band(c, s, cell, limit)
   add(c, '<path class="%s" d="%s" fill="currentColor" fill-opacity=".2"/>\n', class(c.fig, s.colour), concat(out))
 end
 
--- The dots of a series on a raster of `cell` pixels, each place once; at most `limit`, else nil.
+--- Returns the distinct dots of a series on a raster of `cell` pixels, or nil if they are more than `limit`.
 local function dots(c, s, cell, limit)
   local out, seen = {}, {}
   for i = 1, #s.x do
@@ -343,7 +343,7 @@ local function dots(c, s, cell, limit)
   return concat(out)
 end
 
--- Classes are drawn whole, one after the other, with a thin edge in the page's colour.
+-- Classes are drawn one after the other, with a thin edge in the page's colour.
 local function draw_points(c, series, edge)
   local count = 0
   for _, s in ipairs(series) do count = count + #s.x end
@@ -365,7 +365,7 @@ local function draw_points(c, series, edge)
   end
 end
 
--- Bands lie under lines, lines under dots.
+-- The order is bands, lines, dots.
 function paint.line(c, fig)
   local limit = max(24, floor(c.budget / 12 / #fig.series))
   local cell = max(1, 2 * (c.right - c.left) / limit)
@@ -382,7 +382,7 @@ end
 
 paint.scatter = paint.line
 
--- Bars: those narrower than a pixel share one, which shows the largest of them.
+--- Draws bars; those narrower than a pixel are combined into one with the largest value.
 function paint.bar(c, fig)
   local values, out = fig.values, {}
   local count = #values
@@ -420,7 +420,7 @@ local function draw_colour_bar(c, fig, bands)
   local x, height = c.right + 14, c.bottom - c.top
   local sz = scale.map(fig.z_lo, fig.z_hi, c.bottom, c.top)
   for _, band in ipairs(bands) do
-    local y = sz(min(max(band.lo, fig.z_lo), fig.z_hi)) -- up to the top; the next band covers it
+    local y = sz(min(max(band.lo, fig.z_lo), fig.z_hi)) -- up to the top, because the next band covers it
     add(c, '<path d="M%s %sh12V%sh-12z" fill="%s"/>\n', px(x), px(y), px(c.top), band.colour)
   end
   local values, texts = scale.ticks(fig.z_lo, fig.z_hi, max(2, floor(height / 50)))
@@ -429,8 +429,8 @@ local function draw_colour_bar(c, fig, bands)
   end
 end
 
--- A picture of high x wide pixels: pixel(i, j) gives red, green, blue, or nothing where it is transparent. librsvg
--- smooths what it enlarges: for it (c.zoom) a picture has as many pixels as it takes.
+--- Draws an image of high x wide pixels: pixel(i, j) returns red, green, blue, or nothing if it is transparent. librsvg
+--- smooths enlarged images, so for it (c.zoom) the image has the final number of pixels.
 local function draw_picture(c, x, y, width, height, high, wide, least, pixel)
   local rows = {}
   for i = 1, high do
@@ -447,7 +447,7 @@ local function draw_picture(c, x, y, width, height, high, wide, least, pixel)
 end
 
 function paint.heatmap(c, fig)
-  local z = scale.shrink(fig.z, floor(math.sqrt(c.budget / 5))) -- noise has four bytes for each pixel
+  local z = scale.shrink(fig.z, floor(math.sqrt(c.budget / 5))) -- noise needs four bytes per pixel
   draw_picture(c, c.left, c.top, c.right - c.left, c.bottom - c.top, #z, #z[1], 300, function(i, j)
     local v = scale.level(fig, z[i][j])
     if v then return scale.colour(fig.map, v) end
@@ -470,7 +470,7 @@ function paint.heatmap(c, fig)
   end
 end
 
--- The path of the lines of z at a level, stretched over the rectangle of the data.
+--- Returns the path of the contour lines of z at a level, in the rectangle of the data.
 local function level_path(c, z, level, closed)
   local rows, cols, out = #z, #z[1], {}
   for _, line in ipairs(contour.lines(z, level, closed)) do
@@ -483,7 +483,7 @@ local function level_path(c, z, level, closed)
   return concat(out)
 end
 
--- The surface as SVG lines: each band is the whole region above its low end, covered by the next.
+--- Draws the surface with contour lines: each band is the region above its low end, covered by the next one.
 local function surface_text(c, fig, bands, side)
   local z, out = scale.shrink(fig.z, side), {}
   for k, band in ipairs(bands) do
@@ -505,7 +505,7 @@ function paint.contour(c, fig)
     bands[k + 1] = {lo = lo, hi = hi, colour = rgb(fig.map, t)}
   end
   local surface = surface_text(c, fig, bands, side)
-  while #surface > c.budget * 0.8 and side > 12 do -- noise has long outlines: fewer cells
+  while #surface > c.budget * 0.8 and side > 12 do -- noise has long outlines, so fewer cells are used
     side = floor(side * 0.75)
     surface = surface_text(c, fig, bands, side)
   end
@@ -518,7 +518,7 @@ end
 
 local caption, gap = 18, 8
 
--- The size of a pixel, and of the figure around the tiles.
+--- Returns the size of a pixel, and of the figure around the tiles.
 local function lay_out_tiles(c, fig)
   local tile, n = fig.tiles[1][1], #fig.tiles
   local rows, high, wide = ceil(n / fig.cols), #tile, #tile[1]
@@ -541,7 +541,7 @@ function paint.images(c, fig)
     draw_picture(c, x, y, wide * c.pixel, high * c.pixel, high, wide, 1, function(i, j)
       local r, g, b = scale.pixel(fig, tile, i, j)
       if r then return r, g, b end
-      return scale.colour(fig.map, 0) -- what is not finite has the lowest value
+      return scale.colour(fig.map, 0) -- values that are not finite have the lowest colour
     end)
     if fig.labels then
       label(c, x + wide * c.pixel / 2, y + high * c.pixel + 14, 'middle',
@@ -555,8 +555,8 @@ end
 
 local default_size = {contour = {560, 480}, heatmap = {560, 480}}
 
---- The SVG text of a figure. `how`: inline=true leaves style and background to the page (svg.css),
---- budget= is the number of bytes to stay near (default 150000), zoom= how much librsvg will enlarge it.
+--- Returns a figure as SVG text. `how`: inline=true omits style and background, for pages with svg.css,
+--- budget= is the target size in bytes (default 150000), zoom= is the enlargement by librsvg.
 function svg.draw(fig, how)
   local c = {fig = fig, budget = how and how.budget or 150000, zoom = how and how.zoom}
   if fig.tiles then
@@ -574,7 +574,7 @@ function svg.draw(fig, how)
   return document(c, fig.width, fig.height, fig.title or fig.kind .. ' plot', how and how.inline)
 end
 
---- The bytes of the file at a path, of a figure or of SVG text: SVG, or PNG of two pixels for each of the figure's.
+--- Returns the bytes of a file for a figure or SVG text: SVG, or PNG at twice the resolution, by the path's ending.
 function svg.file(op, path, of)
   local zoom = path:lower():find('%.png$') and 2
   local text = type(of) == 'string' and of or svg.draw(of, {zoom = zoom})

@@ -1,4 +1,4 @@
--- term.lua -- Draws a figure of plot.lua as text for a terminal or a log: braille or ASCII.
+-- term.lua -- draws a figure as text for a terminal or a log, with braille or ASCII
 local extend = require('mtorch').extend
 local util = extend.util
 local scale = require 'mtorch.extras.plot.scale'
@@ -11,7 +11,7 @@ local bor = require('bit').bor
 
 -- Colours -----------------------------------------------------------------------------------------
 
--- The nearest of xterm's 256: a cube with the levels 0 95 135 175 215 255, and grays 8 18 .. 238.
+--- Returns the nearest of xterm's 256 colours: a cube with the levels 0 95 135 175 215 255, and grays 8 18 .. 238.
 local function nearest_of_256(r, g, b)
   local function level(v) return v < 48 and 0 or v < 115 and 1 or floor((v - 35) / 40) end
   local function distance(x, y, z) return (r - x) ^ 2 + (g - y) ^ 2 + (b - z) ^ 2 end
@@ -23,7 +23,7 @@ local function nearest_of_256(r, g, b)
   return 16 + 36 * i + 6 * j + k
 end
 
--- What makes the text (ground 38) or what is behind it (48) red, green and blue.
+--- Returns the escape sequence for a colour of the text (ground 38) or of its background (48).
 local function colour_code(t, ground, r, g, b)
   if t.colours > 256 then return ('\27[%d;2;%d;%d;%dm'):format(ground, r, g, b) end
   return ('\27[%d;5;%dm'):format(ground, nearest_of_256(r, g, b))
@@ -48,8 +48,8 @@ local function pad_right(text, width) return text .. rep(' ', width - util.lengt
 
 local function cut(t, text, width) return util.truncate(text, width, not t.utf8 and '~' or nil) end
 
--- Centred over `width` columns; a longer text starts at their left.
-local function centred(t, text, width)
+--- Centres a text in `width` columns; a longer text starts at the left.
+local function centre(t, text, width)
   text = cut(t, tostring(text), max(width, t.columns - 12, 20))
   return rep(' ', floor((width - util.length(text)) / 2)) .. text
 end
@@ -70,7 +70,7 @@ local function new_canvas(t, wide, high, dotted)
   local w, h = dotted and 2 or 1, dotted and 4 or 1
   local canvas = {t = t, wide = wide, high = high, dotted = dotted, w = wide * w, h = high * h,
                   bits = {}, colour = {}}
-  -- Sets the dot in column x, row y (0-based, row 0 on top).
+  --- Sets the dot in column x, row y (0-based, row 0 is at the top).
   function canvas.set(x, y, colour)
     if x < 0 or y < 0 or x >= canvas.w or y >= canvas.h then return end
     local at = floor(y / h) * wide + floor(x / w)
@@ -103,7 +103,7 @@ local function segment(canvas, x0, y0, x1, y1, colour)
   end
 end
 
--- A point; one braille dot by itself is hard to see.
+--- Draws a point of several dots, because a single braille dot is hard to see.
 local function point(canvas, x, y, colour, small)
   local size = canvas.dotted and not small and 1 or 0
   for dx = 0, size do
@@ -139,7 +139,7 @@ local function frame_signs(t)
   return {v = '|', tick = '+', corner = '+', h = '-', mark = '+'}
 end
 
--- The line of x tick texts, each centred under its column, those that would touch left out.
+--- Returns the line of x tick texts, each centred under its column; texts that would touch are omitted.
 local function x_labels(columns, texts, left, wide)
   local line, stop = '', -1
   for i, text in ipairs(texts) do
@@ -153,7 +153,7 @@ local function x_labels(columns, texts, left, wide)
   return line
 end
 
--- Appends the lines that name the series, as many per line as the terminal is wide.
+--- Appends the legend, with as many series per line as fit the terminal.
 local function add_legend(t, fig, dotted, out)
   local line, width = nil, 0
   for i, s in ipairs(fig.series) do
@@ -171,12 +171,12 @@ local function add_legend(t, fig, dotted, out)
   out[#out + 1] = line
 end
 
--- Puts rows of text into the frame; y_at: row -> tick text.
-local function framed(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
+--- Adds the frame to rows of text; y_at maps a row to its tick text.
+local function add_frame(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   local sign, out, left = frame_signs(t), {}, 0
   for _, text in pairs(y_at) do left = max(left, util.length(text)) end
   local indent = rep(' ', left + 2)
-  if fig.title then out[1] = indent .. centred(t, fig.title, wide) end
+  if fig.title then out[1] = indent .. centre(t, fig.title, wide) end
   if fig.ylabel then out[#out + 1] = cut(t, tostring(fig.ylabel), wide) end
   for row = 0, high - 1 do
     local text = y_at[row]
@@ -188,11 +188,11 @@ local function framed(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   for _, col in ipairs(x_columns) do base[col + 1] = sign.mark end
   out[#out + 1] = rep(' ', left + 1) .. sign.corner .. concat(base)
   out[#out + 1] = x_labels(x_columns, x_texts, left + 2, wide)
-  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, wide) end
+  if fig.xlabel then out[#out + 1] = indent .. centre(t, fig.xlabel, wide) end
   return out
 end
 
--- Tick rows and columns of a scale from lo at p0 to hi at p1 (cell positions).
+--- Returns the tick positions of a scale from lo at p0 to hi at p1 (cell positions).
 local function ticks_at(lo, hi, p0, p1, n, log, whole)
   local values, texts = scale.ticks(lo, hi, n, log, whole)
   local at, cells = scale.map(lo, hi, p0, p1, log), {}
@@ -214,14 +214,14 @@ end
 local function x_axis(fig, wide)
   local n = max(2, floor(wide / 8))
   local columns, texts
-  repeat -- as many ticks as stand apart
+  repeat -- until the texts do not overlap
     columns, texts = ticks_at(fig.x_lo, fig.x_hi, 0, wide - 1, n, fig.logx, fig.whole)
     n = n - 1
   until n < 1 or (widest(texts) + 2) * #texts <= wide
   return columns, texts
 end
 
--- The columns and rows of axes: with aspect='equal' a unit is as long on both; a cell is twice as high as it is wide.
+--- Returns the columns and rows of axes; aspect='equal' gives units of equal length, with cells twice as high as wide.
 local function size_of(t, fig, default_high, most)
   local high = max(floor(fig.height or default_high), 4)
   local wide = min(width_of(t, fig, select(2, y_axis(fig, high)) + 3), floor(fig.width or most or math.huge))
@@ -233,7 +233,7 @@ end
 
 local draw = {}
 
--- Several series without colours are told apart by glyphs, so they give up braille.
+-- Without colours several series are drawn with different glyphs instead of braille.
 function draw.line(t, fig)
   local wide, high = size_of(t, fig, 18)
   local dotted = t.utf8 and (t.colours > 0 or #fig.series == 1)
@@ -241,16 +241,16 @@ function draw.line(t, fig)
   local sx = scale.map(fig.x_lo, fig.x_hi, 0, canvas.w - 1, fig.logx)
   local sy = scale.map(fig.y_lo, fig.y_hi, canvas.h - 1, 0, fig.logy)
   for _, s in ipairs(fig.series) do
-    if s.low then -- a band: its two ends
+    if s.low then -- a band is drawn as its two ends
       draw_line(canvas, {x = s.x, y = s.low, colour = s.colour}, sx, sy)
       draw_line(canvas, {x = s.x, y = s.high, colour = s.colour}, sx, sy)
     end
     if s.y and s.kind ~= 'scatter' then draw_line(canvas, s, sx, sy) end
   end
-  for _, s in ipairs(fig.series) do -- dots lie on lines
+  for _, s in ipairs(fig.series) do -- dots are drawn over lines
     if s.kind == 'scatter' then draw_dots(canvas, s, sx, sy) end
   end
-  local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
+  local out = add_frame(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
                      x_axis(fig, wide))
   add_legend(t, fig, dotted, out)
   return out
@@ -269,8 +269,8 @@ local function bar_text(t, cells)
   return rep('█', floor(eighth / 8)) .. (eighths[eighth % 8] or '')
 end
 
--- Rows of (name, value): bars to the right of zero, negative ones to its left. The axes change places: xlabel stands
--- above the names, ylabel below the bars.
+--- Draws rows of (name, value): bars to the right of zero, negative ones to its left. The axes are swapped: xlabel is
+--- above the names, ylabel below the bars.
 local function draw_bars(t, fig, names, values)
   local left, number, lo, hi = 0, 0, 0, 0
   local shown = {}
@@ -283,7 +283,7 @@ local function draw_bars(t, fig, names, values)
   local wide = width_of(t, fig, left + number + 3)
   local out, per_cell = {}, (hi > lo) and wide / (hi - lo) or 0
   local zero = floor(-lo * per_cell + 0.5)
-  if fig.title then out[1] = centred(t, fig.title, left + wide) end
+  if fig.title then out[1] = centre(t, fig.title, left + wide) end
   if fig.xlabel then out[#out + 1] = cut(t, tostring(fig.xlabel), left + wide) end
   for i, v in ipairs(values) do
     local cells = scale.finite(v) and v * per_cell or 0
@@ -294,7 +294,7 @@ local function draw_bars(t, fig, names, values)
     out[#out + 1] = pad_left(names[i], left) .. ' ' .. rep(' ', room) .. paint(t, 1, text) ..
                     after .. ' ' .. shown[i]
   end
-  if fig.ylabel then out[#out + 1] = centred(t, fig.ylabel, left + wide) end
+  if fig.ylabel then out[#out + 1] = centre(t, fig.ylabel, left + wide) end
   return out
 end
 
@@ -324,7 +324,7 @@ end
 local unicode_shades = {'·', '░', '▒', '▓', '█'}
 local ascii_shades = {'.', ':', '-', '=', '+', '*', '#', '%', '@'}
 
--- shade(col, row) gives red, green, blue (0..255) and brightness (0..1) of a cell, or nothing.
+-- shade(col, row) returns red, green, blue (0..255) and brightness (0..1) of a cell, or nothing.
 local function surface_row(t, wide, row, shade, overlay)
   local out = {}
   local function code(ground, r, g, b) return r and colour_code(t, ground, r, g, b) or '' end
@@ -352,20 +352,20 @@ local function key_line(t, fig)
     util.number_text(fig.z_hi, 3)
 end
 
--- A cell of level v in 0..1.
+--- Returns red, green, blue and brightness for level v in 0..1.
 local function shaded(fig, v)
   local r, g, b = scale.colour(fig.map, v)
   return r, g, b, v
 end
 
--- A surface in its frame, and the key of its colours.
+--- Returns a surface in its frame, with the colour bar.
 local function draw_surface(t, fig, wide, high, shade, marks, ...)
-  local out = framed(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
+  local out = add_frame(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
   out[#out + 1] = key_line(t, fig)
   return out
 end
 
--- A matrix that fits as numbers: each with its shade beside it, or upon it. Nothing where it does not fit.
+--- Returns a matrix as numbers with their shades beside or behind them; nothing if it does not fit.
 local function number_table(t, fig, left)
   local names = {}
   for j = 1, #fig.z[1] do names[j] = cut(t, fig.cols and fig.cols[j] or tostring(j), 12) end
@@ -373,7 +373,7 @@ local function number_table(t, fig, left)
   local texts, width = scale.cell_texts(fig.z, room, util.length)
   local cell = max(width or 0, widest(names)) + 2
   if not texts or cell > room + 2 then return nil end
-  local out, indent = {fig.title and centred(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
+  local out, indent = {fig.title and centre(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
   if fig.ylabel then out[#out + 1] = tostring(fig.ylabel) end
   for i, row in ipairs(fig.z) do
     local line = {pad_left(fig.rows and fig.rows[i] or tostring(i), left) .. ' '}
@@ -390,11 +390,11 @@ local function number_table(t, fig, left)
   end
   for j, name in ipairs(names) do names[j] = pad_left(name, cell - 1) end
   out[#out + 1] = indent .. concat(names, ' ')
-  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, cell * #names) end
+  if fig.xlabel then out[#out + 1] = indent .. centre(t, fig.xlabel, cell * #names) end
   return out
 end
 
--- Ticks at 1..count laid over `cells` rows or columns: the names, or round numbers.
+--- Returns ticks at 1..count over `cells` rows or columns: the names, or round numbers.
 local function index_ticks(names, count, cells, n)
   local values, texts = scale.ticks(1, count, n, false, true)
   if names or count == 1 then
@@ -426,7 +426,7 @@ function draw.heatmap(t, fig)
     index_ticks(fig.cols, cols, wide, max(2, floor(wide / (fig.cols and widest(fig.cols) + 1 or 10)))))
 end
 
--- The band of v as t in 0..1: the middle of the thresholds around it.
+--- Returns the band of v as t in 0..1: the middle of the thresholds around it.
 local function band_shade(fig, v)
   local lo, hi = fig.z_lo, fig.z_hi
   for _, threshold in ipairs(fig.thresholds) do
@@ -469,7 +469,7 @@ function draw.contour(t, fig)
   return out
 end
 
--- Images: one row of tiles after the other, each pixel two columns wide at most.
+--- Returns images in rows of tiles; a pixel is at most two columns wide.
 local function tile_rows(t, fig, first, last, wide, high)
   local tile, out = fig.tiles[1][1], {}
   for row = 0, high - 1 do
@@ -487,11 +487,11 @@ end
 
 function draw.images(t, fig)
   local tile = fig.tiles[1][1]
-  local least = min(10, 2 * #tile[1]) -- columns for each
+  local least = min(10, 2 * #tile[1]) -- columns of each tile
   local per_line = min(fig.cols, max(1, floor((t.columns + 1) / (least + 1))))
   local wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
   local high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
-  local out = {fig.title and centred(t, fig.title, per_line * (wide + 1))}
+  local out = {fig.title and centre(t, fig.title, per_line * (wide + 1))}
   for first = 1, #fig.tiles, per_line do
     local last = min(first + per_line - 1, #fig.tiles)
     for _, line in ipairs(tile_rows(t, fig, first, last, wide, high)) do out[#out + 1] = line end
@@ -506,7 +506,7 @@ end
 
 draw.image = draw.images
 
---- The text of a figure for stdout: lines with a newline each; colours only if it is a terminal.
+--- Returns the text of a figure for stdout, with colours only if it is a terminal.
 function term.draw(fig)
   local t = {utf8 = util.utf8(), colours = util.colours(1)}
   t.columns = tonumber(os.getenv 'COLUMNS' or '') or extend.columns()

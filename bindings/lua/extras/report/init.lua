@@ -1,4 +1,4 @@
--- init.lua -- mt.report: one self-contained HTML page of a run: figures, tables, no scripts.
+-- init.lua -- mt.report: one self-contained HTML page of a run, with figures and tables, without scripts
 local extend = require('mtorch').extend
 local util = extend.util
 local plot = require 'mtorch.extras.plot'
@@ -13,7 +13,7 @@ local report = {}
 local known = {path = 'text', title = 'text', config = 'list', curves = 'list', runs = 'list', surface = 'list',
                figures = 'list', timing = 'list', table = 'list', notes = 'text', images = 'any', filters = 'any',
                confusion = 'any', network = 'any', graph = 'any'}
-local total_bytes = 150000 -- what all figures may take together
+local total_bytes = 150000 -- the size of all figures together
 
 local function pictures() return require 'mtorch.extras.report.pictures' end
 
@@ -23,7 +23,7 @@ local function tile(value, name)
   return ('<div class="tile"><b>%s</b><span>%s</span></div>'):format(escape(value), escape(name))
 end
 
--- The last drawable value of each series of a figure, as tiles.
+--- Returns tiles with the last drawable value of each series of a figure.
 local function add_tiles(tiles, fig)
   for _, s in ipairs(fig.series) do
     local last
@@ -41,7 +41,7 @@ end
 local line_options = {x = true, y = true, label = true, labels = true, title = true, xlabel = true,
                       ylabel = true, logx = true, logy = true, aspect = true, width = true, height = true}
 
--- A chart of plot.line's arguments out of a named curve: a list, plot.line's arguments, or {name = list, ..}.
+--- Converts a named curve, a list, plot.line's arguments, or {name = list, ..}, to plot.line's arguments.
 local function named_chart(name, value)
   local list = need_table('report: curves.' .. name, util.plain(value),
     'a list of numbers or a table of arguments for plot.line')
@@ -57,7 +57,7 @@ local function named_chart(name, value)
   return chart
 end
 
--- All charts as {op=, args=}: those of the list first, then the named ones in order of their names.
+--- Returns all charts as {op=, args=}: first those of the list, then the named ones, sorted.
 local function charts_of(curves)
   local list = need_table('report: curves', util.plain(curves), 'a table')
   if list.y ~= nil then return {{op = 'report: curves', args = list}} end
@@ -75,7 +75,7 @@ local function charts_of(curves)
   return charts
 end
 
--- Charts out of {run = {curve = list or {x=, y=}}}: one for each curve, a series for each run.
+--- Converts {run = {curve = list or {x=, y=}}} to charts: one for each curve, with a series for each run.
 local function add_runs(charts, runs)
   local by_name, names = {}, {}
   for _, run in ipairs(util.sorted_keys(need_table('report: runs', runs, 'tables by name'))) do
@@ -92,8 +92,8 @@ local function add_runs(charts, runs)
   for _, curve in ipairs(names) do charts[#charts + 1] = {op = 'report: runs', args = by_name[curve]} end
 end
 
--- A chart that stands beside another.
-local function sized(args)
+--- Returns a chart for half of the page's width.
+local function half_width(args)
   local out = {width = 500, height = 310}
   for key, value in pairs(args) do out[key] = value end
   return out
@@ -102,7 +102,7 @@ end
 local function curve_cards(charts, budget, tiles)
   local cards = {}
   for i, chart in ipairs(charts) do
-    if #charts > 1 then chart.args = sized(chart.args) end
+    if #charts > 1 then chart.args = half_width(chart.args) end
     local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
     add_tiles(tiles, fig)
     cards[i] = parts.card(figure)
@@ -117,7 +117,7 @@ local function section(out, title, content)
   out[#out + 1] = ('<section id="%s"><h2>%s</h2>%s</section>'):format(title:lower():gsub('%W', '-'), title, content)
 end
 
--- Figures {kind, arguments of plot.kind}; one that fails shows why.
+--- Draws figures {kind, arguments of plot.kind}; one that fails shows the error.
 local function figure_cards(figures, budget)
   local cards = {}
   for i, figure in ipairs(need_table('report: figures', figures, 'a list')) do
@@ -157,8 +157,8 @@ local function sections(args, tiles)
   return out
 end
 
---- The page of a report's parts (graph_card: of a graph that was drawn before). live: {state = 'running' or
---- 'finished', script=} of a page that a browser follows.
+--- Returns the page of a report's parts (graph_card: a graph that was drawn before). live: {state = 'running' or
+--- 'finished', script=} for a page that updates itself in a browser.
 function report.page(args, live)
   local tiles = {}
   local body = concat(sections(args, tiles), '\n')
@@ -172,7 +172,7 @@ function report.page(args, live)
     '</main>' .. (live and live.script or '') .. '</body></html>', ''}, '\n')
 end
 
---- The path of a report, which ends in .html.
+--- Checks that the path of a report ends in .html; returns it.
 function report.check_path(path)
   path = tostring(path)
   if not path:lower():find('[^/]%.html?$') then
@@ -181,12 +181,12 @@ function report.check_path(path)
   return path
 end
 
---- mt.report{path='report.html', ..} writes one HTML page that needs nothing else; returns its path.
+--- mt.report{path='report.html', ..} writes a self-contained HTML page and returns its path.
 report.report = extend.declare('report(..)', 'Writes one HTML page that needs nothing else and returns its path: ' ..
   "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, runs={name={..}}, timing={..}, " ..
   'surface={arguments of plot.contour}, figures={{kind, arguments}}, table={rows}, images=, filters=net, ' ..
   "confusion=, network=net, graph={loss, params=net}}. mt.help('reports') shows the forms of each. A page that " ..
-  'grows as a run goes on: mt.Report.',
+  'is updated during a run: mt.Report.',
 function(args)
   extend.check_options('report', args, known)
   if args[1] ~= nil then

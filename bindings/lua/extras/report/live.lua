@@ -1,4 +1,4 @@
--- live.lua -- The script of a report's page that a browser follows: asks each second, replaces what is new.
+-- live.lua -- the script of a live report: polls each second and replaces changed parts of the page
 return [[
 <script>
 (function () {

@@ -1,4 +1,4 @@
--- parts.lua -- Parts of a report's page as HTML: cards, tables, timing, notes.
+-- parts.lua -- parts of a report's page as HTML: cards, tables, timing, notes
 local extend = require('mtorch').extend
 local util = extend.util
 local plot = require 'mtorch.extras.plot'
@@ -9,7 +9,7 @@ local max_rows = 60 -- of a table; the middle of a longer one is left out
 
 local parts = {}
 
---- A value that must be a table.
+--- Raises an error unless the value is a table; returns it.
 function parts.need_table(where, value, expected)
   if type(value) ~= 'table' then extend.fail('%s is %s, expected %s', where, extend.describe(value), expected) end
   return value
@@ -27,7 +27,7 @@ local function text_of(value, depth)
   return util.truncate(tostring(value), 200)
 end
 
--- A cell, set to the right where `like` is a number.
+--- Returns a cell, right-aligned if `like` is a number.
 local function cell(tag, value, like)
   local class = type(like) == 'number' and ' class="n"' or ''
   return ('<%s%s>%s</%s>'):format(tag, class, escape(text_of(value)), tag)
@@ -35,8 +35,8 @@ end
 
 function parts.card(content) return '<div class="card">' .. content .. '</div>' end
 
--- A table in a card. `rows` are HTML rows; a long table keeps its first and last ones. So many as `dropped` were
--- left out of its middle before.
+--- Returns a table in a card. `rows` are HTML rows, of which a long table keeps the first and last ones; `dropped` is
+--- the number of rows that were removed from its middle before.
 function parts.table_card(head, rows, dropped)
   local out = {'<table>', head and '<thead>' .. head .. '</thead>' or '', '<tbody>'}
   local left_out = #rows - max_rows + (dropped or 0)
@@ -50,7 +50,7 @@ function parts.table_card(head, rows, dropped)
   return parts.card(concat(out, '\n'))
 end
 
--- Keys of nested tables as dotted names: {model={hidden=100}} is model.hidden.
+--- Appends rows for nested tables with dotted names: {model={hidden=100}} is model.hidden.
 local function config_rows(config, prefix, rows, depth)
   for _, key in ipairs(util.sorted_keys(config)) do
     local value, name = config[key], prefix .. tostring(key)
@@ -67,7 +67,7 @@ end
 
 -- Timing -----------------------------------------------------------------------------------------
 
--- Median, mean, 90th percentile (between neighbours by their distance) of the finite numbers.
+--- Returns median, mean and 90th percentile (linearly interpolated) of the finite numbers.
 local function statistics(where, times)
   local sorted, sum, first, all = {}, 0, nil, {}
   for i = 1, #times do
@@ -92,7 +92,7 @@ local function statistics(where, times)
           first = first, sorted = sorted, times = all}
 end
 
--- A list of seconds over the steps that took them; on a logarithmic axis where a few are far above the rest.
+--- Returns a chart of seconds over steps, with a logarithmic axis if a few are far above the rest.
 local function times_figure(name, s, budget)
   local unit, factor = 's', 1
   if s.median < 1 then unit, factor = 'ms', 1e3 end
@@ -106,7 +106,7 @@ end
 
 local all_steps = 'all steps'
 
--- timing as {name = seconds or a list}: a list alone is the times of all steps.
+--- Converts timing to {name = seconds or a list}; a plain list has the times of all steps.
 function parts.named_times(timing)
   local list = util.plain(timing)
   local first = type(list) == 'table' and util.scalar(list[1])
@@ -143,14 +143,14 @@ end
 
 -- Rows ------------------------------------------------------------------------------------------
 
--- Drops rows out of the middle of a list, which a table does not show; returns how many.
+--- Removes rows from the middle of a list, which a table does not show; returns their number.
 function parts.drop_middle(rows)
   local dropped = math.max(0, #rows - max_rows)
   for i = max_rows / 2 + 1, #rows do rows[i] = rows[i + dropped] end
   return dropped
 end
 
--- Rows are lists, the first of which is the head, or records {name = value}.
+--- Returns a table of rows: lists, the first of which is the head, or records {name = value}.
 function parts.rows(data, dropped)
   data = parts.need_table('report: table', util.plain(data), 'rows')
   for i = 1, #data do
@@ -186,7 +186,7 @@ function parts.config(config)
   return parts.table_card(nil, config_rows(parts.need_table('report: config', config, '{name = value}'), '', {}, 0))
 end
 
---- Paragraphs, parted by empty lines.
+--- Converts text to paragraphs, which are separated by empty lines.
 function parts.notes(text)
   local out = {}
   for paragraph in (tostring(text or '') .. '\n\n'):gmatch('(.-)\n%s*\n') do
@@ -195,13 +195,13 @@ function parts.notes(text)
   return out[1] and parts.card(concat(out)) or ''
 end
 
---- Cards side by side where there is room.
+--- Arranges cards side by side if they fit.
 function parts.grid(cards)
   if #cards < 2 then return concat(cards) end
   return '<div class="grid">' .. concat(cards, '\n') .. '</div>'
 end
 
---- Text as it is, such as print(net) shows a network.
+--- Returns preformatted text, such as that of print(net).
 function parts.text(text) return parts.card('<pre>' .. escape(text) .. '</pre>') end
 
 return parts

@@ -1,4 +1,4 @@
--- pictures.lua -- Parts of a report's page: pictures, filters of the first layer, confusion matrix, graph.
+-- pictures.lua -- parts of a report's page: images, filters of the first layer, confusion matrix, graph
 local mt = require 'mtorch'
 local extend = mt.extend
 local util = extend.util
@@ -9,7 +9,7 @@ local pictures = {}
 
 local max_tiles = 64
 
--- Whether a value is one picture or several, and the arguments that draw it: x may be {x, title=, ..}.
+--- Whether a value is one image or several, and the arguments that draw it: x may be {x, title=, ..}.
 local function drawn(x)
   local args = {}
   if type(x) == 'table' and not getmetatable(x) and x[1] ~= nil and
@@ -29,7 +29,7 @@ local function figure(kind, args, where)
   return parts.card((plot['svg_' .. kind](args, {op = where, inline = true})))
 end
 
---- Pictures: a tensor or a list of images, {x, title=, labels=, cols=, ..} as plot.images takes it, or a list of such.
+--- Draws a tensor or list of images, arguments {x, title=, labels=, cols=, ..} of plot.images, or a list of these.
 function pictures.images(images)
   local several = type(images) == 'table' and not getmetatable(images) and images.title == nil and
     type(images[1]) == 'table' and not getmetatable(images[1]) and type(images[1][1]) ~= 'number'
@@ -41,7 +41,7 @@ function pictures.images(images)
   return parts.grid(cards)
 end
 
--- Weights as pictures: [n x channels x h x w], or nil where they are none.
+--- Converts weights to images [n x channels x h x w], or nil if that is impossible.
 local function as_pictures(w)
   if w:dim() == 4 and w.shape[3] > 1 and w.shape[4] > 1 then
     local n, channels, h, wide = unpack(w.shape)
@@ -51,7 +51,7 @@ local function as_pictures(w)
   if side and side % 1 == 0 and side >= 4 then return w:reshape(#w, 1, side, side) end
 end
 
---- The weights of a network's first layer of pictures (a convolution, a linear layer of square ones), or of a tensor.
+--- Draws the weights of a network's first layer (a convolution, or a linear layer of square images), or of a tensor.
 function pictures.filters(net)
   local w = mt.is_tensor(net) and as_pictures(net:detach()) or nil
   if not w and type(net) == 'table' and net.parameters then
@@ -70,7 +70,7 @@ function pictures.filters(net)
   return figure('images', args, 'report: filters')
 end
 
--- Precision and recall of each class.
+--- Returns precision and recall of each class.
 local function class_table(matrix, names)
   local rows = {{'class', 'examples', 'precision', 'recall', 'F1'}}
   for k = 1, #matrix do
@@ -84,8 +84,8 @@ local function class_table(matrix, names)
   return parts.rows(rows)
 end
 
---- A confusion matrix (a row for each class as it is, a column for each as predicted), {matrix, classes=, title=}, or
---- an object whose compute() gives one.
+--- Draws a confusion matrix (a row for each true class, a column for each predicted class), {matrix, classes=, title=},
+--- or the result of an object's compute().
 function pictures.confusion(given)
   local args = type(given) == 'table' and (given.matrix or given.classes or given.title or
     not getmetatable(given) and mt.is_tensor(given[1])) and given or {given}
@@ -101,14 +101,14 @@ function pictures.confusion(given)
   return parts.grid(cards)
 end
 
---- The graph of a loss, or of {loss, params=, title=}: SVG by Graphviz where it is found, else text.
+--- Draws the graph of a loss, or of {loss, params=, title=}: SVG by Graphviz if it is found, else text.
 function pictures.graph(graph)
   local args = type(graph) == 'table' and not getmetatable(graph) and graph or {graph}
   local svg, text = require('mtorch.extras.plot.graph').inline('report: graph', args[1], args.params, args.title)
   return svg and parts.card(svg) or parts.text(text)
 end
 
---- What print(net) shows.
+--- Returns the text of print(net).
 function pictures.network(net) return parts.text(tostring(net)) end
 
 return pictures

@@ -1,16 +1,16 @@
--- run.lua -- mt.Report: a report that grows as a run goes on, and can be followed in a browser.
+-- run.lua -- mt.Report: a report that is updated during a run, and can be shown live in a browser
 local extend = require('mtorch').extend
 local util = extend.util
 local object = extend.object
 local report = require 'mtorch.extras.report'
 
 local time = extend.time
-local watched_seconds = 5     -- a browser that asked so lately is there
+local watched_seconds = 5     -- a browser is connected if its last request is at most so old
 local min_between = 1       -- seconds between two pages of a browser,
 local min_between_files = 10 -- and between two files
-local share = 50              -- a page may take one part in so many of the time
-local usual_port = 8420
-local max_values = 4096 -- of a series, as it is kept; a chart shows fewer
+local share = 50              -- creating pages takes at most 1 / share of the time
+local default_port = 8420
+local max_values = 4096 -- of a stored series; a chart shows fewer
 local max_rows = 500
 
 local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
@@ -23,7 +23,7 @@ end
 
 -- The page -----------------------------------------------------------------------------------------
 
--- plot.line's arguments for each chart, in the order in which they came.
+--- Returns plot.line's arguments for each chart, in the order of creation.
 local function charts(self)
   local out = {}
   for i, name in ipairs(self.names) do
@@ -50,7 +50,7 @@ local function page(self)
   return report.page(args, live)
 end
 
--- The page with no error of a figure's own function, which must not end a training run.
+--- Returns the page; errors of figures must not end a training run, so they are shown instead.
 local function safe_page(self)
   local ok, text = pcall(page, self)
   if ok then return text end
@@ -58,7 +58,7 @@ local function safe_page(self)
     self.state.server and {state = 'running', script = require 'mtorch.extras.report.live'})
 end
 
--- Publishes and writes where it is time to, as cheaply as the run allows.
+--- Publishes and writes the page if enough time has passed.
 local function tick(self)
   local state, now = self.state, time()
   if now < state.next then return end
@@ -76,7 +76,7 @@ end
 
 -- Rows and values ------------------------------------------------------------------------------------
 
--- The series of a name 'chart/series' of a run.
+--- Returns the series with a name 'chart/series', created if it is new.
 local function series_of(self, name)
   local state, key = self.state, (self.name or '') .. '\0' .. name
   local found = state.series[key]
@@ -94,8 +94,8 @@ local function series_of(self, name)
   return found
 end
 
--- Of the values from..to of a series two stay, at `at`: the lowest and the highest, which a chart shows. NaN, a gap,
--- is the lowest.
+--- Replaces the values from..to of a series by the lowest and the highest one, stored at `at`, which a chart shows.
+--- NaN, a gap, is the lowest.
 local function keep_extremes(s, from, to, at)
   local x, y, low, high = s.x, s.y, from, from
   for i = from + 1, to do
@@ -107,7 +107,7 @@ local function keep_extremes(s, from, to, at)
   x[at], y[at], x[at + 1], y[at + 1] = x[low], y[low], x[high], y[high]
 end
 
--- Keeps a long series short: pairs of extremes, each of `width` values, then fewer than that as they came.
+--- Shortens a long series to pairs of extremes of `width` values each, followed by fewer unchanged values.
 local function shorten(s)
   local n = #s.y
   if s.pairs + s.width > n then return end
@@ -131,7 +131,7 @@ local function add_value(self, op, name, value, step)
   s.x[n], s.y[n] = step or (s.x[n - 1] or 0) + 1, number
 end
 
---- A method that adds to the page; where no page is made only its arguments are checked.
+--- Defines a method that adds to the page; without a page it only checks its arguments.
 local function adds(signature, doc, body)
   method(signature, doc, function(self, ...)
     if not self.on then return end
@@ -179,10 +179,10 @@ adds('timing(name: string, seconds: number)', 'One more duration of that name: m
 
 -- Pictures ---------------------------------------------------------------------------------------------
 
--- Puts an entry of that name into a list, in place of the one before, which shown() has checked.
+--- Sets the entry with a name in a list; an entry with a new name is first checked by shown().
 local function replace(list, name, entry, shown)
   list.at = list.at or {}
-  if not list.at[name] then shown() end -- errors are told at this line
+  if not list.at[name] then shown() end -- raises errors at this line
   list.at[name] = list.at[name] or #list + 1
   list[list.at[name]] = entry
 end
@@ -190,7 +190,7 @@ end
 local function pictures() return require 'mtorch.extras.report.pictures' end
 
 adds('image(name: string, x: any, labels: list = nil)', 'A picture or several, as mt.plot.image and images take ' ..
-  'them, with a text under each: the last of that name is shown.',
+  'them, with a text under each; the last one with a name is shown.',
   function(self, name, x, labels)
     if require('mtorch').is_tensor(x) then x = x:detach():cpu():clone() end
     local entry = {x, title = name, labels = labels}
@@ -245,7 +245,7 @@ method('write()', 'Writes the page as it is now; returns the path.', function(se
   return (util.write_file('report', self.state.path, page(self)))
 end)
 
-method('finish()', 'Writes the page; a browser that follows gets it before the program goes on. Returns the path.',
+method('finish()', 'Writes the page; a connected browser gets it before the program continues. Returns the path.',
   function(self)
     local state = self.state
     if not self.on or state.done then return state.path end
@@ -265,7 +265,7 @@ local known = {path = 'text', title = 'text', config = 'list', live = 'bool', po
 
 local function serve(port)
   if port then return extend.serve('Report', port) end
-  local ok, server, at = pcall(extend.serve, 'Report', usual_port)
+  local ok, server, at = pcall(extend.serve, 'Report', default_port)
   if ok then return server, at end
   return extend.serve('Report', 0)
 end
@@ -281,12 +281,12 @@ local function from_flags(flags, options)
   return out
 end
 
-local constructor = extend.declare('Report(..)', "A report that grows as a run goes on: mt.Report{path='run.html', " ..
+local constructor = extend.declare('Report(..)', "A report that is updated during a run: mt.Report{path='run.html', " ..
   "title=, config={}, live=false, port=nil, xlabel='step'}, or mt.Report(flags, {title=..}) of a script's " ..
   "mt.args{report='', live=false}, whose other flags are the configuration. report:scalar(name, value[, step]) " ..
   'scalars row image plot confusion filters network graph timing notes run; report:finish() writes the page. ' ..
-  'live=true serves it on 127.0.0.1 (port 8420 or any that is free) for a browser to follow. Without a path and ' ..
-  'live it does nothing. report.on says whether it does.',
+  'live=true serves it on 127.0.0.1 (port 8420 or any free one) during the run. Without path and ' ..
+  'live it does nothing; report.on is then false.',
   function(args, options)
     if type(args) ~= 'table' then extend.fail('Report: %s is not a table of options', extend.describe(args)) end
     if options or args.report ~= nil then args = from_flags(args, options) end

@@ -1,4 +1,4 @@
--- style.lua -- The style sheet of mt.report's page: one column, light and dark.
+-- style.lua -- the style sheet of mt.report's page: one column, light and dark
 return [[
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--text:#1f2937;--soft:#6b7280;
 --line:#e5e7eb;--accent:#0072b2}

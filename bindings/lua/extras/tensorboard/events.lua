@@ -9,7 +9,7 @@ local varint = protobuf.varint
 
 local events = {}
 
-local table_of_crc -- of each byte: CRC-32C (Castagnoli), RFC 3720
+local table_of_crc -- the table by bytes of CRC-32C (Castagnoli), RFC 3720
 
 local function make_table()
   table_of_crc = ffi.new 'uint32_t[256]'
@@ -20,7 +20,7 @@ local function make_table()
   end
 end
 
---- The CRC-32C of a text, as a number of 32 bits with a sign.
+--- Returns the CRC-32C of a string as a signed 32-bit number.
 function events.crc32c(text)
   if not table_of_crc then make_table() end
   local bytes, c = ffi.cast('const uint8_t *', text), -1
@@ -30,14 +30,14 @@ end
 
 local word, words = ffi.new 'uint32_t[1]', ffi.new 'uint32_t[2]'
 
--- TensorFlow's: turned right by 15 bits, plus a constant.
+-- TensorFlow's masked CRC: rotated right by 15 bits, plus a constant.
 local function masked_crc(text)
   local c = events.crc32c(text)
   word[0] = bit.tobit(bit.ror(c, 15) + 0xa282ead8)
   return ffi.string(word, 4)
 end
 
---- A record: its length, which has a checksum, the data, and a checksum of them.
+--- Returns a record: the length, its checksum, the data, and their checksum.
 function events.record(data)
   words[0] = #data
   local length = ffi.string(words, 8)
@@ -70,10 +70,10 @@ function events.hparams(fields) return protobuf.encode(hparams, fields) end
 
 local double, float = ffi.new 'double[1]', ffi.new 'float[1]'
 
---- What an event of a scalar begins with: of the tag.
+--- Returns the beginning of a scalar's event, with the tag.
 function events.scalar_head(tag) return '\10' .. varint(#tag) .. tag .. '\21' end
 
---- events.event of a scalar, by hand: this is called at every step. A step is a whole number from 0.
+--- Encodes the event of a scalar directly, because this is called at every step. A step is an integer from 0.
 function events.scalar(head, x, step, time)
   double[0], float[0] = time, x
   local inner = #head + 4
@@ -93,7 +93,7 @@ function events.host_name()
   return name
 end
 
---- The name of a new event file, as TensorBoard names them.
+--- Returns the name of a new event file in TensorBoard's format.
 function events.file_name(folder, suffix)
   files = files + 1
   return ('%s/events.out.tfevents.%010d.%s.%d.%d%s'):format(folder, extend.wall_time(), events.host_name(),

@@ -11,7 +11,7 @@ local Writer, method = object.class{called = 'w', name = 'SummaryWriter', word =
   optional = {file = true, at_end = true, path = true, time = true}}
 function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
 
---- Bytes of what waits to be written; then it is written at once.
+-- The maximum bytes of buffered events; more are written at once.
 local max_waiting = 2 ^ 18
 
 local function write_out(self)
@@ -31,15 +31,15 @@ local function add(self, data)
   end
 end
 
--- When it was said, of what step.
-local function stamped(self, step, time, fields)
+-- The time and step of an event.
+local function with_time(self, step, time, fields)
   self.time = time or wall_time()
   fields.wall_time, fields.step = self.time, step
   return fields
 end
 
 local function add_value(self, step, time, value)
-  add(self, events.event(stamped(self, step, time, {summary = {value = {value}}})))
+  add(self, events.event(with_time(self, step, time, {summary = {value = {value}}})))
 end
 
 local function new(log_dir, options)
@@ -49,9 +49,9 @@ local function new(log_dir, options)
   self.path = events.file_name(log_dir, options.filename_suffix)
   self.file = util.open_log('SummaryWriter', self.path, 'wb')
   self.file:setvbuf('no')
-  self.at_end = newproxy(true) -- events that wait are written if the writer is never closed
+  self.at_end = newproxy(true) -- buffered events are written if the writer is never closed
   getmetatable(self.at_end).__gc = function() pcall(self.close, self) end
-  add(self, events.event(stamped(self, nil, nil, {file_version = 'brain.Event:2'})))
+  add(self, events.event(with_time(self, nil, nil, {file_version = 'brain.Event:2'})))
   write_out(self)
   return self
 end
@@ -80,7 +80,7 @@ function slow_scalar(self, tag, value, step, time)
   add(self, events.scalar(head, number, step or 0, self.time))
 end
 
---- The usual call, without the checks that it does not need.
+--- A fast path of the usual call without all checks.
 function Writer.add_scalar(self, tag, value, step, ...)
   if type(value) == 'number' and type(step) == 'number' and step >= 0 and step < 2 ^ 53 and step % 1 == 0 and
     select('#', ...) == 0 and type(self) == 'table' and type(tag) == 'string' and getmetatable(self) == Writer then
@@ -90,7 +90,7 @@ function Writer.add_scalar(self, tag, value, step, ...)
 end
 
 method('add_scalars(main_tag: string, tag_scalar_dict: table, global_step: int >= 0 = nil, walltime: number = nil)',
-  'Several numbers by name in one chart; each is a run of its own, in a folder inside.',
+  'Several numbers by name in one chart; each is a separate run, in a subfolder.',
   function(self, main_tag, values, step, time)
     for _, name in ipairs(util.sorted_keys(values)) do
       local folder = self.log_dir .. '/' .. main_tag:gsub('/', '_') .. '_' .. tostring(name)
@@ -101,7 +101,7 @@ method('add_scalars(main_tag: string, tag_scalar_dict: table, global_step: int >
 
 -- Histograms --------------------------------------------------------------------------------------
 
-local edges -- PyTorch's: from 1e-12 on, each 1.1 times the last, to 1e20, of both signs, and 0
+local edges -- as in PyTorch: from 1e-12 to 1e20, each 1.1 times the last, of both signs, and 0
 
 local function default_edges()
   if edges then return edges end
@@ -115,7 +115,7 @@ local function default_edges()
   return edges
 end
 
--- How many of the sorted values lie between the limits, as PyTorch cuts what is empty at both ends.
+--- Counts the sorted values between the limits, without empty bins at both ends, as in PyTorch.
 local function buckets(values, limits)
   local counts, ends = values:histogram(limits)
   counts, ends = counts:tolist(), ends:tolist()
@@ -137,8 +137,8 @@ local function flat_double(values)
 end
 
 method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bins: any = nil, walltime: number = nil)',
-  'How the values of a tensor or a list spread. bins: their number, or a tensor or list of edges; else those that ' ..
-    'TensorBoard uses.',
+  'The distribution of the values of a tensor or a list. bins: their number, or a tensor or list of edges; by ' ..
+    'default those of TensorBoard.',
   function(self, tag, values, step, bins, time)
     if not mt.is_tensor(values) and type(values) ~= 'table' then
       extend.fail("add_histogram: '%s' is %s, expected a tensor or a list", tag, extend.describe(values))
@@ -157,7 +157,7 @@ method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bin
 
 -- Images ------------------------------------------------------------------------------------------
 
--- The permutation that makes `from`, such as 'HWC', `to`; nil where the letters differ.
+--- Returns the permutation from the layout `from`, such as 'HWC', to `to`, or nil if the letters differ.
 local function permutation(from, to)
   local order = {}
   for i = 1, #to do
@@ -167,7 +167,7 @@ local function permutation(from, to)
   return #from == #to and order or nil
 end
 
--- A tensor [h x w x channels] of bytes; what is not uint8 counts from 0 to 1.
+--- Converts an image [h x w x channels] to uint8; other dtypes are from 0 to 1.
 local function pixels(op, x, formats, dataformats)
   x = mt.is_tensor(x) and x:detach():cpu() or mt.tensor(x)
   for _, format in ipairs(formats) do
@@ -197,12 +197,12 @@ end
 
 method('add_image(tag: string, img_tensor: any, global_step: int >= 0 = nil, walltime: number = nil, ' ..
   "dataformats: string = 'CHW')",
-  'A picture [channels x height x width], or as dataformats says (CHW HWC HW): uint8, or floats from 0 to 1.',
+  'An image [channels x height x width], or in another layout (dataformats: CHW HWC HW): uint8, or floats from 0 to 1.',
   function(self, tag, x, step, time, dataformats)
     add_pixels(self, tag, pixels('add_image', x, {'HWC', 'HW'}, dataformats), step, time)
   end)
 
--- Images [n x h x w x channels] in rows of eight, as one.
+--- Combines images [n x h x w x channels] to one with rows of eight.
 local function grid(x)
   local n, h, w, channels = unpack(x.shape)
   local cols = math.min(n, 8)
@@ -229,7 +229,7 @@ method('add_text(tag: string, text_string: string, global_step: int >= 0 = nil, 
   end)
 
 method('add_hparams(hparam_dict: table, metric_dict: table, run_name: string = nil, global_step: int >= 0 = nil)',
-  'Hyperparameters (numbers, strings, booleans by name) and the metrics that came of them: a run in a folder inside.',
+  'Hyperparameters (numbers, strings, booleans by name) and the resulting metrics, as a run in a subfolder.',
   function(self, hparam_dict, metric_dict, run_name, step)
     local infos, values, metrics = {}, {}, {}
     for i, key in ipairs(util.sorted_keys(hparam_dict)) do
@@ -254,12 +254,12 @@ method('add_hparams(hparam_dict: table, metric_dict: table, run_name: string = n
 
 -- Ending ------------------------------------------------------------------------------------------
 
-method('flush()', 'Writes what waits.', function(self)
+method('flush()', 'Writes the buffered events.', function(self)
   if self.file then write_out(self) end
   for _, inner in pairs(self.inner) do inner:flush() end
 end)
 
-method('close()', 'Writes what waits and ends the file.', function(self)
+method('close()', 'Writes the buffered events and closes the file.', function(self)
   for _, inner in pairs(self.inner) do inner:close() end
   self.inner = {}
   if not self.file then return end
@@ -274,14 +274,14 @@ method('get_logdir()', 'The folder.', function(self) return self.log_dir end)
 local SummaryWriter = extend.declare("SummaryWriter(log_dir: string = nil, comment: string = '', " ..
   "purge_step: int >= 0 = nil, max_queue: int >= 0 = 10, flush_secs: number >= 0 = 120, filename_suffix: string = '')",
   'Writes event files for TensorBoard into a folder (runs/DATE_HOST without log_dir): w:add_scalar(tag, value, ' ..
-    'step), add_scalars add_histogram add_image add_images add_text add_hparams, w:flush(), w:close(). What waits ' ..
-    '(max_queue events) is written when more come, after flush_secs, and at the end. Events from purge_step on of ' ..
+    'step), add_scalars add_histogram add_image add_images add_text add_hparams, w:flush(), w:close(). Up to ' ..
+    'max_queue events are buffered; they are written after flush_secs, and at the end. Events from purge_step on of ' ..
     'an earlier run in that folder are hidden.',
   function(log_dir, comment, purge_step, max_queue, flush_secs, filename_suffix)
     local self = new(log_dir or 'runs/' .. os.date('%b%d_%H-%M-%S_') .. events.host_name() .. comment,
       {max_queue = max_queue, flush_secs = flush_secs, filename_suffix = filename_suffix})
     if purge_step then
-      add(self, events.event(stamped(self, purge_step, nil, {session_log = {status = 1}})))
+      add(self, events.event(with_time(self, purge_step, nil, {session_log = {status = 1}})))
       write_out(self)
     end
     return self
