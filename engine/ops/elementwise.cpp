@@ -493,7 +493,7 @@ Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* pa
 }
 
 Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
-  const Tensor* const target = Into::set();
+  const Tensor* const target = Into::take();
   if (thread_state.lazy && !target) [[unlikely]] {
     Tensor later = thread_state.lazy->elementwise(op, inputs, given);
     if (later.defined()) return later;
