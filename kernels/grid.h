@@ -5,27 +5,14 @@
 // integer is base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A vector
 // has an element for each lane. Control flow is structured: the body of an instruction follows it.
 #pragma once
-#include "kernels/base.h"
+#include "kernels/table.h"
 
 namespace mt {
 
 enum class GridType : uint8_t { none, boolean, integer, real };
 
-/// The operations, and their numbers of operands.
-// clang-format off
-#define MT_GRID_OPS(V) \
-  V(neg, 1) V(abs, 1) V(sqrt, 1) V(exp, 1) V(log, 1) V(log10, 1) V(sin, 1) V(cos, 1) V(tan, 1) V(asin, 1) \
-  V(acos, 1) V(atan, 1) V(sinh, 1) V(cosh, 1) V(tanh, 1) V(floor, 1) V(ceil, 1) V(to_real, 1) V(copy, 1) \
-  V(logical_not, 1) V(add, 2) V(sub, 2) V(mul, 2) V(div, 2) V(floor_div, 2) V(mod, 2) V(pow, 2) V(min, 2) \
-  V(max, 2) V(atan2, 2) V(fmod, 2) V(lt, 2) V(le, 2) V(eq, 2) V(ne, 2) V(logical_and, 2) V(logical_or, 2) \
-  V(mul_add, 3) V(select, 3)
-// clang-format on
-#define MT_GRID_NAME(name, arity) name,
-enum class GridOp : uint8_t { MT_GRID_OPS(MT_GRID_NAME) count };
-#undef MT_GRID_NAME
-#define MT_GRID_ARITY(name, arity) arity,
-constexpr int kGridArity[] = {MT_GRID_OPS(MT_GRID_ARITY)};
-#undef MT_GRID_ARITY
+/// Operations are those of kernels/table.h, and this one: conversion to the type of the result.
+constexpr int16_t kConvert = -1;
 
 union GridScalar {
   int64_t whole;
@@ -69,12 +56,10 @@ enum class GridWarp : uint8_t { sum, max, min, shuffle_down, shuffle_xor };
 
 struct GridInstruction {
   GridCode code;
-  GridOp op;
-  GridType
-      type;  // of the operands; of `to_real` integer, of `floor` real, of `select` that of b and c
-  uint8_t flag;
-  bool masked;         // lanes that are not active keep their old dst
-  bool adds_products;  // for `count`: the body does nothing else
+  GridType type, result;  // of the operands (of Where: b and c), and of dst
+  int16_t op;
+  uint8_t operands, flag;
+  bool masked;  // lanes that are not active keep their old dst
   int line;
   int dst, a, b, c;
   int tensor, index, indices;  // the indices are `indices` entries of the list, from `index` on
@@ -100,6 +85,7 @@ struct GridProgram {
   const char* const* texts;
   Dtype real;  // f32 or f64
   int scalars, affines, vectors;
+  int scalar_variables;  // scalars after these live for a statement
   const GridType* vector_type;
   int variables;        // vectors before it are kernel variables; others live for a statement
   int64_t number;       // the number of this program in the process, from 1

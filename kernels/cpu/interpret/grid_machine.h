@@ -1,6 +1,5 @@
 // grid_machine.h -- the state of a tile of a grid kernel whose threads run in lockstep
 #pragma once
-#include "kernels/cpu/interpret/grid_loops.h"
 #include "kernels/cpu/jit/grid_native.h"
 #include "kernels/cpu/pool/parallel.h"
 
@@ -51,7 +50,6 @@ constexpr int kGridCodeEntries = 16;
 struct GridMachine {
   const Grid& grid;
   const GridProgram& program;
-  const GridLoops& loops;
   int item;  // bytes of a real
   int lanes = 0, n[3] = {1, 1, 1};
   int64_t tile = 0;
@@ -64,11 +62,11 @@ struct GridMachine {
   uint8_t *masks = nullptr, *valid = nullptr;
   bool* condition = nullptr;
   int64_t *lane[3] = {}, *offset = nullptr,
-          *whole = nullptr;  // coordinates; element offsets; scratch
-  char* spare = nullptr;
-  GridCheck* checks = nullptr;          // in check mode
-  GridCodeEntry* code_cache = nullptr;  // kGridCodeEntries
-  int epoch = 1;                        // counts barriers
+          *whole = nullptr;                  // coordinates; element offsets; scratch
+  char *spare = nullptr, *copies = nullptr;  // a vector of results; two of copies of scalars
+  GridCheck* checks = nullptr;               // in check mode
+  GridCodeEntry* code_cache = nullptr;       // kGridCodeEntries
+  int epoch = 1;                             // counts barriers
   GridFault fault{};
   bool stop = false;
 
@@ -77,7 +75,7 @@ struct GridMachine {
   GridCodeEntry& code_entry(int at) const {
     GridCodeEntry& s = code_cache[(program.number + at) % kGridCodeEntries];
     if (s.program != program.number || s.at != at)
-      s = {program.number, at, grid_native_fits(program, at), 0, nullptr};
+      s = {program.number, at, grid_native(program, at, ~uint64_t(0)).code != nullptr, 0, nullptr};
     return s;
   }
   const GridNative& native(GridCodeEntry& s, uint64_t lanes) const {
@@ -86,18 +84,18 @@ struct GridMachine {
     return *s.native;
   }
   /// The elements of an operand from lane lo on: a vector, or a scalar if ref < 0.
-  const void* operand(int ref, int lo, int64_t bytes) {
-    return ref < 0 ? static_cast<const void*>(&at(ref))
-                   : static_cast<const char*>(vector[ref]) + lo * bytes;
+  char* operand(int ref, int lo, int64_t bytes) {
+    return ref < 0 ? reinterpret_cast<char*>(&at(ref))
+                   : static_cast<char*>(vector[ref]) + lo * bytes;
   }
-  int64_t bytes_of(GridType t) const {
-    return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
+  Dtype dtype_of(GridType t) const {
+    return t == GridType::real ? program.real : t == GridType::integer ? Dtype::i64 : Dtype::b8;
   }
+  int64_t bytes_of(GridType t) const { return item_size(dtype_of(t)); }
   int64_t value(const GridAffine& a, int l) const {
     return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
-  LaneBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
   /// f(first lane, end lane, lane 0 of the row, y, z) for each row of the lanes lo .. hi - 1.
   template <class F> void each_row(int lo, int hi, const F& f) const {
     for (int l = lo; l < hi;) {
@@ -127,7 +125,6 @@ struct GridMachine {
   struct Place {
     int64_t offset, step[3];
   };
-  bool affine_place(const GridInstruction&, Active, Place&) const;
   bool affine_place(const GridInstruction&, const LaneBox&, Place&) const;
 
   void load_scalar(const GridInstruction&, Active);

@@ -107,8 +107,8 @@ int64_t GridMachine::index_of(const GridItem& x, int l) const {
 }
 
 bool GridMachine::box_of(Active a, LaneBox& b) const {
-  b = whole_tile();
-  if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
+  b = {{0, 0, 0}, {n[0], n[1], n[2]}};
+  if (one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, !a.mask;
   if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
   b = {{n[0], n[1], n[2]}, {0, 0, 0}};
   int rows = 0, from_x = -1, to_x = -1;
@@ -132,11 +132,6 @@ bool GridMachine::box_of(Active a, LaneBox& b) const {
   return alike && rows == (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
 }
 
-bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
-  LaneBox b = whole_tile();
-  if (one_row()) b.lo[0] = a.lo, b.hi[0] = a.hi;
-  return affine_place(i, b, p);
-}
 bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place& p) const {
   const GridTensor& t = tensor[i.tensor];
   const int axes = one_row() ? 1 : 3;
@@ -257,33 +252,19 @@ void GridMachine::load(const GridInstruction& i, Active a) {
   char* const out = static_cast<char*>(own[i.dst]);
   vector[i.dst] = out;
   Place p;
-  if (!grid.check && affine_place(i, a, p)) {
+  LaneBox box;
+  if (!grid.check && (box_of(a, box), affine_place(i, box, p))) {
     const char* const from = static_cast<const char*>(t.data) + p.offset * item;
-    const bool merged = one_row() || (p.step[1] == n[0] * p.step[0] &&
-                                      (n[2] == 1 || p.step[2] == n[1] * p.step[1]));
+    const bool merged = one_row() || (p.step[1] == n[0] && (n[2] == 1 || p.step[2] == n[1] * n[0]));
     if (merged && p.step[0] == 1 && i.flag && item == bytes && !is_half(t.dtype)) {
       vector[i.dst] = const_cast<char*>(from);
-    } else if (merged) {
-      m.read_run(out + a.lo * bytes, from + a.lo * p.step[0] * item, p.step[0], a.hi - a.lo);
-    } else {
-      char* row = out;
-      for (int z = 0; z < n[2]; ++z)
-        for (int y = 0; y < n[1]; ++y, row += n[0] * bytes)
-          m.read_run(row, from + (z * p.step[2] + y * p.step[1]) * item, p.step[0], n[0]);
-    }
-    return;
-  }
-  LaneBox box;
-  if (!grid.check && !one_row() && (a.mask || a.lo > 0 || a.hi < lanes)) {
-    box_of(a, box);
-    if (affine_place(i, box, p)) {
-      each_row_of(box, [&](int lane, int y, int z) {
-        const int64_t at = p.offset + z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
-        m.read_run(out + lane * bytes, static_cast<const char*>(t.data) + at * item, p.step[0],
-                   box.hi[0] - box.lo[0]);
-      });
       return;
     }
+    each_row_of(box, [&](int lane, int y, int z) {
+      const int64_t at = z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
+      m.read_run(out + lane * bytes, from + at * item, p.step[0], box.hi[0] - box.lo[0]);
+    });
+    return;
   }
   if (!lane_places(i, a)) {
     __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
@@ -303,7 +284,7 @@ void GridMachine::store(const GridInstruction& i, Active a) {
   Place p;
   LaneBox box;
   if (!grid.check && box_of(a, box) && affine_place(i, box, p) && p.step[0] != 0) {
-    const char* const in = static_cast<const char*>(operand(i.a, 0, bytes));
+    const char* const in = operand(i.a, 0, bytes);
     char* const to = static_cast<char*>(t.data) + (p.offset + box.lo[0] * p.step[0]) * item;
     const int64_t length = box.hi[0] - box.lo[0], each = one ? 0 : bytes;
     each_row_of(box, [&](int lane, int y, int z) {
