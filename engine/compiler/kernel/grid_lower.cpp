@@ -16,19 +16,18 @@ class Lowering {
   Lowering(Kernel& p, Unit& u, const bool varying[3]) : p_(p), u_(u), classes_(p, varying) {}
 
   void run() {
-    next_scalar_ = u_.first_scalar + int(p_.scalars.size());
+    next_number_ = kGridNumbers + int(p_.scalars.size());
     for (const Statement& s : p_.statements)
       values_of(s, [&](const Value& v) { reads_[v.index] += v.kind == Value::variable; });
     for (size_t v = 0; v < p_.variables.size(); ++v) {
       const Variable& x = p_.variables[v];
       const Class c = classes_.of_variable(int(v));
-      variable_.push_back(c == Class::scalar ? next_scalar_++
-                          : c == Class::affine
-                              ? next_affine_++
+      variable_.push_back(c != Class::vector
+                              ? next_number_++
                               : new_vector(x.type == GridType::none ? GridType::integer : x.type));
     }
     u_.program.variables = int(u_.vector_type.size());
-    u_.program.scalar_variables = next_scalar_;
+    u_.program.number_variables = next_number_;
     body(p_.body);
     finish();
   }
@@ -57,14 +56,14 @@ class Lowering {
   }
   int constant(double value, GridType t) {
     const auto [at, fresh] =
-        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, next_scalar_);
+        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, next_number_);
     if (fresh) {
       GridScalar s{};
       if (t == GridType::integer) s.whole = int64_t(value);
       else if (t == GridType::boolean) s.truth = value != 0;
       else if (p_.real == Dtype::f64) s.number = value;
       else s.single = float(value);
-      known_.push_back({next_scalar_++, s});
+      known_.push_back({next_number_++, s});
     }
     return at->second;
   }
@@ -91,18 +90,20 @@ class Lowering {
     i.op = kConvert, i.operands = 1, i.dst = dst, i.a = from, i.masked = masked;
   }
 
-  int scalar(const Value& v, int into = -1) {
+  /// The number of a value that is no vector; `into` may be used for it.
+  int number(const Value& v, int into = -1) {
+    const bool affine = classes_.of(v) == Class::affine;
     switch (v.kind) {
       case Value::number:
       case Value::boolean: return constant(v.value, v.type);
-      case Value::scalar: return u_.first_scalar + v.index;
+      case Value::scalar: return kGridNumbers + v.index;
       case Value::variable: return variable_[size_t(v.index)];
-      case Value::place: return kGridFirst + v.index;
-      case Value::thread: return constant(1, GridType::integer);
+      case Value::place: return (affine ? kGridPlace : kGridFirst) + v.index;
+      case Value::thread: return affine ? kGridThread + v.index : constant(1, GridType::integer);
       case Value::block: return kGridBlock + v.index;
       case Value::load: {
         const int list = indices(v.args);
-        const int dst = into >= 0 ? into : next_scalar_++;
+        const int dst = into >= 0 ? into : next_number_++;
         GridInstruction& i = emit(GridCode::load_scalar, v.line, v.type);
         i.tensor = v.index, i.index = list, i.indices = int(v.args.size()), i.dst = dst;
         return dst;
@@ -110,30 +111,16 @@ class Lowering {
       case Value::operation: break;
     }
     int a[3] = {0, 0, 0};
-    for (size_t k = 0; k < v.args.size(); ++k) a[k] = scalar(*v.args[k]);
-    guard_division(v, ~a[1]);
-    const int dst = into >= 0 ? into : next_scalar_++;
-    compute(GridCode::scalar, v, dst, a[0], a[1], a[2]);
+    for (size_t k = 0; k < v.args.size(); ++k) a[k] = number(*v.args[k]);
+    if (!affine) guard_division(v, ~a[1]);
+    const int dst = into >= 0 ? into : next_number_++;
+    compute(affine ? GridCode::affine : GridCode::scalar, v, dst, a[0], a[1], a[2]);
     return dst;
   }
-  void scalar_to(int dst, const Value& v) {
-    const int from = scalar(v, dst);
-    if (from != dst) copy(GridCode::scalar, v.line, v.type, dst, from);
-  }
-
-  int affine(const Value& v, int into = -1) {
-    if (classes_.of(v) == Class::scalar) return ~scalar(v);
-    if (v.kind == Value::place) return kGridPlace + v.index;
-    if (v.kind == Value::thread) return kGridThread + v.index;
-    if (v.kind == Value::variable) return variable_[size_t(v.index)];
-    const int a = affine(*v.args[0]), b = v.args.size() > 1 ? affine(*v.args[1]) : a;
-    const int dst = into >= 0 ? into : next_affine_++;
-    compute(GridCode::affine, v, dst, a, b);
-    return dst;
-  }
-  void affine_to(int dst, const Value& v) {
-    const int from = affine(v, dst);
-    if (from != dst) copy(GridCode::affine, v.line, v.type, dst, from);
+  void number_to(int dst, const Value& v, Class c) {
+    const int from = number(v, classes_.of(v) == c ? dst : -1);
+    if (from == dst) return;
+    copy(c == Class::affine ? GridCode::affine : GridCode::scalar, v.line, v.type, dst, from);
   }
 
   /// Converts indices to entries of the list; returns the first one.
@@ -145,17 +132,14 @@ class Lowering {
     return first;
   }
   GridItem item(const Value& v) {
-    switch (classes_.of(v)) {
-      case Class::scalar: return {GridItem::scalar, v.type, scalar(v)};
-      case Class::affine: return {GridItem::affine, v.type, affine(v)};
-      default: return {GridItem::vector, v.type, vector(v)};
-    }
+    if (classes_.of(v) == Class::vector) return {GridItem::vector, v.type, vector(v)};
+    return {GridItem::number, v.type, number(v)};
   }
 
   /// The operand for a value: a vector, or ~scalar.
   int vector(const Value& v) {
     const Class c = classes_.of(v);
-    if (c == Class::scalar) return ~scalar(v);
+    if (c == Class::scalar) return ~number(v);
     if (c == Class::vector && v.kind == Value::variable) return variable_[size_t(v.index)];
     return vector_to(-1, v, false);
   }
@@ -164,7 +148,7 @@ class Lowering {
     const Class c = classes_.of(v);
     const bool converts = v.kind == Value::operation && v.op == kConvert;
     if (c == Class::affine || (converts && classes_.of(*v.args[0]) == Class::affine)) {
-      const int from = affine(converts ? *v.args[0] : v);
+      const int from = number(converts ? *v.args[0] : v);
       if (dst < 0) dst = temporary(v.type, true);
       GridInstruction& i = emit(GridCode::spread, v.line, v.type);
       i.dst = dst, i.a = from, i.masked = masked;
@@ -195,7 +179,7 @@ class Lowering {
   }
   int operation_to(int dst, const Value& v, bool masked) {
     if (compares_affine(v)) {
-      const int a = affine(*v.args[0]), b = affine(*v.args[1]);
+      const int a = number(*v.args[0]), b = number(*v.args[1]);
       const int to = dst < 0 || masked ? temporary(GridType::boolean, true) : dst;
       compute(GridCode::compare, v, to, a, b);
       return dst < 0 || to == dst ? to : copy_to(dst, to, v, masked);
@@ -221,7 +205,7 @@ class Lowering {
     if (v.type != GridType::integer || !divides) return;
     if (v.args[1]->kind == Value::number && v.args[1]->value != 0) return;
     const int zero = constant(0, GridType::integer);
-    const int fine = by < 0 ? ~next_scalar_++ : temporary(GridType::boolean);
+    const int fine = by < 0 ? ~next_number_++ : temporary(GridType::boolean);
     GridInstruction& c = emit(by < 0 ? GridCode::scalar : GridCode::vector, v.line);
     c.op = op::id<op::Ne>, c.operands = 2, c.type = GridType::integer;
     c.result = GridType::boolean;
@@ -295,11 +279,9 @@ class Lowering {
   }
   void assign(int variable, const Value& v) {
     const int dst = variable_[size_t(variable)];
-    switch (classes_.of_variable(variable)) {
-      case Class::scalar: return scalar_to(dst, v);
-      case Class::affine: return affine_to(dst, v);
-      default: vector_to(dst, v, classes_.is_masked(variable, regions_));
-    }
+    const Class c = classes_.of_variable(variable);
+    if (c == Class::vector) vector_to(dst, v, classes_.is_masked(variable, regions_));
+    else number_to(dst, v, c);
   }
   void store(const Statement& s) {
     const int list = indices(s.args), from = vector(*s.value);
@@ -356,10 +338,7 @@ class Lowering {
     const GridType type = p_.variables[size_t(s.variable)].type;
     if (is_straight(s)) return write_out(s, dst);
     const Class c = classes_.of_variable(s.variable);
-    int a;
-    if (c == Class::scalar) a = ~scalar(*s.value);
-    else if (c == Class::affine) a = affine(*s.value);
-    else a = vector_to(dst, *s.value, false);
+    const int a = c == Class::vector ? vector_to(dst, *s.value, false) : ~number(*s.value);
     const int b = vector(*s.last), step = vector(*s.step);
     const size_t at = u_.code.size();
     begin_[&s] = int(at);
@@ -391,14 +370,14 @@ class Lowering {
   }
 
   void finish() {
-    u_.scalars.assign(size_t(next_scalar_), GridScalar{});
+    u_.scalars.assign(size_t(next_number_), GridScalar{});
     for (const auto& [at, s] : known_) u_.scalars[size_t(at)] = s;
     for (const std::string& t : p_.texts) u_.texts.push_back(t.c_str());
     GridProgram& g = u_.program;
     g.code = u_.code.data(), g.count = int(u_.code.size());
     g.list = u_.list.data(), g.items = int(u_.list.size()), g.texts = u_.texts.data();
     g.real = p_.real;
-    g.scalars = next_scalar_, g.affines = next_affine_, g.vectors = int(u_.vector_type.size());
+    g.numbers = next_number_, g.vectors = int(u_.vector_type.size());
     g.vector_type = u_.vector_type.data();
     g.levels = levels_ + 2;
     g.in_order = p_.in_order;
@@ -432,7 +411,7 @@ class Lowering {
   Classes classes_;
   std::vector<int> variable_, pool_[8];  // the last four: temporaries with `kept`
   size_t used_[8] = {};
-  int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
+  int next_number_ = 0, levels_ = 0;
   std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
   std::vector<std::pair<int, GridScalar>> known_;
   std::map<int, int> reads_;

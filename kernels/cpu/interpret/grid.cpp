@@ -105,8 +105,8 @@ template <class R> struct Walk : GridMachine {
     else convert<R, R>(to, from, step, n);
   }
   void scalar_op(const I& i) {
-    GridScalar& d = scalar[i.dst];
-    GridScalar &x = scalar[i.a], &y = scalar[i.b];
+    GridScalar& d = number[i.dst].base;
+    GridScalar &x = number[i.a].base, &y = number[i.b].base;
     if (i.type == GridType::integer) switch (i.op) {
         case op::id<op::Add>: d.whole = x.whole + y.whole; return;
         case op::id<op::Sub>: d.whole = x.whole - y.whole; return;
@@ -119,28 +119,26 @@ template <class R> struct Walk : GridMachine {
     bool takes_one;
     GridScalar out;
     char* const data[] = {reinterpret_cast<char*>(&out), reinterpret_cast<char*>(&x),
-                          reinterpret_cast<char*>(&y), reinterpret_cast<char*>(&scalar[i.c])};
+                          reinterpret_cast<char*>(&y), reinterpret_cast<char*>(&number[i.c].base)};
     elementwise_loop(i.op, dtype_of(i.type), takes_one)(data, 1, nullptr, -1);
     d = out;
   }
 
-  GridAffine affine_operand(int ref) {
-    return ref < 0 ? GridAffine{at(ref).whole, {0, 0, 0}} : affine[ref];
-  }
   void affine_op(const I& i) {
-    GridAffine x = affine_operand(i.a);
+    GridNumber x = number[i.a];
+    const GridNumber& y = number[i.b];
     if (i.op == op::id<op::Add> || i.op == op::id<op::Sub>) {
-      const GridAffine y = affine_operand(i.b);
       const int64_t sign = i.op == op::id<op::Add> ? 1 : -1;
-      x.base += sign * y.base;
+      x.base.whole += sign * y.base.whole;
       for (int k = 0; k < 3; ++k) x.step[k] += sign * y.step[k];
-    } else if (i.op != kConvert) {  // Mul or Neg
-      if (i.operands == 2 && i.a < 0) x = affine[i.b];
-      const int64_t by = i.operands == 1 ? -1 : at(i.a < 0 ? i.a : i.b).whole;
-      x.base *= by;
-      for (int k = 0; k < 3; ++k) x.step[k] *= by;
+    } else if (i.op == op::id<op::Neg>) {
+      x.base.whole = -x.base.whole;
+      for (int k = 0; k < 3; ++k) x.step[k] = -x.step[k];
+    } else if (i.op == op::id<op::Mul>) {  // one of them is a scalar
+      for (int k = 0; k < 3; ++k) x.step[k] = x.step[k] * y.base.whole + x.base.whole * y.step[k];
+      x.base.whole *= y.base.whole;
     }
-    affine[i.dst] = x;
+    number[i.dst] = x;
   }
 
   /// dst = the output of `run(out)` for the lanes from lo on; inactive lanes keep their values.
@@ -213,7 +211,7 @@ template <class R> struct Walk : GridMachine {
     const bool real = i.type == GridType::real;
     write(i, a, [&](char* out) {
       int64_t* const numbers = real ? whole + a.lo : reinterpret_cast<int64_t*>(out);
-      spread(affine[i.a], a.lo, a.hi, numbers - a.lo);
+      spread(number[i.a], a.lo, a.hi, numbers - a.lo);
       if (!real) return;
       for (int l = 0; l < a.hi - a.lo; ++l) reinterpret_cast<R*>(out)[l] = R(numbers[l]);
     });
@@ -221,15 +219,15 @@ template <class R> struct Walk : GridMachine {
 
   /// lt or le of affine numbers: in each row the result is a range of lanes.
   void compare_op(const I& i, Active a) {
-    GridAffine d = affine_operand(i.a);
-    const GridAffine y = affine_operand(i.b);
-    d.base -= y.base;
+    GridNumber d = number[i.a];
+    const GridNumber& y = number[i.b];
+    d.base.whole -= y.base.whole;
     for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
     const int64_t least = i.op == op::id<op::Lt> ? 0 : 1;  // true where d < least
     bool* const out = static_cast<bool*>(vector[i.dst] = own[i.dst]);
     const int64_t s = d.step[0], step = s > 0 ? s : -s;
     each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
-      const int64_t base = d.base + d.step[1] * y + d.step[2] * z;
+      const int64_t base = d.base.whole + d.step[1] * y + d.step[2] * z;
       if (s == 0) return void(std::memset(out + from, base < least, size_t(to - from)));
       // base + s * x < least: x < edge where s > 0, else x >= edge
       const int64_t room = s > 0 ? least - base : base - least;
@@ -367,7 +365,7 @@ template <class R> struct Walk : GridMachine {
       if (gone && (step > 0 ? k <= last : step < 0 && last <= k))
         now = native_lanes<R>(*this, i, at, a, (last - k) / step + 1, mask(level, 3), gone);
     for (; (step > 0 ? k <= last : last <= k) && !now.empty() && !interrupted();) {
-      as<T>(scalar[i.dst]) = k;
+      as<T>(number[i.dst].base) = k;
       const Active after = run(at + 1, i.end, now, level + 1);
       if (gone) {
         now = moved(after, mask(level, 3));
@@ -389,9 +387,9 @@ template <class R> struct Walk : GridMachine {
     uint8_t* const finished = mask(level, 1);
     clear(finished);
     const bool one_last = i.b < 0, one_step = i.c < 0;
-    if (!i.flag) affine[i.dst] = affine_operand(i.a);
+    if (!i.flag) number[i.dst] = number[~i.a];
     for (Active now = a; !now.empty() && !interrupted();) {
-      if (!i.flag) spread(affine[i.dst], now.lo, now.hi, whole);
+      if (!i.flag) spread(number[i.dst], now.lo, now.hi, whole);
       const T* const k = static_cast<const T*>(i.flag ? vector[i.dst] : whole);
       const T *const last = from_lane_0<T>(i.b), *step = from_lane_0<T>(i.c);
       for (int l = now.lo; l < now.hi; ++l) {
@@ -401,7 +399,7 @@ template <class R> struct Walk : GridMachine {
       }
       now = where(now, condition, true, mask(level, 3));
       now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
-      if (!i.flag) affine[i.dst].base += this->at(i.c).whole;
+      if (!i.flag) number[i.dst].base.whole += this->at(i.c).whole;
       step = from_lane_0<T>(i.c);
       for (int l = now.lo; i.flag && l < now.hi; ++l)
         if (now.has(l)) static_cast<T*>(own[i.dst])[l] += step[one_step ? 0 : l];
@@ -482,11 +480,13 @@ template <class R> struct Walk : GridMachine {
       return;
     }
     GridScalar s{};
-    if (x.kind == GridItem::scalar) s = scalar[x.at];
-    else if (x.kind == GridItem::affine) s.whole = value(affine[x.at], l);
-    else
+    if (x.kind == GridItem::number) {
+      s = number[x.at].base;
+      if (x.type == GridType::integer) s.whole = value(number[x.at], l);
+    } else {
       std::memcpy(&s, static_cast<const char*>(vector[x.at]) + l * bytes_of(x.type),
                   size_t(bytes_of(x.type)));
+    }
     if (x.type == GridType::boolean) std::fputs(s.truth ? "true" : "false", stdout);
     else if (x.type == GridType::integer) std::printf("%lld", static_cast<long long>(s.whole));
     else std::printf("%.14g", double(as<R>(s)));
@@ -506,9 +506,9 @@ template <class R> struct Walk : GridMachine {
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
     for (int k = 0; k < 3; ++k) lane[k] = thread_scratch.own->of[k];
   }
-  void run_tile(int64_t number) {
-    tile = number;
-    int64_t place[3], size[3], rest = number;
+  void run_tile(int64_t at) {
+    tile = at;
+    int64_t place[3], size[3], rest = at;
     for (int d = 0; d < 3; ++d) {
       const int64_t count = grid.tiles(d);
       place[d] = rest % count, rest /= count;
@@ -517,15 +517,16 @@ template <class R> struct Walk : GridMachine {
       size[d] = left_over < grid.tile[d] ? left_over : grid.tile[d];
     }
     set_shape(size);
-    std::memcpy(scalar, grid.scalars, sizeof(GridScalar) * size_t(program.scalars));
+    for (int k = 0; k < program.numbers; ++k) number[k] = {grid.scalars[k], {0, 0, 0}};
     std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
     for (int d = 0; d < 3; ++d) {
-      scalar[kGridBlock + d].whole = place[d] + 1, scalar[kGridFirst + d].whole = first[d] + 1;
-      GridAffine position{1, {0, 0, 0}};
+      number[kGridBlock + d].base.whole = place[d] + 1;
+      number[kGridFirst + d].base.whole = first[d] + 1;
+      GridNumber position{{1}, {0, 0, 0}};
       for (int k = 0; k < 3; ++k) position.step[k] = grid.axes[k] == d;
-      affine[kGridThread + d] = position;
-      position.base += first[d];
-      affine[kGridPlace + d] = position;
+      number[kGridThread + d] = position;
+      position.base.whole += first[d];
+      number[kGridPlace + d] = position;
     }
     for (int k = 0; k < program.shared; ++k) {
       const GridTensor& t = tensor[program.tensors + k];
@@ -567,7 +568,7 @@ struct Parts {
 /// Assigns its memory to the machine, or counts it.
 void lay_out(GridMachine& m, Parts& parts, bool real) {
   const GridProgram& p = m.program;
-  m.scalar = parts.take<GridScalar>(p.scalars), m.affine = parts.take<GridAffine>(p.affines);
+  m.number = parts.take<GridNumber>(p.numbers);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
   m.tensor = parts.take<GridTensor>(p.tensors + p.shared);
   m.left = parts.take<uint8_t*>(p.count);

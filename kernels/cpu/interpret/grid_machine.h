@@ -6,8 +6,9 @@
 namespace mt {
 inline namespace MT_ISA {
 
-struct GridAffine {
-  int64_t base, step[3];
+struct GridNumber {
+  GridScalar base;
+  int64_t step[3];  // 0 in scalars
 };
 /// The active lanes of lo .. hi - 1: those that are set in `mask`, or all if it is null.
 struct Active {
@@ -54,8 +55,7 @@ struct GridMachine {
   int lanes = 0, n[3] = {1, 1, 1};
   int64_t tile = 0;
   int64_t first[3] = {0, 0, 0};  // of the tile, in x, y, z
-  GridScalar* scalar = nullptr;
-  GridAffine* affine = nullptr;
+  GridNumber* number = nullptr;
   void **own = nullptr, **vector = nullptr;  // memory of vectors, current addresses of elements
   GridTensor* tensor = nullptr;
   uint8_t** left = nullptr;  // by the instruction of a loop or scope: the lanes that left it
@@ -71,7 +71,7 @@ struct GridMachine {
   bool stop = false;
 
   uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
-  GridScalar& at(int ref) { return scalar[~ref]; }
+  GridScalar& at(int ref) { return number[~ref].base; }
   GridCodeEntry& code_entry(int at) const {
     GridCodeEntry& s = code_cache[(program.number + at) % kGridCodeEntries];
     if (s.program != program.number || s.at != at)
@@ -92,8 +92,8 @@ struct GridMachine {
     return t == GridType::real ? program.real : t == GridType::integer ? Dtype::i64 : Dtype::b8;
   }
   int64_t bytes_of(GridType t) const { return item_size(dtype_of(t)); }
-  int64_t value(const GridAffine& a, int l) const {
-    return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
+  int64_t value(const GridNumber& a, int l) const {
+    return a.base.whole + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
   /// f(first lane, end lane, lane 0 of the row, y, z) for each row of the lanes lo .. hi - 1.
@@ -112,8 +112,8 @@ struct GridMachine {
   /// The bounding box of the active lanes; there must be some. Returns true if all lanes in it are
   /// active, as after bounds checks on each coordinate.
   bool box_of(Active, LaneBox&) const;
-  /// Writes an affine number as a vector of integers.
-  void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
+  /// Writes a whole number as a vector.
+  void spread(const GridNumber& a, int lo, int hi, int64_t* out) const;
   /// The thread of a lane in x, y, z, counted from 1.
   void thread_of(int l, int64_t* out) const {
     for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;

@@ -93,16 +93,16 @@ const Mover& mover(Dtype d, Dtype real) {
 
 // ---- which elements ------------------------------------------------------------------------------
 
-void GridMachine::spread(const GridAffine& a, int lo, int hi, int64_t* out) const {
+void GridMachine::spread(const GridNumber& a, int lo, int hi, int64_t* out) const {
   each_row(lo, hi, [&](int from, int to, int begin, int y, int z) {
-    const int64_t step = a.step[0], base = a.base + a.step[1] * y + a.step[2] * z - step * begin;
+    const int64_t step = a.step[0],
+                  base = a.base.whole + a.step[1] * y + a.step[2] * z - step * begin;
     for (int l = from; l < to; ++l) out[l] = base + step * l;
   });
 }
 
 int64_t GridMachine::index_of(const GridItem& x, int l) const {
-  if (x.kind == GridItem::scalar) return scalar[x.at].whole;
-  if (x.kind == GridItem::affine) return value(affine[x.at], l);
+  if (x.kind == GridItem::number) return value(number[x.at], l);
   return static_cast<const int64_t*>(vector[x.at])[l];
 }
 
@@ -139,19 +139,14 @@ bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place
   for (int d = 0; d < t.ndim; ++d) {
     const GridItem& x = program.list[i.index + d];
     const int64_t stride = t.stride[d];
-    int64_t base, low, high;
-    if (x.kind == GridItem::scalar) {
-      base = low = high = scalar[x.at].whole;
-    } else if (x.kind == GridItem::affine) {
-      const GridAffine& f = affine[x.at];
-      base = low = high = f.base;
-      for (int k = 0; k < axes; ++k) {
-        const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
-        low += from < to ? from : to, high += from < to ? to : from;
-        p.step[k] += f.step[k] * stride;
-      }
-    } else {
-      return false;
+    if (x.kind == GridItem::vector) return false;
+    const GridNumber& f = number[x.at];
+    const int64_t base = f.base.whole;
+    int64_t low = base, high = base;
+    for (int k = 0; k < axes; ++k) {
+      const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
+      low += from < to ? from : to, high += from < to ? to : from;
+      p.step[k] += f.step[k] * stride;
     }
     if (low < 1 || high > t.size[d]) return false;
     p.offset += (base - 1) * stride;
@@ -172,9 +167,7 @@ bool GridMachine::lane_places(const GridInstruction& i, Active a) {
     const int64_t stride = t.stride[d];
     const int64_t* index = whole;
     if (x.kind == GridItem::vector) index = static_cast<const int64_t*>(vector[x.at]);
-    else if (x.kind == GridItem::affine) spread(affine[x.at], a.lo, a.hi, whole);
-    else
-      for (int l = a.lo; l < a.hi; ++l) whole[l] = scalar[x.at].whole;
+    else spread(number[x.at], a.lo, a.hi, whole);
     MT_INDEPENDENT
     for (int l = a.lo; l < a.hi; ++l) {
       const uint64_t k = uint64_t(index[l]) - 1;
@@ -228,9 +221,9 @@ void GridMachine::load_scalar(const GridInstruction& i, Active a) {
   const GridTensor& t = tensor[i.tensor];
   int64_t at = 0;
   for (int d = 0; d < t.ndim; ++d) {
-    const int64_t k = scalar[program.list[i.index + d].at].whole;
+    const int64_t k = number[program.list[i.index + d].at].base.whole;
     if (k < 1 || k > t.size[d]) {
-      scalar[i.dst].whole = 0;
+      number[i.dst].base.whole = 0;
       return blame(i, a);
     }
     at += (k - 1) * t.stride[d];
@@ -239,10 +232,10 @@ void GridMachine::load_scalar(const GridInstruction& i, Active a) {
     for (int l = a.lo; l < a.hi && !stop; ++l)
       if (a.has(l)) note(i, l, at, false, false);
   if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
-    scalar[i.dst].single = static_cast<const float*>(t.data)[at];
+    number[i.dst].base.single = static_cast<const float*>(t.data)[at];
   else
     mover(t.dtype, program.real)
-        .read_run(&scalar[i.dst], static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+        .read_run(&number[i.dst].base, static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
 }
 
 void GridMachine::load(const GridInstruction& i, Active a) {

@@ -65,7 +65,7 @@ template <class T> class Recorder {
   bool record(ir::LaneProgram& program) {
     const I& first = p_.code[at_];
     for (int j = at_ + 1; j < first.end; ++j) note_written(p_.code[j]);
-    if (in_turns_) varying_scalar_[first.dst] = true;
+    if (in_turns_) varying_number_[first.dst] = true;
     if (leaves_) start_lanes(first);
     if (!body(at_ + 1, first.end)) return false;
     builder_.set_line(first.line);
@@ -100,7 +100,7 @@ template <class T> class Recorder {
     active_ = Mask::of(mask_.id), inside_ = true;
     if (first.code != GridCode::count) return;
     counter_ = {operand(LaneOp::load, GridNative::counter, GridType::integer, 0), 1};
-    scalar_[first.dst] = counter_.id, varying_scalar_[first.dst] = true;
+    scalar_[first.dst] = counter_.id, varying_number_[first.dst] = true;
   }
   /// After all iterations of a counting loop, its lanes have left it.
   bool carry_lanes(const I& first) {
@@ -134,8 +134,7 @@ template <class T> class Recorder {
         i.code == GridCode::compare)
       return;
     if (i.code == GridCode::vector || i.code == GridCode::load) written_vector_[i.dst] = true;
-    else if (i.code == GridCode::affine) ++written_affine_[i.dst];
-    else ++written_scalar_[i.dst];
+    else ++written_number_[i.dst];
   }
   int place_of(GridNative::Operand o) {
     if (out_.operands == GridNative::kOperands) return -1;
@@ -192,15 +191,15 @@ template <class T> class Recorder {
       case GridCode::leave:
       case GridCode::leave_if: return leaves_ && leave(i);
       case GridCode::scalar:
-        out_.complete &= i.result == GridType::integer || i.dst >= p_.scalar_variables;
-        return scalar(i);
-      case GridCode::affine: return affine(i);
+        out_.complete &= i.result == GridType::integer || i.dst >= p_.number_variables;
+        return number(i);
+      case GridCode::affine: return number(i);
       case GridCode::load_scalar:
         if (leaves_)
-          return written_scalar_[i.dst] == 1 && is_fixed(i) &&
-                 (varying_scalar_[i.dst] = false, true);
-        varying_scalar_[i.dst] = false;
-        out_.complete &= i.dst >= p_.scalar_variables;
+          return written_number_[i.dst] == 1 && is_fixed(i) &&
+                 (varying_number_[i.dst] = false, true);
+        varying_number_[i.dst] = false;
+        out_.complete &= i.dst >= p_.number_variables;
         return load(i, false, scalar_[i.dst]);
       case GridCode::load:
         if (leaves_) return made_before(i);
@@ -238,13 +237,12 @@ template <class T> class Recorder {
   /// Whether a value that is computed before a loop is the same in every iteration.
   bool is_fixed(const I& i) {
     bool varies = false;
-    const auto same = [&](bool scalar, int ref) { return look(scalar, ref, varies) && !varies; };
-    if (i.code == GridCode::spread) return same(false, i.a);
-    if (i.code == GridCode::compare)
-      return same(i.a < 0, i.a < 0 ? ~i.a : i.a) && same(i.b < 0, i.b < 0 ? ~i.b : i.b);
+    const auto same = [&](int number) { return look(number, varies) && !varies; };
+    if (i.code == GridCode::spread) return same(i.a);
+    if (i.code == GridCode::compare) return same(i.a) && same(i.b);
     for (int k = 0; k < i.indices; ++k) {
       const GridItem& x = p_.list[i.index + k];
-      if (x.kind == GridItem::vector || !same(x.kind == GridItem::scalar, x.at)) return false;
+      if (x.kind == GridItem::vector || !same(x.at)) return false;
     }
     return true;
   }
@@ -264,42 +262,33 @@ template <class T> class Recorder {
            op == kConvert;
   }
   /// Whether a number varies; returns false if it is carried from one iteration to the next.
-  bool look(bool scalar, int ref, bool& varies) {
-    const bool written = scalar ? written_scalar_.count(ref) > 0 : written_affine_.count(ref) > 0;
-    auto& varying = scalar ? varying_scalar_ : varying_affine_;
-    varies = varying.count(ref) && varying[ref];
-    return varying.count(ref) || !written;
+  bool look(int number, bool& varies) {
+    const auto seen = varying_number_.find(number);
+    const bool known = seen != varying_number_.end();
+    varies = known && seen->second;
+    return known || !written_number_.count(number);
   }
   /// Integers and their functions are left to the caller, except those that depend on the counter
   /// of a loop that lanes leave.
-  bool scalar(const I& i) {
-    if (leaves_ && written_scalar_[i.dst] > 1) return false;  // perhaps set in both branches
+  bool number(const I& i) {
+    if (leaves_ && written_number_[i.dst] > 1) return false;  // perhaps set in both branches
     if (i.type == GridType::real) return lane_scalar(i);
     const int in[] = {i.a, i.b, i.c};
     bool varies[3] = {};
     for (int k = 0; k < i.operands; ++k)
-      if (!look(true, in[k], varies[k])) return false;
-    varying_scalar_[i.dst] = varies[0] || varies[1] || varies[2];
-    if (!in_turns_) return !varying_scalar_[i.dst] || lane_scalar(i);
+      if (!look(in[k], varies[k])) return false;
+    const bool any = varying_number_[i.dst] = varies[0] || varies[1] || varies[2];
+    if (i.code == GridCode::scalar && !in_turns_) return !any || lane_scalar(i);
     if (i.type != GridType::integer || i.result != GridType::integer) return false;
-    return !varying_scalar_[i.dst] || is_linear(i.op, varies[0], varies[1]);
-  }
-  bool affine(const I& i) {
-    if (leaves_ && written_affine_[i.dst] > 1) return false;
-    const int in[] = {i.a, i.b};
-    bool varies[2] = {};
-    for (int k = 0; k < i.operands; ++k)
-      if (!look(in[k] < 0, in[k] < 0 ? ~in[k] : in[k], varies[k])) return false;
-    varying_affine_[i.dst] = varies[0] || varies[1];
-    return is_linear(i.op, varies[0], varies[1]);
+    return !any || is_linear(i.op, varies[0], varies[1]);
   }
 
   /// A scalar broadcast to all lanes; -1: it is carried between iterations, or operands run out.
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
     if (type == GridType::integer && !has_whole_numbers(false)) return -1;
-    const bool made = !in_turns_ && varying_scalar_.count(s) && written_scalar_[s] == 1;
-    if (written_scalar_.count(s) && !made) return -1;
+    const bool made = !in_turns_ && varying_number_.count(s) && written_number_[s] == 1;
+    if (written_number_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
   }
   /// A vector, or a scalar if ref < 0.
@@ -419,8 +408,8 @@ template <class T> class Recorder {
   bool inside_ = false,
        in_uniform_ = false;  // in_uniform_: if lanes take the same branch, writes are not masked
   std::map<int, bool> written_vector_, read_vector_;
-  std::map<int, int> written_scalar_, written_affine_;   // the number of writes
-  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they vary
+  std::map<int, int> written_number_;   // how often
+  std::map<int, bool> varying_number_;  // of those seen: whether they vary
   std::map<int, int32_t> vector_, scalar_;
   std::map<int, First> carried_;
   int accesses_ = 0;
@@ -455,7 +444,7 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   std::string key;
   const auto put = [&](int64_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
   put(int(p.real)), put(int64_t(lanes)), put(int(p.code[at].code)), put(p.code[at].dst),
-      put(p.code[at].c), put(p.code[at].flag), put(p.scalar_variables);
+      put(p.code[at].c), put(p.code[at].flag), put(p.number_variables);
   for (int j = at + 1; j < p.code[at].end; ++j) {
     const GridInstruction& i = p.code[j];
     const bool branches = i.code == GridCode::branch;

@@ -20,7 +20,7 @@ void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int
       const bool moves = o.kind == GridNative::memory;
       data[loop.operands + k] = reinterpret_cast<void*>(moves ? by[o.at] * int64_t(sizeof(R)) : 0);
       if (moves) data[k] = const_cast<R*>(at[o.at] + done * by[o.at]);
-      else if (o.kind == GridNative::scalar) data[k] = &w.scalar[o.at];
+      else if (o.kind == GridNative::scalar) data[k] = &w.number[o.at].base;
       else data[k] = static_cast<R*>(w.vector[o.at]) + vectors;
     }
     const int64_t now = turns - done < kPiece ? turns - done : kPiece;
@@ -68,7 +68,7 @@ bool native_turns(Walk& w, const GridInstruction& i, int at, Active a, int64_t& 
   typename Walk::Factor place[GridNative::kOperands];
   uint64_t lanes = 0;  // of the loads
   for (const int64_t turn : places) {
-    w.scalar[i.dst].whole = from + turn * step;
+    w.number[i.dst].base.whole = from + turn * step;
     for (int j = at + 1, accesses = 0; j < i.end; ++j) {
       const GridInstruction& x = w.program.code[j];
       const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
@@ -176,9 +176,9 @@ void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uin
     } else if (o.kind == GridNative::active) {
       data[fine] = set;
     } else if (o.kind == GridNative::scalar) {
-      const GridScalar& s = w.scalar[o.at];
+      const GridScalar& s = w.number[o.at].base;
       if (narrows && s.whole != int32_t(s.whole)) break;
-      data[fine] = &w.scalar[o.at];
+      data[fine] = &w.number[o.at].base;
     } else if (o.kind == GridNative::memory) {
       data[fine] = nullptr;
     } else if (o.kind == GridNative::counter) {
@@ -218,7 +218,7 @@ Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t
   GridCodeEntry& s = w.code_entry(at);
   if (!s.fits || w.grid.check || turns > kPiece) return a;
   const int64_t first = turns > 0 ? w.at(i.a).whole : 0;
-  if (turns > 0) w.scalar[i.dst].whole = first;
+  if (turns > 0) w.number[i.dst].base.whole = first;
   if (!make_before(w, i, at, a)) return a;
   const GridNative& native = w.native(s, 0);
   if (!native.code) return a;
