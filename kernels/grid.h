@@ -1,31 +1,19 @@
 // grid.h -- a grid kernel in the form that a device's interpreter runs: typed instructions, and one launch
 //
 // A value has one of three types: integer (int64), bool, and `real`, the kernel's float dtype. It
-// is stored in one of three register files. A scalar is the same in all lanes of a tile. An affine
-// integer is base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A vector
-// has an element for each lane. Control flow is structured: the body of an instruction follows it.
+// is stored in one of two register files. A number is the same in all lanes of a tile (a scalar), or
+// an affine integer: base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A
+// vector has an element for each lane. Control flow is structured: the body of an instruction follows
+// it.
 #pragma once
-#include "kernels/base.h"
+#include "kernels/table.h"
 
 namespace mt {
 
 enum class GridType : uint8_t { none, boolean, integer, real };
 
-/// The operations, and their numbers of operands.
-// clang-format off
-#define MT_GRID_OPS(V) \
-  V(neg, 1) V(abs, 1) V(sqrt, 1) V(exp, 1) V(log, 1) V(log10, 1) V(sin, 1) V(cos, 1) V(tan, 1) V(asin, 1) \
-  V(acos, 1) V(atan, 1) V(sinh, 1) V(cosh, 1) V(tanh, 1) V(floor, 1) V(ceil, 1) V(to_real, 1) V(copy, 1) \
-  V(logical_not, 1) V(add, 2) V(sub, 2) V(mul, 2) V(div, 2) V(floor_div, 2) V(mod, 2) V(pow, 2) V(min, 2) \
-  V(max, 2) V(atan2, 2) V(fmod, 2) V(lt, 2) V(le, 2) V(eq, 2) V(ne, 2) V(logical_and, 2) V(logical_or, 2) \
-  V(mul_add, 3) V(select, 3)
-// clang-format on
-#define MT_GRID_NAME(name, arity) name,
-enum class GridOp : uint8_t { MT_GRID_OPS(MT_GRID_NAME) count };
-#undef MT_GRID_NAME
-#define MT_GRID_ARITY(name, arity) arity,
-constexpr int kGridArity[] = {MT_GRID_OPS(MT_GRID_ARITY)};
-#undef MT_GRID_ARITY
+/// Operations are those of kernels/table.h, and this one: conversion to the type of the result.
+constexpr int16_t kConvert = -1;
 
 union GridScalar {
   int64_t whole;
@@ -44,17 +32,17 @@ struct GridTensor {
 
 enum class GridCode : uint8_t {
   scalar,       // dst = op(a, b, c), scalars
-  affine,       // dst = op(a, b), affine; an operand below 0 is the scalar ~operand
+  affine,       // dst = op(a, b), numbers
   vector,       // dst = op(a, b, c), vectors; an operand below 0 is the scalar ~operand
-  spread,       // vector dst = affine a
-  compare,      // vector of bools dst = lt or le of affine a and b, as in `affine`
+  spread,       // vector dst = number a
+  compare,      // vector of bools dst = lt or le of numbers a and b
   load_scalar,  // dst = tensor[indices], all scalars
   load,         // vector dst = tensor[indices]
   store,        // tensor[indices] = a, as in `vector`
   atomic_add,   // the same, += in thread order; vector dst (or -1) is the old value
   branch,       // if a: the body up to `other`, otherwise the body up to `end`
   count,        // for scalar dst = a, b, c (a step), scalars
-  count_lanes,  // for dst (affine where a is one, as in `affine`; `flag`: a vector) = a, b, c
+  count_lanes,  // for dst (the number ~a at first, or with `flag` the vector a) = a, b, c
   loop,         // repeats the body
   scope,        // runs the body once
   block,        // a basic block: it has no control flow up to `end`, and may run as machine code
@@ -69,12 +57,10 @@ enum class GridWarp : uint8_t { sum, max, min, shuffle_down, shuffle_xor };
 
 struct GridInstruction {
   GridCode code;
-  GridOp op;
-  GridType
-      type;  // of the operands; of `to_real` integer, of `floor` real, of `select` that of b and c
-  uint8_t flag;
-  bool masked;         // lanes that are not active keep their old dst
-  bool adds_products;  // for `count`: the body does nothing else
+  GridType type, result;  // of the operands (of Where: b and c), and of dst
+  int16_t op;
+  uint8_t operands, flag;
+  bool masked;  // lanes that are not active keep their old dst
   int line;
   int dst, a, b, c;
   int tensor, index, indices;  // the indices are `indices` entries of the list, from `index` on
@@ -83,14 +69,14 @@ struct GridInstruction {
 
 /// An entry of a program's list: an index, or a value to print.
 struct GridItem {
-  enum Kind : uint8_t { scalar, affine, vector, text } kind;
+  enum Kind : uint8_t { number, vector, text } kind;
   GridType type;
   int at;
 };
 
-/// The contents of a program's first scalars and affines: x, y, z of the block's position, the position of
-/// the first thread in the grid, and the thread's positions in its block and in the grid; all from 1.
-constexpr int kGridBlock = 0, kGridFirst = 3, kGridThread = 0, kGridPlace = 3;
+/// A program's first numbers: x, y, z of the block's position, of the position of the first thread in
+/// the grid, and of a thread's positions in its block and in the grid; all from 1.
+constexpr int kGridBlock = 0, kGridFirst = 3, kGridThread = 6, kGridPlace = 9, kGridNumbers = 12;
 
 struct GridProgram {
   const GridInstruction* code;
@@ -99,9 +85,9 @@ struct GridProgram {
   int items;
   const char* const* texts;
   Dtype real;  // f32 or f64
-  int scalars, affines, vectors;
+  int numbers, vectors;
+  int number_variables, variables;  // numbers and vectors from these on live for a statement
   const GridType* vector_type;
-  int variables;        // vectors before it are kernel variables; others live for a statement
   int64_t number;       // the number of this program in the process, from 1
   int levels;           // the depth of nested control flow
   int tensors, shared;  // tensors of a launch; shared arrays, which follow them
@@ -132,7 +118,7 @@ struct GridFault {
 /// threads cooperate, and any set of threads otherwise. Lanes of a tile count along axes[0] first.
 struct Grid {
   const GridProgram* program;
-  const GridScalar* scalars;  // as many as the program has; the first are set by the device
+  const GridScalar* scalars;  // for each number of the program; the device sets the first
   const GridTensor* tensors;
   int64_t total[3], tile[3];
   int axes[3];

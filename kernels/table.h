@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/ops.h"
+#include "kernels/lua_ops.h"
 #include "kernels/scans.h"
 
 namespace mt::op {
@@ -16,8 +16,8 @@ template <class Op, class... All> constexpr int index_in(List<All...>) {
   (void)((!__is_same(Op, All) && ++i) && ...);
   return i;
 }
-/// The number of an elementwise operation for devices and bindings.
-template <class Op> constexpr int id = index_in<Op>(Elementwise{});
+/// The number of an operation for devices and bindings.
+template <class Op> constexpr int id = index_in<Op>(Operations{});
 /// The numbers of a reduction and of a scan.
 template <class Op> constexpr int reduction_id = index_in<Op>(Reductions{});
 template <class Op> constexpr int scan_id = index_in<Op>(Scans{});
@@ -187,12 +187,11 @@ template <class Op> constexpr bool answers_bool<GradientOf<Op>> = false;
 /// Whether the gradient of a reduction is computed by a kernel.
 template <class Op> constexpr bool has_gradient_kernel = has_df<Op> && !Op::hands_on;
 
-template <class... A, class... B> List<A..., B...> operator+(List<A...>, List<B...>);
 template <class Op>
 using GradientsOf = std::conditional_t<has_gradient_kernel<Op>, List<GradientOf<Op>>, List<>>;
 template <class... Op>
-auto with_gradients(List<Op...>) -> decltype((Elementwise{} + ... + GradientsOf<Op>{}));
-/// The operations of the map verb: elementwise operations, then gradients of reductions.
+auto with_gradients(List<Op...>) -> decltype((Operations{} + ... + GradientsOf<Op>{}));
+/// The operations of the map verb: those on elements, then gradients of reductions.
 using Mapped = decltype(with_gradients(Reductions{}));
 template <class Op> constexpr int gradient_id = index_in<GradientOf<Op>>(Mapped{});
 

@@ -68,10 +68,10 @@ template <class Op> OpEntry op_entry() {
            op::mask_first<Op>, by[0].exists || by[1].exists || by[2].exists, flat_inputs<Op>()},
           {by[0], by[1], by[2]}};
 }
-using OpEntries = std::array<OpEntry, kOps>;
+using OpEntries = std::array<OpEntry, op::Operations::size>;
 // Initialised before a program's own global tensors, even if its files are linked first.
 const OpEntries op_entries [[gnu::init_priority(101)]] =
-    table_of(op::Elementwise{}, [](auto op) { return op_entry<decltype(op)>(); });
+    table_of(op::Operations{}, [](auto op) { return op_entry<decltype(op)>(); });
 
 // ---- backward -----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/compiler/cuda/cuda_halves.h"
+#include "engine/compiler/cuda/program_text.h"
 #include "engine/core/dtype.h"
 
 namespace mt::grid {
@@ -55,7 +56,6 @@ __device__ inline mt_int mt_fmod(mt_int x, mt_int y, mt_int* fault, int line) {
   if (y == 0) return mt_report(fault, 2, line, 0, 0, 0), 0;
   return y == -1 ? 0 : x % y;
 }
-template <class R> __device__ inline R mt_rest(R x, R y) { return x - floor(x / y) * y; }
 template <class T> __device__ inline T mt_min(T x, T y) { return x < y ? x : y; }
 template <class T> __device__ inline T mt_max(T x, T y) { return x > y ? x : y; }
 template <class R> __device__ inline mt_int mt_whole(R x) {
@@ -126,22 +126,22 @@ class Text {
  public:
   explicit Text(const Kernel& k) : k_(k) {}
   std::string run() {
-    out_ = kBefore;
     find(k_.body);
-    if (warps_) out_ += kWarps;
-    bool halves = false, constant = false;
-    for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
-    if (halves) (out_ += kCudaHalves) += kLoadHalves;
-    if (constant) out_ += kConstantMemory;
-    out_ += fmt::format("extern \"C\" __global__ void {}({}) {{\n", cuda_name(k_), parameters());
-    shared();
     for (size_t t = 0; t < k_.tensors.size(); ++t)
       if (k_.tensors[t].constant)
         out_ += fmt::format("  const auto c{0} = mt_in_constant(t{0});\n", t);
     for (size_t v = 0; v < k_.variables.size(); ++v)
       out_ += fmt::format("  {} v{} = 0;\n", type(k_.variables[v].type), v);
     body(k_.body);
-    return out_ + "}\n";
+    std::string head = kBefore;
+    if (warps_) head += kWarps;
+    bool halves = false, constant = false;
+    for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
+    if (halves) (head += kCudaHalves) += kLoadHalves;
+    if (constant) head += kConstantMemory;
+    if (!functions_.functions().empty()) (head += program_head(k_.real)) += functions_.functions();
+    return head + fmt::format("extern \"C\" __global__ void {}({}) {{\n{}{}}}\n", cuda_name(k_),
+                              parameters(), shared(), out_);
   }
 
  private:
@@ -174,7 +174,8 @@ class Text {
       list += fmt::format("const {} s{}, ", type(k_.scalars[s].type), s);
     return list + "mt_int* fault";
   }
-  void shared() {
+  std::string shared() const {
+    std::string text;
     for (size_t t = 0; t < k_.tensors.size(); ++t) {
       const Tensor& x = k_.tensors[t];
       if (!x.shared) continue;
@@ -186,10 +187,11 @@ class Text {
         sizes += fmt::format("{}{}", d ? ", " : "", x.size[d]),
             strides += fmt::format("{}{}", d ? ", " : "", stride);
       }
-      out_ += fmt::format(
+      text += fmt::format(
           "  __shared__ {0} m{1}[{2}];\n  const mt_tensor<{0}, {3}> t{1} = {{m{1}, {{{4}}}, {{{5}}}}};\n",
           element(x.dtype), t, cells, x.ndim, sizes, strides);
     }
+    return text;
   }
   void find(const Body& body) {
     for (const Statement* s : body) {
@@ -217,7 +219,7 @@ class Text {
     if (!std::isfinite(x)) return fmt::format("({}({:a}))", real(), v.value);
     return fmt::format("{}({:a})", real(), x);
   }
-  std::string value(const Value& v) const {
+  std::string value(const Value& v) {
     switch (v.kind) {
       case Value::number: return number(v);
       case Value::boolean: return v.value != 0 ? "true" : "false";
@@ -232,56 +234,48 @@ class Text {
     }
     return "";
   }
-  std::string address(int tensor, const std::vector<Value*>& indices, int line) const {
+  std::string address(int tensor, const std::vector<Value*>& indices, int line) {
     std::string list;
     for (const Value* a : indices) list += ", " + value(*a);
     const char* const name = k_.tensors[size_t(tensor)].constant ? "c" : "t";
     return fmt::format("mt_at({}{}, fault, {}, {}{})", name, tensor, line, tensor, list);
   }
-  std::string operation(const Value& v) const {
+  std::string operation(const Value& v) {
     std::string x[3];
     for (size_t k = 0; k < v.args.size(); ++k) x[k] = value(*v.args[k]);
-    const bool whole = v.args[0]->type == GridType::integer;
-    const auto infix = [&](const char* o) { return fmt::format("({} {} {})", x[0], o, x[1]); };
-    const auto checked = [&](const char* f) {
-      return fmt::format("{}({}, {}, fault, {})", f, x[0], x[1], v.line);
-    };
-    switch (v.op) {
-      case GridOp::neg: return fmt::format("(-{})", x[0]);
-      case GridOp::abs:
-        return whole ? fmt::format("llabs({})", x[0]) : fmt::format("fabs({})", x[0]);
-      case GridOp::add: return infix("+");
-      case GridOp::sub: return infix("-");
-      case GridOp::mul: return infix("*");
-      case GridOp::div: return infix("/");
-      case GridOp::floor_div: return checked("mt_floor_div");
-      case GridOp::mod:
-        return whole ? checked("mt_mod") : fmt::format("mt_rest({}, {})", x[0], x[1]);
-      case GridOp::fmod:
-        return whole ? checked("mt_fmod") : fmt::format("fmod({}, {})", x[0], x[1]);
-      case GridOp::min: return fmt::format("mt_min({}, {})", x[0], x[1]);
-      case GridOp::max: return fmt::format("mt_max({}, {})", x[0], x[1]);
-      case GridOp::lt: return infix("<");
-      case GridOp::le: return infix("<=");
-      case GridOp::eq: return infix("==");
-      case GridOp::ne: return infix("!=");
-      case GridOp::logical_and: return infix("&&");
-      case GridOp::logical_or: return infix("||");
-      case GridOp::logical_not: return fmt::format("(!{})", x[0]);
-      case GridOp::select: return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
-      case GridOp::to_real: return fmt::format("({}({}))", real(), x[0]);
-      case GridOp::floor:
-      case GridOp::ceil: return fmt::format("mt_whole({}({}))", name(v.op), x[0]);
-      case GridOp::copy: return x[0];
-      default:
-        return fmt::format("{}({}{}{})", name(v.op), x[0], v.args.size() > 1 ? ", " : "", x[1]);
-    }
-  }
-  static const char* name(GridOp op) {
-#define MT_TEXT(name, arity) #name,
-    static const char* const names[] = {MT_GRID_OPS(MT_TEXT)};
-#undef MT_TEXT
-    return names[int(op)];
+    const GridType of = v.op == op::id<op::Where> ? v.type : v.args[0]->type;
+    if (v.op == kConvert)
+      return fmt::format("({}({}))", v.type == GridType::integer ? "mt_whole" : real(), x[0]);
+    static const std::map<int, const char*> operators = {{op::id<op::Neg>, "(-{0})"},
+                                                         {op::id<op::Add>, "({0} + {1})"},
+                                                         {op::id<op::Sub>, "({0} - {1})"},
+                                                         {op::id<op::Mul>, "({0} * {1})"},
+                                                         {op::id<op::Div>, "({0} / {1})"},
+                                                         {op::id<op::Lt>, "({0} < {1})"},
+                                                         {op::id<op::Le>, "({0} <= {1})"},
+                                                         {op::id<op::Gt>, "({0} > {1})"},
+                                                         {op::id<op::Ge>, "({0} >= {1})"},
+                                                         {op::id<op::Eq>, "({0} == {1})"},
+                                                         {op::id<op::Ne>, "({0} != {1})"},
+                                                         {op::id<op::LogicalAnd>, "({0} && {1})"},
+                                                         {op::id<op::LogicalOr>, "({0} || {1})"},
+                                                         {op::id<op::LogicalNot>, "(!{0})"},
+                                                         {op::id<op::Where>, "({0} ? {1} : {2})"},
+                                                         {op::id<op::LuaMin>, "mt_min({0}, {1})"},
+                                                         {op::id<op::LuaMax>, "mt_max({0}, {1})"}};
+    static const std::map<int, const char*> of_integers = {
+        {op::id<op::Abs>, "llabs({0})"},
+        {op::id<op::Remainder>, "mt_mod({0}, {1}, fault, {3})"},
+        {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})"},
+        {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})"}};
+    const auto& special =
+        of == GridType::integer && of_integers.count(v.op) ? of_integers : operators;
+    if (const auto form = special.find(v.op); form != special.end())
+      return fmt::format(fmt::runtime(form->second), x[0], x[1], x[2], v.line);
+    const bool is_bool = v.type == GridType::boolean;
+    const std::string f =
+        functions_.function_of({v.op, is_bool, false, {-1, -1, -1}, -1, -1, 0, 0});
+    return fmt::format("{}({}{}{})", f, x[0], v.args.size() > 1 ? ", " : "", x[1]);
   }
 
   // ---- statements --------------------------------------------------------------------------------
@@ -391,6 +385,8 @@ class Text {
   }
 
   const Kernel& k_;
+  const Program none_{};
+  OperationText functions_{none_, k_.real};
   std::string out_;
   std::map<const Statement*, int> labels_;
   bool warps_ = false;

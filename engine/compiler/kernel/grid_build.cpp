@@ -31,9 +31,9 @@ Value* Builder::number(double x, int line) {
   v->value = x;
   return v;
 }
-Value* Builder::op(GridOp o, std::vector<Value*> args, int line) {
+Value* Builder::apply(int op, std::vector<Value*> args, int line) {
   Value* const v = make(Value::operation, 0, line);
-  v->op = o, v->args = std::move(args);
+  v->op = int16_t(op), v->args = std::move(args);
   return v;
 }
 Value* Builder::launch_scalar(LaunchScalar s, int line) {
@@ -281,7 +281,7 @@ void Builder::loop(const ast::Statement& s) {
   loops_.push_back(l);
   if (!first) statements(s.blocks[0]);
   Value* condition = value(*s.right[0]);
-  if (first) condition = op(GridOp::logical_not, {condition}, s.right[0]->line);
+  if (first) condition = apply<op::LogicalNot>({condition}, s.right[0]->line);
   Statement* const b = emit(Statement::branch, s.right[0]->line);
   b->value = condition;
   Body* const body = into(b->body);

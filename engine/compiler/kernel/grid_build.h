@@ -97,7 +97,10 @@ class Builder {
 
   Value* make(Value::Kind, int index, int line);
   Value* number(double, int line);
-  Value* op(GridOp, std::vector<Value*>, int line);
+  Value* apply(int op, std::vector<Value*>, int line);
+  template <class Op> Value* apply(std::vector<Value*> args, int line) {
+    return apply(op::id<Op>, std::move(args), line);
+  }
   Value* launch_scalar(LaunchScalar, int line);
   Value* place_of(Value* sum);
   int at(int line) const { return frame_->index << 20 | line; }

@@ -37,8 +37,8 @@ Class Classes::of_operation(const Value& v) const {
     most = std::max(most, c), affine += c == Class::affine;
   }
   if (most != Class::affine) return most;
-  const bool linear = v.op == GridOp::add || v.op == GridOp::sub || v.op == GridOp::neg ||
-                      (v.op == GridOp::mul && affine == 1);
+  const bool linear = v.op == op::id<op::Add> || v.op == op::id<op::Sub> ||
+                      v.op == op::id<op::Neg> || (v.op == op::id<op::Mul> && affine == 1);
   return linear && v.type == GridType::integer ? Class::affine : Class::vector;
 }
 
@@ -124,10 +124,10 @@ int64_t growth(const Kernel& p, const Value& v, int axis) {
   if (v.kind == Value::place || v.kind == Value::thread) return v.index == axis;
   if (v.kind != Value::operation) return 0;
   const auto part = [&](size_t k) { return growth(p, *v.args[k], axis); };
-  if (v.op == GridOp::add) return part(0) + part(1);
-  if (v.op == GridOp::sub) return part(0) - part(1);
-  if (v.op == GridOp::neg) return -part(0);
-  if (v.op == GridOp::mul)
+  if (v.op == op::id<op::Add>) return part(0) + part(1);
+  if (v.op == op::id<op::Sub>) return part(0) - part(1);
+  if (v.op == op::id<op::Neg>) return -part(0);
+  if (v.op == op::id<op::Mul>)
     for (size_t k = 0; k < 2; ++k)
       if (part(k) != 0)
         return part(k) * (v.args[1 - k]->kind == Value::number ? int64_t(v.args[1 - k]->value) : 2);

@@ -14,27 +14,6 @@ namespace {
 
 using T = GridType;
 
-/// An operation of kernels and the elementwise operation that defines its derivative.
-struct Pair {
-  GridOp op;
-  int elementwise;
-};
-template <class Op> constexpr Pair pair(GridOp o) { return {o, op::id<Op>}; }
-constexpr Pair kPairs[] = {pair<op::Neg>(GridOp::neg),   pair<op::Abs>(GridOp::abs),
-                           pair<op::Sqrt>(GridOp::sqrt), pair<op::Exp>(GridOp::exp),
-                           pair<op::Log>(GridOp::log),   pair<op::Log10>(GridOp::log10),
-                           pair<op::Sin>(GridOp::sin),   pair<op::Cos>(GridOp::cos),
-                           pair<op::Tan>(GridOp::tan),   pair<op::Asin>(GridOp::asin),
-                           pair<op::Acos>(GridOp::acos), pair<op::Atan>(GridOp::atan),
-                           pair<op::Sinh>(GridOp::sinh), pair<op::Cosh>(GridOp::cosh),
-                           pair<op::Tanh>(GridOp::tanh), pair<op::Add>(GridOp::add),
-                           pair<op::Sub>(GridOp::sub),   pair<op::Mul>(GridOp::mul),
-                           pair<op::Div>(GridOp::div),   pair<op::Remainder>(GridOp::mod),
-                           pair<op::Pow>(GridOp::pow),   pair<op::Atan2>(GridOp::atan2),
-                           pair<op::Fmod>(GridOp::fmod), pair<op::Lt>(GridOp::lt),
-                           pair<op::Le>(GridOp::le),     pair<op::Eq>(GridOp::eq),
-                           pair<op::Ne>(GridOp::ne),     pair<op::Where>(GridOp::select)};
-
 class Differentiator {
  public:
   Differentiator(Kernel& k, const std::vector<Tangent>& tangents) : k_(k), tangents_(tangents) {
@@ -99,9 +78,9 @@ class Differentiator {
     v->index = index;
     return v;
   }
-  Value* op(GridOp o, std::vector<Value*> args, T type = T::real) {
+  Value* apply(int op, std::vector<Value*> args, T type = T::real) {
     Value* const v = make(Value::operation, type);
-    v->op = o, v->args = std::move(args);
+    v->op = int16_t(op), v->args = std::move(args);
     return v;
   }
   void assign(int to, Value* x) {
@@ -150,71 +129,43 @@ class Differentiator {
   Value* or_zero(Value* t) { return t ? t : number(0); }
   /// The tangent of operation v, whose result is `result`, from the tangents of its operands.
   Value* tangent_of(const Value& v, Value* result, const Tangents& by) {
-    if (v.op == GridOp::copy) return by[0];
-    if (v.op == GridOp::select)
-      return op(GridOp::select, {v.args[0], or_zero(by[1]), or_zero(by[2])});
-    if (v.op == GridOp::min || v.op == GridOp::max) {
-      Value *x = v.args[0], *y = v.args[1];
-      if (v.op == GridOp::max) std::swap(x, y);
-      return op(GridOp::select,
-                {op(GridOp::lt, {x, y}, T::boolean), or_zero(by[0]), or_zero(by[1])});
+    if (v.op == op::id<op::Where>) return apply(v.op, {v.args[0], or_zero(by[1]), or_zero(by[2])});
+    if (v.op == op::id<op::LuaMin> || v.op == op::id<op::LuaMax>) {
+      const int order = v.op == op::id<op::LuaMin> ? op::id<op::Lt> : op::id<op::Gt>;
+      return apply(op::id<op::Where>,
+                   {apply(order, v.args, T::boolean), or_zero(by[0]), or_zero(by[1])});
     }
     Value* sum = nullptr;
     for (size_t k = 0; k < by.size(); ++k) {
       if (!by[k]) continue;
       Value* const part = part_of(v, result, int(k), by[k]);
-      sum = sum ? op(GridOp::add, {sum, part}) : part;
+      sum = sum ? apply(op::id<op::Add>, {sum, part}) : part;
     }
     return sum;
   }
-  /// g times the derivative with respect to operand k, by the formula of the elementwise operation.
+  /// g times the derivative with respect to operand k, by the formula of the operation.
   Value* part_of(const Value& v, Value* result, int k, Value* g) {
-    const auto* const known = std::find_if(std::begin(kPairs), std::end(kPairs),
-                                           [&](const Pair& p) { return p.op == v.op; });
-    if (known == std::end(kPairs)) fail_line(k_, v.line, "a kernel's operation has no derivative");
     ir::Builder b;
-    std::vector<Value*> inputs{g};
+    std::vector<Value*> inputs{g}, value;
     std::vector<int> operands{b.input(0)};
     for (int slot = 0; slot < 4; ++slot) {
-      if (!(op_row(known->elementwise).info->saves[k] >> slot & 1)) continue;
+      if (!(op_row(v.op).info->saves[k] >> slot & 1)) continue;
       operands.push_back(b.input(int(inputs.size())));
       inputs.push_back(slot == 3 ? result : v.args[size_t(slot)]);
     }
-    const int made = ir::add_derivative(b, known->elementwise, k + 1, operands.data(),
-                                        int(operands.size()), nullptr);
-    std::vector<Value*> value;
-    for (int i = 0; i < b.count(); ++i) value.push_back(spilled(translated(b, i, inputs, value)));
-    return value[size_t(made)];
-  }
-  /// Converts instruction i of a formula to operations of kernels.
-  Value* translated(const ir::Builder& b, int i, const std::vector<Value*>& inputs,
-                    const std::vector<Value*>& value) {
-    const Instruction& c = b.instruction(i);
-    if (c.op == kInput) return inputs[size_t(c.which)];
-    if (c.op == kConstant) return number(c.constant);
-    std::vector<Value*> a;
-    for (int k = 0; k < op_row(c.op).inputs; ++k) a.push_back(value[size_t(c.in[k])]);
-    const T type = c.is_bool ? T::boolean : T::real;
-    const auto whole = [&](GridOp o, Value* x) {
-      return op(GridOp::to_real, {op(o, {x}, T::integer)});
-    };
-    if (c.op == op::id<op::Gt>) return op(GridOp::lt, {a[1], a[0]}, type);
-    if (c.op == op::id<op::Ge>) return op(GridOp::le, {a[1], a[0]}, type);
-    if (c.op == op::id<op::Rsqrt>) return op(GridOp::div, {number(1), op(GridOp::sqrt, {a[0]})});
-    if (c.op == op::id<op::FloorDivide>) return whole(GridOp::floor, op(GridOp::div, a));
-    if (c.op == op::id<op::Sign> || c.op == op::id<op::Trunc>) {
-      Value* const negative = op(GridOp::lt, {a[0], number(0)}, T::boolean);
-      if (c.op == op::id<op::Trunc>)
-        return op(GridOp::select,
-                  {negative, whole(GridOp::ceil, a[0]), whole(GridOp::floor, a[0])});
-      Value* const positive = op(GridOp::lt, {number(0), a[0]}, T::boolean);
-      return op(GridOp::select,
-                {negative, number(-1), op(GridOp::select, {positive, number(1), number(0)})});
+    const int made =
+        ir::add_derivative(b, v.op, k + 1, operands.data(), int(operands.size()), nullptr);
+    for (int i = 0; i < b.count(); ++i) {
+      const Instruction& c = b.instruction(i);
+      std::vector<Value*> args;
+      for (int in = 0; c.op >= 0 && in < op_row(c.op).inputs; ++in)
+        args.push_back(value[size_t(c.in[in])]);
+      value.push_back(c.op == kInput ? inputs[size_t(c.which)]
+                      : c.op == kConstant
+                          ? number(c.constant)
+                          : spilled(apply(c.op, args, c.is_bool ? T::boolean : T::real)));
     }
-    for (const Pair& p : kPairs)
-      if (p.elementwise == c.op) return op(p.op, std::move(a), type);
-    fail_line(k_, line_, "a derivative needs {}, which kernels do not have",
-              op_row(c.op).info->name);
+    return value[size_t(made)];
   }
 
   // ---- statements
@@ -246,7 +197,7 @@ class Differentiator {
       const Tangents first = tangents(s.value), step = tangents(s.step);
       for (size_t w = 0; w < by_.size(); ++w)
         assign(tangent_[size_t(s.variable)][w],
-               op(GridOp::sub, {or_zero(first[w]), or_zero(step[w])}));
+               apply(op::id<op::Sub>, {or_zero(first[w]), or_zero(step[w])}));
     }
     if (s.kind == Statement::store) store(s);
     if ((s.kind == Statement::warp || s.kind == Statement::atomic_add) && reached(*s.value))
@@ -271,7 +222,7 @@ class Differentiator {
     const Tangents step = tangents(s.step);
     for (size_t w = 0; w < by_.size(); ++w) {
       const int d = tangent_[size_t(s.variable)][w];
-      if (step[w]) assign(d, op(GridOp::add, {variable(d), step[w]}));
+      if (step[w]) assign(d, apply(op::id<op::Add>, {variable(d), step[w]}));
     }
     s.body.insert(s.body.begin(), out_.begin(), out_.end());
   }

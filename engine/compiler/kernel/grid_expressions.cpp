@@ -287,20 +287,22 @@ Item Builder::word_field(const Item& word, const std::string& field, int line) {
 Value* Builder::unary(const Expr& e) {
   Value* const x = value(*e.args[0]);
   if (e.text == "-" && x->kind == Value::number) return number(-x->value, e.line);
-  return op(e.text == "-" ? GridOp::neg : GridOp::logical_not, {x}, e.line);
+  return apply(e.text == "-" ? op::id<op::Neg> : op::id<op::LogicalNot>, {x}, e.line);
 }
 
 Value* Builder::binary(const Expr& e) {
   struct Row {
     std::string_view text;
-    GridOp op;
+    int op;
     bool swapped;
   };
   static constexpr Row rows[] = {
-      {"+", GridOp::add, false}, {"-", GridOp::sub, false}, {"*", GridOp::mul, false},
-      {"/", GridOp::div, false}, {"%", GridOp::mod, false}, {"^", GridOp::pow, false},
-      {"<", GridOp::lt, false},  {"<=", GridOp::le, false}, {">", GridOp::lt, true},
-      {">=", GridOp::le, true},  {"==", GridOp::eq, false}, {"~=", GridOp::ne, false}};
+      {"+", op::id<op::Add>, false},       {"-", op::id<op::Sub>, false},
+      {"*", op::id<op::Mul>, false},       {"/", op::id<op::Div>, false},
+      {"%", op::id<op::Remainder>, false}, {"^", op::id<op::Pow>, false},
+      {"<", op::id<op::Lt>, false},        {"<=", op::id<op::Le>, false},
+      {">", op::id<op::Lt>, true},         {">=", op::id<op::Le>, true},
+      {"==", op::id<op::Eq>, false},       {"~=", op::id<op::Ne>, false}};
   std::vector<Item> both = items(e.args, 2);
   for (const Item& it : both)
     if (it.kind == Item::nil && (e.text == "==" || e.text == "~="))
@@ -309,8 +311,8 @@ Value* Builder::binary(const Expr& e) {
   Value* y = value_of(both[1], e.line);
   for (const Row& r : rows) {
     if (r.text != e.text) continue;
-    Value* const v = r.swapped ? op(r.op, {y, x}, e.line) : op(r.op, {x, y}, e.line);
-    return r.op == GridOp::add ? place_of(v) : v;
+    Value* const v = apply(r.op, {r.swapped ? y : x, r.swapped ? x : y}, e.line);
+    return r.op == op::id<op::Add> ? place_of(v) : v;
   }
   refuse(e.line, "the operator '{}' is not supported in kernels", e.text);
 }
@@ -320,11 +322,12 @@ Value* Builder::place_of(Value* sum) {
   for (int k = 0; k < 2; ++k) {
     const Value *thread = sum->args[size_t(k)], *product = sum->args[size_t(1 - k)];
     if (thread->kind != Value::thread || product->kind != Value::operation ||
-        product->op != GridOp::mul)
+        product->op != op::id<op::Mul>)
       continue;
     for (int j = 0; j < 2; ++j) {
       const Value *dim = product->args[size_t(j)], *block = product->args[size_t(1 - j)];
-      if (dim->kind != Value::scalar || block->kind != Value::operation || block->op != GridOp::sub)
+      if (dim->kind != Value::scalar || block->kind != Value::operation ||
+          block->op != op::id<op::Sub>)
         continue;
       const LaunchScalar& s = p_.scalars[size_t(dim->index)];
       const Value *b = block->args[0], *one = block->args[1];
@@ -364,15 +367,15 @@ Value* Builder::logical(const Expr& e) {
   const bool both = e.kind == Expr::both;
   Value* const x = value(left);
   if (!is_heavy(right))
-    return op(both ? GridOp::logical_and : GridOp::logical_or, {x, value(right)}, e.line);
+    return apply(both ? op::id<op::LogicalAnd> : op::id<op::LogicalOr>, {x, value(right)}, e.line);
   const int result = fresh(both ? "x and y" : "x or y", e.line);
   store(result, x, e.line);
   Value* const known = make(Value::variable, result, e.line);
   Statement* const b = emit(Statement::branch, e.line);
-  b->value = both ? known : op(GridOp::logical_not, {known}, e.line);
+  b->value = both ? known : apply<op::LogicalNot>({known}, e.line);
   Body* const before = into(b->body);
   // The result is a boolean: an `or` with itself marks this for type inference.
-  store(result, op(GridOp::logical_or, {value(right), make(Value::boolean, 0, e.line)}, e.line),
+  store(result, apply<op::LogicalOr>({value(right), make(Value::boolean, 0, e.line)}, e.line),
         e.line);
   out_ = before;
   return known;
@@ -383,7 +386,7 @@ Value* Builder::chosen(const Expr& condition, const Expr& yes, const Expr& no, i
   Value* c = value(condition);
   if (!is_heavy(yes) && !is_heavy(no)) {
     Value* const y = value(yes);
-    return op(GridOp::select, {c, y, value(no)}, line);
+    return apply<op::Where>({c, y, value(no)}, line);
   }
   const int result = fresh("x and y or z", line);
   Value* const known = make(Value::variable, result, line);
@@ -400,7 +403,7 @@ Value* Builder::chosen(const Expr& condition, const Expr& yes, const Expr& no, i
   } else {  // `no` is also used if `yes` is false: a `not` of two marks this for type inference
     out_ = before;
     Statement* const second = emit(Statement::branch, line);
-    second->value = op(GridOp::logical_not, {c, known}, line);
+    second->value = apply<op::LogicalNot>({c, known}, line);
     out_ = &second->body;
   }
   store(result, value(no), line);

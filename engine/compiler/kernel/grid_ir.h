@@ -24,7 +24,7 @@ struct Value {
     operation,  // op(args)
     load        // tensor `index`[args]
   } kind = number;
-  GridOp op = GridOp::copy;
+  int16_t op = kConvert;
   GridType type = GridType::none;
   int line = 0, index = 0;
   double value = 0;

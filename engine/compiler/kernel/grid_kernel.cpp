@@ -246,7 +246,7 @@ struct GridKernel::Run {
     for (const int k : unit->tensors) ordered.push_back(views[size_t(k)]);
     launch.tensors = ordered.data();
     scalars = unit->scalars;
-    fill_scalars(scalars.data() + unit->first_scalar);
+    fill_scalars(scalars.data() + kGridNumbers);
     launch.scalars = scalars.data();
   }
   const grid::Unit* unit = nullptr;  // for these tiles

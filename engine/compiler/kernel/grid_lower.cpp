@@ -16,18 +16,18 @@ class Lowering {
   Lowering(Kernel& p, Unit& u, const bool varying[3]) : p_(p), u_(u), classes_(p, varying) {}
 
   void run() {
-    next_scalar_ = u_.first_scalar + int(p_.scalars.size());
+    next_number_ = kGridNumbers + int(p_.scalars.size());
     for (const Statement& s : p_.statements)
       values_of(s, [&](const Value& v) { reads_[v.index] += v.kind == Value::variable; });
     for (size_t v = 0; v < p_.variables.size(); ++v) {
       const Variable& x = p_.variables[v];
       const Class c = classes_.of_variable(int(v));
-      variable_.push_back(c == Class::scalar ? next_scalar_++
-                          : c == Class::affine
-                              ? next_affine_++
+      variable_.push_back(c != Class::vector
+                              ? next_number_++
                               : new_vector(x.type == GridType::none ? GridType::integer : x.type));
     }
     u_.program.variables = int(u_.vector_type.size());
+    u_.program.number_variables = next_number_;
     body(p_.body);
     finish();
   }
@@ -56,14 +56,14 @@ class Lowering {
   }
   int constant(double value, GridType t) {
     const auto [at, fresh] =
-        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, next_scalar_);
+        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, next_number_);
     if (fresh) {
       GridScalar s{};
       if (t == GridType::integer) s.whole = int64_t(value);
       else if (t == GridType::boolean) s.truth = value != 0;
       else if (p_.real == Dtype::f64) s.number = value;
       else s.single = float(value);
-      known_.push_back({next_scalar_++, s});
+      known_.push_back({next_number_++, s});
     }
     return at->second;
   }
@@ -72,33 +72,38 @@ class Lowering {
 
   GridInstruction& emit(GridCode code, int line, GridType type = GridType::none) {
     GridInstruction i{};
-    i.code = code, i.line = line, i.type = type;
+    i.code = code, i.line = line, i.type = i.result = type;
     i.dst = i.a = i.b = i.c = -1;
     u_.code.push_back(i);
     return u_.code.back();
   }
-  /// dst = op(a, b, c)
-  void compute(GridCode code, int line, GridType type, GridOp op, int dst, int a, int b = -1,
-               int c = -1, bool masked = false) {
-    GridInstruction& i = emit(code, line, type);
-    i.op = op, i.dst = dst, i.a = a, i.b = b, i.c = c, i.masked = masked;
+  /// dst = the operation of v on a, b, c
+  void compute(GridCode code, const Value& v, int dst, int a, int b = -1, int c = -1,
+               bool masked = false) {
+    GridInstruction& i = emit(code, v.line, v.type);
+    if (v.op != op::id<op::Where>) i.type = v.args[0]->type;
+    i.op = v.op, i.operands = uint8_t(v.args.size());
+    i.dst = dst, i.a = a, i.b = b, i.c = c, i.masked = masked;
   }
-  static GridType operand_type(const Value& v) {
-    return v.op == GridOp::select ? v.type : v.args[0]->type;
+  void copy(GridCode code, int line, GridType type, int dst, int from, bool masked = false) {
+    GridInstruction& i = emit(code, line, type);
+    i.op = kConvert, i.operands = 1, i.dst = dst, i.a = from, i.masked = masked;
   }
 
-  int scalar(const Value& v, int into = -1) {
+  /// The number of a value that is no vector; `into` may be used for it.
+  int number(const Value& v, int into = -1) {
+    const bool affine = classes_.of(v) == Class::affine;
     switch (v.kind) {
       case Value::number:
       case Value::boolean: return constant(v.value, v.type);
-      case Value::scalar: return u_.first_scalar + v.index;
+      case Value::scalar: return kGridNumbers + v.index;
       case Value::variable: return variable_[size_t(v.index)];
-      case Value::place: return kGridFirst + v.index;
-      case Value::thread: return constant(1, GridType::integer);
+      case Value::place: return (affine ? kGridPlace : kGridFirst) + v.index;
+      case Value::thread: return affine ? kGridThread + v.index : constant(1, GridType::integer);
       case Value::block: return kGridBlock + v.index;
       case Value::load: {
         const int list = indices(v.args);
-        const int dst = into >= 0 ? into : next_scalar_++;
+        const int dst = into >= 0 ? into : next_number_++;
         GridInstruction& i = emit(GridCode::load_scalar, v.line, v.type);
         i.tensor = v.index, i.index = list, i.indices = int(v.args.size()), i.dst = dst;
         return dst;
@@ -106,31 +111,16 @@ class Lowering {
       case Value::operation: break;
     }
     int a[3] = {0, 0, 0};
-    for (size_t k = 0; k < v.args.size(); ++k) a[k] = scalar(*v.args[k]);
-    guard_division(v, [&] { return ~a[1]; });
-    const int dst = into >= 0 ? into : next_scalar_++;
-    compute(GridCode::scalar, v.line, operand_type(v), v.op, dst, a[0], a[1], a[2]);
+    for (size_t k = 0; k < v.args.size(); ++k) a[k] = number(*v.args[k]);
+    if (!affine) guard_division(v, ~a[1]);
+    const int dst = into >= 0 ? into : next_number_++;
+    compute(affine ? GridCode::affine : GridCode::scalar, v, dst, a[0], a[1], a[2]);
     return dst;
   }
-  void scalar_to(int dst, const Value& v) {
-    const int from = scalar(v, dst);
-    if (from != dst) compute(GridCode::scalar, v.line, v.type, GridOp::copy, dst, from, from, from);
-  }
-
-  int affine(const Value& v, int into = -1) {
-    if (classes_.of(v) == Class::scalar) return ~scalar(v);
-    if (v.kind == Value::place) return kGridPlace + v.index;
-    if (v.kind == Value::thread) return kGridThread + v.index;
-    if (v.kind == Value::variable) return variable_[size_t(v.index)];
-    const int a = affine(*v.args[0]), b = v.args.size() > 1 ? affine(*v.args[1]) : a;
-    const int dst = into >= 0 ? into : next_affine_++;
-    compute(GridCode::affine, v.line, GridType::none, v.op, dst, a, b);
-    return dst;
-  }
-  void affine_to(int dst, const Value& v) {
-    const int from = affine(v, dst);
-    if (from != dst)
-      compute(GridCode::affine, v.line, GridType::none, GridOp::copy, dst, from, from);
+  void number_to(int dst, const Value& v, Class c) {
+    const int from = number(v, classes_.of(v) == c ? dst : -1);
+    if (from == dst) return;
+    copy(c == Class::affine ? GridCode::affine : GridCode::scalar, v.line, v.type, dst, from);
   }
 
   /// Converts indices to entries of the list; returns the first one.
@@ -142,26 +132,23 @@ class Lowering {
     return first;
   }
   GridItem item(const Value& v) {
-    switch (classes_.of(v)) {
-      case Class::scalar: return {GridItem::scalar, v.type, scalar(v)};
-      case Class::affine: return {GridItem::affine, v.type, affine(v)};
-      default: return {GridItem::vector, v.type, vector(v)};
-    }
+    if (classes_.of(v) == Class::vector) return {GridItem::vector, v.type, vector(v)};
+    return {GridItem::number, v.type, number(v)};
   }
 
   /// The operand for a value: a vector, or ~scalar.
   int vector(const Value& v) {
     const Class c = classes_.of(v);
-    if (c == Class::scalar) return ~scalar(v);
+    if (c == Class::scalar) return ~number(v);
     if (c == Class::vector && v.kind == Value::variable) return variable_[size_t(v.index)];
     return vector_to(-1, v, false);
   }
   /// The same in a vector `dst` (-1: a temporary); inactive lanes may have to keep their values.
   int vector_to(int dst, const Value& v, bool masked) {
     const Class c = classes_.of(v);
-    const bool converts = v.kind == Value::operation && v.op == GridOp::to_real;
+    const bool converts = v.kind == Value::operation && v.op == kConvert;
     if (c == Class::affine || (converts && classes_.of(*v.args[0]) == Class::affine)) {
-      const int from = affine(converts ? *v.args[0] : v);
+      const int from = number(converts ? *v.args[0] : v);
       if (dst < 0) dst = temporary(v.type, true);
       GridInstruction& i = emit(GridCode::spread, v.line, v.type);
       i.dst = dst, i.a = from, i.masked = masked;
@@ -173,7 +160,7 @@ class Lowering {
   }
   int copy_to(int dst, int from, const Value& v, bool masked) {
     if (dst < 0) dst = temporary(v.type);
-    compute(GridCode::vector, v.line, v.type, GridOp::copy, dst, from, -1, -1, masked);
+    copy(GridCode::vector, v.line, v.type, dst, from, masked);
     return dst;
   }
   int load_to(int dst, const Value& v, bool masked) {
@@ -192,55 +179,37 @@ class Lowering {
   }
   int operation_to(int dst, const Value& v, bool masked) {
     if (compares_affine(v)) {
-      const int a = affine(*v.args[0]), b = affine(*v.args[1]);
+      const int a = number(*v.args[0]), b = number(*v.args[1]);
       const int to = dst < 0 || masked ? temporary(GridType::boolean, true) : dst;
-      compute(GridCode::compare, v.line, GridType::none, v.op, to, a, b);
+      compute(GridCode::compare, v, to, a, b);
       return dst < 0 || to == dst ? to : copy_to(dst, to, v, masked);
     }
-    const Value *x = &v, *sum = nullptr;
-    if (const Value* product = fused(v)) x = product, sum = v.args[product == v.args[0] ? 1 : 0];
     const Mark before = mark();
     int a[3] = {-1, -1, -1};
-    const size_t n = x->args.size();
-    for (size_t k = 0; k < n; ++k) a[k] = vector(*x->args[k]);
-    if (sum) a[2] = vector(*sum);
-    guard_division(v, [&] { return a[1]; });
+    for (size_t k = 0; k < v.args.size(); ++k) a[k] = vector(*v.args[k]);
+    guard_division(v, a[1]);
     release(before);
     if (dst < 0) dst = temporary(v.type);
-    compute(GridCode::vector, v.line, sum ? v.type : operand_type(v), sum ? GridOp::mul_add : v.op,
-            dst, a[0], a[1], a[2], masked);
+    compute(GridCode::vector, v, dst, a[0], a[1], a[2], masked);
     return dst;
   }
   bool compares_affine(const Value& v) const {
-    return (v.op == GridOp::lt || v.op == GridOp::le) && v.args[0]->type == GridType::integer &&
+    return (v.op == op::id<op::Lt> || v.op == op::id<op::Le>)&&v.args[0]->type ==
+               GridType::integer &&
            classes_.of(*v.args[0]) != Class::vector && classes_.of(*v.args[1]) != Class::vector;
   }
-  /// The product in a sum of floats, to be computed in one pass.
-  const Value* fused(const Value& v) const {
-    if (v.op != GridOp::add || v.type != GridType::real) return nullptr;
-    for (size_t k = 2; k-- > 0;) {
-      const Value& x = *v.args[k];
-      if (x.kind == Value::operation && x.op == GridOp::mul && classes_.of(x) == Class::vector)
-        return &x;
-    }
-    return nullptr;
-  }
   /// Integer division by 0 is reported as a fault.
-  template <class F> void guard_division(const Value& v, const F& divisor) {
-    if (v.type != GridType::integer ||
-        (v.op != GridOp::mod && v.op != GridOp::floor_div && v.op != GridOp::fmod))
-      return;
+  void guard_division(const Value& v, int by) {
+    const bool divides = v.op == op::id<op::Remainder> || v.op == op::id<op::FloorDivide> ||
+                         v.op == op::id<op::Fmod>;
+    if (v.type != GridType::integer || !divides) return;
     if (v.args[1]->kind == Value::number && v.args[1]->value != 0) return;
-    const int by = divisor(), zero = constant(0, GridType::integer);
-    int fine;
-    if (by < 0) {
-      fine = ~next_scalar_;
-      compute(GridCode::scalar, v.line, GridType::integer, GridOp::ne, next_scalar_++, ~by, zero,
-              zero);
-    } else {
-      fine = temporary(GridType::boolean);
-      compute(GridCode::vector, v.line, GridType::integer, GridOp::ne, fine, by, ~zero);
-    }
+    const int zero = constant(0, GridType::integer);
+    const int fine = by < 0 ? ~next_number_++ : temporary(GridType::boolean);
+    GridInstruction& c = emit(by < 0 ? GridCode::scalar : GridCode::vector, v.line);
+    c.op = op::id<op::Ne>, c.operands = 2, c.type = GridType::integer;
+    c.result = GridType::boolean;
+    c.dst = by < 0 ? ~fine : fine, c.a = by < 0 ? ~by : by, c.b = by < 0 ? zero : ~zero;
     GridInstruction& i = emit(GridCode::assert_, v.line);
     i.a = fine, i.flag = uint8_t(GridFaultKind::division_by_zero);
   }
@@ -310,11 +279,9 @@ class Lowering {
   }
   void assign(int variable, const Value& v) {
     const int dst = variable_[size_t(variable)];
-    switch (classes_.of_variable(variable)) {
-      case Class::scalar: return scalar_to(dst, v);
-      case Class::affine: return affine_to(dst, v);
-      default: vector_to(dst, v, classes_.is_masked(variable, regions_));
-    }
+    const Class c = classes_.of_variable(variable);
+    if (c == Class::vector) vector_to(dst, v, classes_.is_masked(variable, regions_));
+    else number_to(dst, v, c);
   }
   void store(const Statement& s) {
     const int list = indices(s.args), from = vector(*s.value);
@@ -361,7 +328,7 @@ class Lowering {
     regions_.push_back(&s);
     for (int64_t k = 0; k < turns_of(s); ++k) {
       const int from = constant(s.value->value + double(k) * s.step->value, GridType::integer);
-      compute(GridCode::scalar, s.line, GridType::integer, GridOp::copy, dst, from, from, from);
+      copy(GridCode::scalar, s.line, GridType::integer, dst, from);
       for (Statement* x : s.body) one(*x);
     }
     regions_.pop_back();
@@ -371,10 +338,7 @@ class Lowering {
     const GridType type = p_.variables[size_t(s.variable)].type;
     if (is_straight(s)) return write_out(s, dst);
     const Class c = classes_.of_variable(s.variable);
-    int a;
-    if (c == Class::scalar) a = ~scalar(*s.value);
-    else if (c == Class::affine) a = affine(*s.value);
-    else a = vector_to(dst, *s.value, false);
+    const int a = c == Class::vector ? vector_to(dst, *s.value, false) : ~number(*s.value);
     const int b = vector(*s.last), step = vector(*s.step);
     const size_t at = u_.code.size();
     begin_[&s] = int(at);
@@ -386,42 +350,6 @@ class Lowering {
     inside(s, s.body);
     in_blocks_ = before;
     u_.code[at].end = int(u_.code.size());
-    if (c == Class::scalar && type == GridType::integer)
-      u_.code[at].adds_products = adds_products(at);
-  }
-  /// Whether the body of a loop only adds the product of two elements to a vector, at positions
-  /// that are linear in the counter.
-  bool adds_products(size_t at) const {
-    const GridInstruction& sum = u_.code.back();
-    if (u_.code.size() < at + 4 || sum.op != GridOp::mul_add || sum.dst != sum.c || sum.a == sum.b)
-      return false;
-    std::vector<int> scalars = {u_.code[at].dst}, affines;
-    const auto depends = [](const std::vector<int>& list, int x) {
-      return std::find(list.begin(), list.end(), x) != list.end();
-    };
-    int factors = 0;
-    for (size_t k = at + 1; k + 1 < u_.code.size(); ++k) {
-      const GridInstruction& i = u_.code[k];
-      const bool loads = i.code == GridCode::load || i.code == GridCode::load_scalar;
-      if (loads) {
-        const int result = i.code == GridCode::load ? i.dst : ~i.dst;
-        if (i.type != GridType::real || (result != sum.a && result != sum.b)) return false;
-        ++factors;
-        continue;
-      }
-      const bool scalar = i.code == GridCode::scalar;
-      if (!scalar && i.code != GridCode::affine) return false;
-      if (scalar && (i.type != GridType::integer || (i.op != GridOp::add && i.op != GridOp::sub &&
-                                                     i.op != GridOp::mul && i.op != GridOp::neg)))
-        return false;
-      const auto linear = [&](int x) {
-        return scalar ? depends(scalars, x) : x < 0 ? depends(scalars, ~x) : depends(affines, x);
-      };
-      const bool a = linear(i.a), b = kGridArity[int(i.op)] > 1 && linear(i.b);
-      if (a && b && i.op == GridOp::mul) return false;
-      if (a || b) (scalar ? scalars : affines).push_back(i.dst);
-    }
-    return factors == 2;
   }
   void warp(const Statement& s) {
     int from = vector(*s.value);
@@ -442,14 +370,14 @@ class Lowering {
   }
 
   void finish() {
-    u_.scalars.assign(size_t(next_scalar_), GridScalar{});
+    u_.scalars.assign(size_t(next_number_), GridScalar{});
     for (const auto& [at, s] : known_) u_.scalars[size_t(at)] = s;
     for (const std::string& t : p_.texts) u_.texts.push_back(t.c_str());
     GridProgram& g = u_.program;
     g.code = u_.code.data(), g.count = int(u_.code.size());
     g.list = u_.list.data(), g.items = int(u_.list.size()), g.texts = u_.texts.data();
     g.real = p_.real;
-    g.scalars = next_scalar_, g.affines = next_affine_, g.vectors = int(u_.vector_type.size());
+    g.numbers = next_number_, g.vectors = int(u_.vector_type.size());
     g.vector_type = u_.vector_type.data();
     g.levels = levels_ + 2;
     g.in_order = p_.in_order;
@@ -483,7 +411,7 @@ class Lowering {
   Classes classes_;
   std::vector<int> variable_, pool_[8];  // the last four: temporaries with `kept`
   size_t used_[8] = {};
-  int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
+  int next_number_ = 0, levels_ = 0;
   std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
   std::vector<std::pair<int, GridScalar>> known_;
   std::map<int, int> reads_;

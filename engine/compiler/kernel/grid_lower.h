@@ -15,7 +15,6 @@ struct Unit {
   std::vector<const char*> texts;
   std::vector<int> tensors;  // indices of the kernel's tensors, in the program's order
   GridProgram program{};
-  int first_scalar = 6;  // of the launch's numbers
 };
 
 /// Visits a value and all values it is computed from; the values of a statement, without its bodies.

@@ -21,15 +21,13 @@ T join(T a, T b) {
   if (b == T::none) return a;
   return is_number(a) && is_number(b) ? T::real : a;
 }
-bool is_comparison(GridOp op) { return op >= GridOp::lt && op <= GridOp::ne; }
-bool is_logical(GridOp op) {
-  return op == GridOp::logical_and || op == GridOp::logical_or || op == GridOp::logical_not;
-}
-bool keeps_whole(GridOp op) {
-  for (const GridOp o : {GridOp::neg, GridOp::abs, GridOp::add, GridOp::sub, GridOp::mul,
-                         GridOp::mod, GridOp::min, GridOp::max, GridOp::fmod})
-    if (o == op) return true;
-  return false;
+template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
+bool is_comparison(int op) { return one_of<op::Lt, op::Le, op::Eq, op::Ne>(op); }
+bool is_logical(int op) { return one_of<op::LogicalAnd, op::LogicalOr, op::LogicalNot>(op); }
+bool is_rounding(int op) { return one_of<op::Floor, op::Ceil>(op); }
+bool keeps_whole(int op) {
+  return one_of<op::Neg, op::Abs, op::Add, op::Sub, op::Mul, op::Remainder, op::LuaMin, op::LuaMax,
+                op::Fmod>(op);
 }
 
 // ---- finding ---------------------------------------------------------------------------------------
@@ -60,8 +58,8 @@ class Finder {
   T element(int tensor) const { return type_of_dtype(p_.tensors[size_t(tensor)].dtype); }
   static T of_operation(const Value& v) {
     if (is_comparison(v.op) || is_logical(v.op)) return T::boolean;
-    if (v.op == GridOp::floor || v.op == GridOp::ceil) return T::integer;
-    if (v.op == GridOp::select) return join(v.args[1]->type, v.args[2]->type);
+    if (is_rounding(v.op)) return T::integer;
+    if (v.op == op::id<op::Where>) return join(v.args[1]->type, v.args[2]->type);
     if (!keeps_whole(v.op)) return T::real;
     return v.args.size() == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
   }
@@ -99,15 +97,19 @@ class Checker {
   [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
     fail_line(p_, line, text, std::forward<A>(values)...);
   }
-  Value* make(GridOp op, std::vector<Value*> args, T type, int line) {
+  Value* make(int op, std::vector<Value*> args, T type, int line) {
     Value& v = p_.values.emplace_back();
-    v.kind = Value::operation, v.op = op, v.args = std::move(args), v.type = type, v.line = line;
+    v.kind = Value::operation, v.op = int16_t(op), v.args = std::move(args);
+    v.type = type, v.line = line;
     return &v;
+  }
+  template <class Op> Value* make(std::vector<Value*> args, T type, int line) {
+    return make(op::id<Op>, std::move(args), type, line);
   }
   /// Converts a number to another type.
   Value* converted(Value* v, T wanted) {
     if (v->type == wanted || wanted != T::real || v->type != T::integer) return v;
-    if (v->kind != Value::number) return make(GridOp::to_real, {v}, T::real, v->line);
+    if (v->kind != Value::number) return make(kConvert, {v}, T::real, v->line);
     Value& c = p_.values.emplace_back(*v);
     c.type = T::real;
     return &c;
@@ -142,30 +144,30 @@ class Checker {
   }
   Value* operation(Value* v) {
     std::vector<Value*>& a = v->args;
-    if (v->op == GridOp::logical_not && a.size() == 2) {  // of `c and x or y`: whether it is y
+    if (v->op == op::id<op::LogicalNot> && a.size() == 2) {  // of `c and x or y`: whether it is y
       need_boolean(a[0], "an operand of 'and' or 'or'");
-      if (a[1]->type == T::boolean)
-        a[0] = make(GridOp::logical_and, {a[0], a[1]}, T::boolean, v->line);
+      if (a[1]->type == T::boolean) a[0] = make<op::LogicalAnd>({a[0], a[1]}, T::boolean, v->line);
       a.pop_back();
       return v;
     }
     if (is_logical(v->op)) {
       for (const Value* x : a)
-        need_boolean(x, v->op == GridOp::logical_not ? "the operand of 'not'"
-                                                     : "an operand of 'and' or 'or'");
+        need_boolean(x, v->op == op::id<op::LogicalNot> ? "the operand of 'not'"
+                                                        : "an operand of 'and' or 'or'");
       return v;
     }
     if (is_comparison(v->op)) return comparison(v);
-    if (v->op == GridOp::select) return select(v);
+    if (v->op == op::id<op::Where>) return select(v);
     for (const Value* x : a) need_number(x, "arithmetic with");
-    if (v->op == GridOp::floor || v->op == GridOp::ceil) return rounded(v);
+    if (is_rounding(v->op)) return rounded(v);
     const T t = keeps_whole(v->op) ? v->type : T::real;
     for (Value*& x : a) x = converted(x, t);
+    if (v->op == op::id<op::Remainder> && t == T::real) v->op = int16_t(op::id<op::LuaMod>);
     return v;
   }
   Value* comparison(Value* v) {
     Value *&x = v->args[0], *&y = v->args[1];
-    if (x->type == T::boolean && y->type == T::boolean && v->op >= GridOp::eq) return v;
+    if (x->type == T::boolean && y->type == T::boolean && one_of<op::Eq, op::Ne>(v->op)) return v;
     if (x->type == T::boolean || y->type == T::boolean)
       refuse(v->line, "a comparison of a boolean {}; it would be an error or always false in Lua",
              x->type == y->type ? "by order" : "with a number");
@@ -180,33 +182,34 @@ class Checker {
     if ((y->type == T::boolean) != (z->type == T::boolean))
       refuse(v->line, "x and y or z gives a boolean or a number; a value has one type, use if");
     if (y->type == T::boolean)
-      return make(GridOp::logical_or, {make(GridOp::logical_and, {c, y}, T::boolean, v->line), z},
-                  T::boolean, v->line);
+      return make<op::LogicalOr>({make<op::LogicalAnd>({c, y}, T::boolean, v->line), z}, T::boolean,
+                                 v->line);
     y = converted(y, v->type), z = converted(z, v->type);
     return v;
   }
-  /// floor(a / b) of integers is exact.
+  /// A real rounded to an integer; floor(a / b) of integers is exact.
   Value* rounded(Value* v) {
     Value* const x = v->args[0];
     if (x->type == T::integer) return x;
-    const bool quotient = x->kind == Value::operation && x->op == GridOp::div;
-    if (!quotient) return v;
+    v->type = T::real;
+    Value* const plain = make(kConvert, {v}, T::integer, v->line);
+    if (x->kind != Value::operation || x->op != op::id<op::Div>) return plain;
     const auto whole = [](Value* o) {
-      if (o->kind == Value::operation && o->op == GridOp::to_real) return o->args[0];
+      if (o->kind == Value::operation && o->op == kConvert) return o->args[0];
       return o->kind == Value::number && is_whole(o->value) ? o : nullptr;
     };
     Value *a = whole(x->args[0]), *b = whole(x->args[1]);
-    if (!a || !b) return v;
+    if (!a || !b) return plain;
     for (Value** o : {&a, &b})
       if ((*o)->kind == Value::number) {
         Value& c = p_.values.emplace_back(**o);
         c.type = T::integer, *o = &c;
       }
-    if (v->op == GridOp::floor) return make(GridOp::floor_div, {a, b}, T::integer, v->line);
-    Value* const minus =
-        make(GridOp::neg, {a}, T::integer, v->line);  // ceil(a / b) = -floor(-a / b)
-    return make(GridOp::neg, {make(GridOp::floor_div, {minus, b}, T::integer, v->line)}, T::integer,
-                v->line);
+    const auto quotient = [&] { return make<op::FloorDivide>({a, b}, T::integer, v->line); };
+    const auto minus = [&](Value* y) { return make<op::Neg>({y}, T::integer, v->line); };
+    if (v->op == op::id<op::Floor>) return quotient();
+    a = minus(a);  // ceil(a / b) = -floor(-a / b)
+    return minus(quotient());
   }
 
   // ---- statements --------------------------------------------------------------------------------
@@ -274,7 +277,9 @@ class Checker {
         refuse(
             s.line,
             "the end of this for is a float and its step no literal; use math.floor(..) for the end");
-      s.last = make(step.value > 0 ? GridOp::floor : GridOp::ceil, {s.last}, T::integer, s.line);
+      Value* const end =
+          make(step.value > 0 ? op::id<op::Floor> : op::id<op::Ceil>, {s.last}, T::real, s.line);
+      s.last = make(kConvert, {end}, T::integer, s.line);
     }
     s.value = converted(s.value, t), s.last = converted(s.last, t), s.step = converted(s.step, t);
   }

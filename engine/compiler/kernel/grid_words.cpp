@@ -3,6 +3,7 @@
 
 #include "engine/compiler/kernel/grid_build.h"
 #include "engine/core/dtype.h"
+#include "engine/ops/ops.h"
 
 namespace mt::grid {
 namespace {
@@ -12,18 +13,12 @@ Item nothing() {
   it.kind = Item::several;
   return it;
 }
-struct Builtin {
-  std::string_view name;
-  GridOp op;
-};
-constexpr Builtin kBuiltins[] = {
-    {"abs", GridOp::abs},   {"sqrt", GridOp::sqrt},   {"exp", GridOp::exp},
-    {"log", GridOp::log},   {"log10", GridOp::log10}, {"sin", GridOp::sin},
-    {"cos", GridOp::cos},   {"tan", GridOp::tan},     {"asin", GridOp::asin},
-    {"acos", GridOp::acos}, {"atan", GridOp::atan},   {"sinh", GridOp::sinh},
-    {"cosh", GridOp::cosh}, {"tanh", GridOp::tanh},   {"floor", GridOp::floor},
-    {"ceil", GridOp::ceil}, {"min", GridOp::min},     {"max", GridOp::max},
-    {"pow", GridOp::pow},   {"atan2", GridOp::atan2}, {"fmod", GridOp::fmod}};
+/// The functions of math that are operations of the same name, or have one of Lua's own.
+int operation_of(std::string_view name) {
+  if (name == "min") return op::id<op::LuaMin>;
+  if (name == "max") return op::id<op::LuaMax>;
+  return op_named(name);
+}
 
 }  // namespace
 
@@ -74,22 +69,21 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
   if (name == "deg" || name == "rad") {
     if (args.size() != 1) refuse(line, "math.{} takes 1 argument, got {}", name, args.size());
     const double factor = name == "deg" ? 180 / M_PI : M_PI / 180;
-    return op(GridOp::mul, {args[0], number(factor, line)}, line);
+    return apply<op::Mul>({args[0], number(factor, line)}, line);
   }
   if (name == "cdiv") {
     if (args.size() != 2) refuse(line, "mt.cdiv takes 2 arguments, got {}", args.size());
-    return op(GridOp::ceil, {op(GridOp::div, {args[0], args[1]}, line)}, line);
+    return apply<op::Ceil>({apply<op::Div>({args[0], args[1]}, line)}, line);
   }
-  for (const Builtin& b : kBuiltins) {
-    if (b.name != name) continue;
-    const size_t arity = size_t(kGridArity[int(b.op)]);
-    const bool folds = b.op == GridOp::min || b.op == GridOp::max;
+  if (const int o = operation_of(name); o >= 0) {
+    const size_t arity = size_t(op_row(o).inputs);
+    const bool folds = name == "min" || name == "max";
     if (folds ? args.empty() : args.size() != arity)
       refuse(line, "math.{} takes {} argument{}, got {}", name, arity, arity == 1 ? "" : "s",
              args.size());
-    if (!folds) return op(b.op, args, line);
+    if (!folds) return apply(o, args, line);
     Value* v = args[0];
-    for (size_t k = 1; k < args.size(); ++k) v = op(b.op, {v, args[k]}, line);
+    for (size_t k = 1; k < args.size(); ++k) v = apply(o, {v, args[k]}, line);
     return v;
   }
   refuse(
@@ -248,12 +242,12 @@ Value* Builder::lane(int line) {
     return launch_scalar({LaunchScalar::block_dim, 0, d, GridType::integer}, line);
   };
   const auto before = [&](int d) {
-    return op(GridOp::sub, {make(Value::thread, d, line), number(1, line)}, line);
+    return apply<op::Sub>({make(Value::thread, d, line), number(1, line)}, line);
   };
   Value* v = before(2);
   for (int d = 1; d >= 0; --d)
-    v = op(GridOp::add, {before(d), op(GridOp::mul, {dim(d), v}, line)}, line);
-  return op(GridOp::add, {op(GridOp::mod, {v, number(32, line)}, line), number(1, line)}, line);
+    v = apply<op::Add>({before(d), apply<op::Mul>({dim(d), v}, line)}, line);
+  return apply<op::Add>({apply<op::Remainder>({v, number(32, line)}, line), number(1, line)}, line);
 }
 
 }  // namespace mt::grid

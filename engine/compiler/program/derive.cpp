@@ -26,7 +26,7 @@ struct Row {
   OwnFormula own;
   Formula by[3];
 };
-constinit const auto formulas = table_of(op::Elementwise{}, [](auto of) {
+constinit const auto formulas = table_of(op::Operations{}, [](auto of) {
   using Op = decltype(of);
   return Row{own_formula<Op>(),
              {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};

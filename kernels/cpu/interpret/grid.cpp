@@ -11,8 +11,8 @@
 #include <new>
 
 #include "kernels/cpu/interpret/grid_machine.h"
-#include "kernels/cpu/interpret/grid_sums.h"
 #include "kernels/cpu/jit/grid_native_run.h"
+#include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
@@ -86,48 +86,64 @@ template <class R> struct Walk : GridMachine {
 
   // ---- arithmetic --------------------------------------------------------------------------------
 
+  /// to[k] = from[k * step] as another type.
+  template <class To, class From>
+  static void convert(void* to, const void* from, int64_t step, int64_t n) {
+    To* const out = static_cast<To*>(to);
+    const From* const in = static_cast<const From*>(from);
+    if (step == 0)
+      for (int64_t k = 0; k < n; ++k) out[k] = math::convert<To>(*in);
+    MT_INDEPENDENT
+    for (int64_t k = 0; k < n && step; ++k) out[k] = math::convert<To>(in[k]);
+  }
+  static void convert(const I& i, void* to, const void* from, int64_t step, int64_t n) {
+    using enum GridType;
+    if (i.type == boolean) convert<uint8_t, uint8_t>(to, from, step, n);
+    else if (i.type == integer && i.result == real) convert<R, int64_t>(to, from, step, n);
+    else if (i.type == integer) convert<int64_t, int64_t>(to, from, step, n);
+    else if (i.result == integer) convert<int64_t, R>(to, from, step, n);
+    else convert<R, R>(to, from, step, n);
+  }
   void scalar_op(const I& i) {
-    GridScalar& d = scalar[i.dst];
-    const GridScalar &x = scalar[i.a], &y = scalar[i.b];
+    GridScalar& d = number[i.dst].base;
+    GridScalar &x = number[i.a].base, &y = number[i.b].base;
     if (i.type == GridType::integer) switch (i.op) {
-        case GridOp::add: d.whole = x.whole + y.whole; return;
-        case GridOp::sub: d.whole = x.whole - y.whole; return;
-        case GridOp::mul: d.whole = x.whole * y.whole; return;
-        case GridOp::lt: d.truth = x.whole < y.whole; return;
-        case GridOp::le: d.truth = x.whole <= y.whole; return;
-        case GridOp::copy: d.whole = x.whole; return;
+        case op::id<op::Add>: d.whole = x.whole + y.whole; return;
+        case op::id<op::Sub>: d.whole = x.whole - y.whole; return;
+        case op::id<op::Mul>: d.whole = x.whole * y.whole; return;
+        case op::id<op::Lt>: d.truth = x.whole < y.whole; return;
+        case op::id<op::Le>: d.truth = x.whole <= y.whole; return;
         default: break;
       }
-    loops.find(i.op, i.type, 7)(&d, &x, &y, &scalar[i.c], 1);
+    if (i.op == kConvert) return convert(i, &d, &x, 1, 1);
+    bool takes_one;
+    GridScalar out;
+    char* const data[] = {reinterpret_cast<char*>(&out), reinterpret_cast<char*>(&x),
+                          reinterpret_cast<char*>(&y), reinterpret_cast<char*>(&number[i.c].base)};
+    elementwise_loop(i.op, dtype_of(i.type), takes_one)(data, 1, nullptr, -1);
+    d = out;
   }
 
-  GridAffine affine_operand(int ref) {
-    return ref < 0 ? GridAffine{at(ref).whole, {0, 0, 0}} : affine[ref];
-  }
   void affine_op(const I& i) {
-    GridAffine x = affine_operand(i.a);
-    if (i.op == GridOp::add || i.op == GridOp::sub) {
-      const GridAffine y = affine_operand(i.b);
-      const int64_t sign = i.op == GridOp::add ? 1 : -1;
-      x.base += sign * y.base;
+    GridNumber x = number[i.a];
+    const GridNumber& y = number[i.b];
+    if (i.op == op::id<op::Add> || i.op == op::id<op::Sub>) {
+      const int64_t sign = i.op == op::id<op::Add> ? 1 : -1;
+      x.base.whole += sign * y.base.whole;
       for (int k = 0; k < 3; ++k) x.step[k] += sign * y.step[k];
-    } else if (i.op == GridOp::mul || i.op == GridOp::neg) {
-      if (i.op == GridOp::mul && i.a < 0) x = affine[i.b];
-      const int64_t by = i.op == GridOp::neg ? -1 : at(i.a < 0 ? i.a : i.b).whole;
-      x.base *= by;
-      for (int k = 0; k < 3; ++k) x.step[k] *= by;
+    } else if (i.op == op::id<op::Neg>) {
+      x.base.whole = -x.base.whole;
+      for (int k = 0; k < 3; ++k) x.step[k] = -x.step[k];
+    } else if (i.op == op::id<op::Mul>) {  // one of them is a scalar
+      for (int k = 0; k < 3; ++k) x.step[k] = x.step[k] * y.base.whole + x.base.whole * y.step[k];
+      x.base.whole *= y.base.whole;
     }
-    affine[i.dst] = x;
+    number[i.dst] = x;
   }
 
-  static bool is_comparison(GridOp op) { return op >= GridOp::lt && op <= GridOp::ne; }
-  int64_t result_bytes(const I& i) const {
-    if (is_comparison(i.op)) return 1;
-    if (i.op == GridOp::floor || i.op == GridOp::ceil) return 8;
-    return i.op == GridOp::to_real ? item : bytes_of(i.type);
-  }
   /// dst = the output of `run(out)` for the lanes from lo on; inactive lanes keep their values.
-  template <class Run> void write(const I& i, Active a, int64_t bytes, const Run& run) {
+  template <class Run> void write(const I& i, Active a, const Run& run) {
+    const int64_t bytes = bytes_of(i.result);
     char* const own_memory = static_cast<char*>(own[i.dst]);
     vector[i.dst] = own_memory;
     if (!i.masked || !a.mask) return run(own_memory + a.lo * bytes);
@@ -141,22 +157,61 @@ template <class R> struct Walk : GridMachine {
   template <class T> static void blend(T* out, const T* in, Active a) {
     for (int l = a.lo; l < a.hi; ++l) out[l] = a.mask[l] ? in[l] : out[l];
   }
+  /// The floor of x / y, or the remainder, for one y. With |x| < 2^52 and y < 2^31 the quotient of doubles is
+  /// an integer or further than its rounding error from the next one, so its floor is exact. False: not done.
+  static bool divide_by_one(const I& i, void* to, const void* from, int64_t y, int64_t n) {
+    const bool rest = i.op == op::id<op::Remainder>;
+    if (y <= 0 || y >> 31 || (!rest && i.op != op::id<op::FloorDivide>)) return false;
+    int64_t* const out = static_cast<int64_t*>(to);
+    const int64_t* const x = static_cast<const int64_t*>(from);
+    int64_t bits = 0;
+    for (int64_t k = 0; k < n; ++k) bits |= x[k] ^ x[k] >> 63;
+    if (bits >> 52) return false;
+    const double by = double(y);
+    MT_INDEPENDENT
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t quotient = int64_t(math::floor(double(x[k]) / by));
+      out[k] = rest ? x[k] - quotient * y : quotient;
+    }
+    return true;
+  }
   void vector_op(const I& i, Active a) {
-    const int64_t bytes = bytes_of(i.type);
-    const bool select = i.op == GridOp::select;
-    const int arity = kGridArity[int(i.op)];
-    const int mode = (i.a >= 0) | (i.b >= 0) << 1 | (i.c >= 0) << 2;
-    const void* const x = operand(i.a, a.lo, select ? 1 : bytes);
-    const void* const y = arity > 1 ? operand(i.b, a.lo, bytes) : nullptr;
-    const void* const z = arity > 2 ? operand(i.c, a.lo, bytes) : nullptr;
-    const GridLoop loop = loops.find(i.op, i.type, mode);
-    write(i, a, result_bytes(i), [&](void* out) { loop(out, x, y, z, a.hi - a.lo); });
+    const int64_t bytes = bytes_of(i.type), n = a.hi - a.lo;
+    if (i.op == kConvert)
+      return write(i, a,
+                   [&](char* out) { convert(i, out, operand(i.a, a.lo, bytes), i.a >= 0, n); });
+    bool takes_one;
+    const ElementwiseLoop loop = elementwise_loop(i.op, dtype_of(i.type), takes_one);
+    const int in[] = {i.a, i.b, i.c};
+    char *data[4], *copied = copies;
+    int one = -1;
+    for (int k = 0; k < i.operands; ++k) {
+      const bool mask = i.op == op::id<op::Where> && k == 0;
+      data[k + 1] = operand(in[k], a.lo, mask ? 1 : bytes);
+      if (in[k] >= 0) continue;
+      if (takes_one && one < 0) {
+        one = k;
+        continue;
+      }
+      if (mask) std::memset(copied, at(in[k]).truth, size_t(n));
+      else if (bytes == 4) convert<float, float>(copied, data[k + 1], 0, n);
+      else if (bytes == 8) convert<int64_t, int64_t>(copied, data[k + 1], 0, n);
+      else std::memset(copied, at(in[k]).truth, size_t(n));
+      data[k + 1] = copied;
+      copied += 8 * kGridLanes;
+    }
+    const int64_t by = i.operands == 2 && i.b < 0 && i.a >= 0 ? at(i.b).whole : 0;
+    write(i, a, [&](char* out) {
+      data[0] = out;
+      if (i.type == GridType::integer && divide_by_one(i, out, data[1], by, n)) return;
+      loop(data, n, nullptr, one);
+    });
   }
   void spread_op(const I& i, Active a) {
     const bool real = i.type == GridType::real;
-    write(i, a, real ? item : 8, [&](char* out) {
+    write(i, a, [&](char* out) {
       int64_t* const numbers = real ? whole + a.lo : reinterpret_cast<int64_t*>(out);
-      spread(affine[i.a], a.lo, a.hi, numbers - a.lo);
+      spread(number[i.a], a.lo, a.hi, numbers - a.lo);
       if (!real) return;
       for (int l = 0; l < a.hi - a.lo; ++l) reinterpret_cast<R*>(out)[l] = R(numbers[l]);
     });
@@ -164,15 +219,15 @@ template <class R> struct Walk : GridMachine {
 
   /// lt or le of affine numbers: in each row the result is a range of lanes.
   void compare_op(const I& i, Active a) {
-    GridAffine d = affine_operand(i.a);
-    const GridAffine y = affine_operand(i.b);
-    d.base -= y.base;
+    GridNumber d = number[i.a];
+    const GridNumber& y = number[i.b];
+    d.base.whole -= y.base.whole;
     for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
-    const int64_t least = i.op == GridOp::lt ? 0 : 1;  // true where d < least
+    const int64_t least = i.op == op::id<op::Lt> ? 0 : 1;  // true where d < least
     bool* const out = static_cast<bool*>(vector[i.dst] = own[i.dst]);
     const int64_t s = d.step[0], step = s > 0 ? s : -s;
     each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
-      const int64_t base = d.base + d.step[1] * y + d.step[2] * z;
+      const int64_t base = d.base.whole + d.step[1] * y + d.step[2] * z;
       if (s == 0) return void(std::memset(out + from, base < least, size_t(to - from)));
       // base + s * x < least: x < edge where s > 0, else x >= edge
       const int64_t room = s > 0 ? least - base : base - least;
@@ -290,9 +345,6 @@ template <class R> struct Walk : GridMachine {
       return now == at + k * by && step[0] == p.step[0] && step[1] == p.step[1] &&
              step[2] == p.step[2];
     }
-    GridFactor<R> row(int y, int z) const {
-      return {at + y * step[1] + z * step[2], by, step[0] == 1};
-    }
   };
   bool find_factor(const I& x, const LaneBox& box, int64_t k, Factor& f) const {
     Place p;
@@ -301,54 +353,19 @@ template <class R> struct Walk : GridMachine {
     if (p.step[0] != 0 && p.step[0] != 1) return false;
     return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
   }
-  static constexpr int64_t kLongSum = 1 << 20;  // longer sums check for interrupts in between
-  /// Runs a loop over integers whose body only adds a product of two elements (`adds_products`) as
-  /// one call, if all accesses are in bounds. Every index is linear in the counter, so that the
-  /// first, second and last index determine the rest.
-  bool add_products(const I& i, int at, Active a) {
-    const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
-    const int64_t last = this->at(i.b).whole;
-    if (!i.adds_products || grid.check) return false;
-    if (step == 0 || (step > 0 ? last < from : from < last)) return false;
-    const int64_t count = math::floor_divide(last - from, step) + 1;
-    LaneBox box;
-    if (count < 2 || count > kLongSum || !box_of(a, box)) return false;
-    const I& sum = program.code[i.end - 1];
-    Factor factor[2] = {};
-    const int64_t places[] = {0, 1, count - 1};
-    for (const int64_t k : places) {
-      scalar[i.dst].whole = from + k * step;
-      for (int j = at + 1; j + 1 < i.end; ++j) {
-        const I& x = program.code[j];
-        const bool second = x.dst != (x.code == GridCode::load ? sum.a : ~sum.a);
-        if (x.code == GridCode::scalar) scalar_op(x);
-        else if (x.code == GridCode::affine) affine_op(x);
-        else if (!find_factor(x, box, k, factor[second])) return false;
-      }
-    }
-    R* const sums = static_cast<R*>(vector[sum.dst] = own[sum.dst]);
-    for (int z = box.lo[2]; z < box.hi[2]; ++z)
-      for (int y = box.lo[1]; y < box.hi[1] && !mt_interrupted; ++y)
-        sum_products(sums + (z * n[1] + y) * n[0], factor[0].row(y, z), factor[1].row(y, z),
-                     box.lo[0], box.hi[0], count);
-    return true;
-  }
-
   /// A loop with the same bounds in all lanes; flag: lanes may leave.
   template <class T> Active count(const I& i, int at, Active a, int level) {
     const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
     T k = as<T>(this->at(i.a));
-    if constexpr (math::is_integer<T>) {
-      if (add_products(i, at, a)) return a;
-      if (!i.flag) k += native_turns<R>(*this, i, at, a) * step;
-    }
+    if constexpr (math::is_integer<T>)
+      if (!i.flag && native_turns<R>(*this, i, at, a, k)) return a;
     uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
     Active now = a;
     if constexpr (math::is_integer<T>)
       if (gone && (step > 0 ? k <= last : step < 0 && last <= k))
         now = native_lanes<R>(*this, i, at, a, (last - k) / step + 1, mask(level, 3), gone);
     for (; (step > 0 ? k <= last : last <= k) && !now.empty() && !interrupted();) {
-      as<T>(scalar[i.dst]) = k;
+      as<T>(number[i.dst].base) = k;
       const Active after = run(at + 1, i.end, now, level + 1);
       if (gone) {
         now = moved(after, mask(level, 3));
@@ -362,7 +379,7 @@ template <class R> struct Walk : GridMachine {
   }
 
   template <class T> const T* from_lane_0(int ref) {
-    return static_cast<const T*>(operand(ref, 0, sizeof(T)));
+    return reinterpret_cast<const T*>(operand(ref, 0, sizeof(T)));
   }
   /// A loop with bounds that differ between lanes: affine, or (flag) vectors.
   template <class T> Active count_lanes(const I& i, int at, Active a, int level) {
@@ -370,9 +387,9 @@ template <class R> struct Walk : GridMachine {
     uint8_t* const finished = mask(level, 1);
     clear(finished);
     const bool one_last = i.b < 0, one_step = i.c < 0;
-    if (!i.flag) affine[i.dst] = affine_operand(i.a);
+    if (!i.flag) number[i.dst] = number[~i.a];
     for (Active now = a; !now.empty() && !interrupted();) {
-      if (!i.flag) spread(affine[i.dst], now.lo, now.hi, whole);
+      if (!i.flag) spread(number[i.dst], now.lo, now.hi, whole);
       const T* const k = static_cast<const T*>(i.flag ? vector[i.dst] : whole);
       const T *const last = from_lane_0<T>(i.b), *step = from_lane_0<T>(i.c);
       for (int l = now.lo; l < now.hi; ++l) {
@@ -382,7 +399,7 @@ template <class R> struct Walk : GridMachine {
       }
       now = where(now, condition, true, mask(level, 3));
       now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
-      if (!i.flag) affine[i.dst].base += this->at(i.c).whole;
+      if (!i.flag) number[i.dst].base.whole += this->at(i.c).whole;
       step = from_lane_0<T>(i.c);
       for (int l = now.lo; i.flag && l < now.hi; ++l)
         if (now.has(l)) static_cast<T*>(own[i.dst])[l] += step[one_step ? 0 : l];
@@ -463,11 +480,13 @@ template <class R> struct Walk : GridMachine {
       return;
     }
     GridScalar s{};
-    if (x.kind == GridItem::scalar) s = scalar[x.at];
-    else if (x.kind == GridItem::affine) s.whole = value(affine[x.at], l);
-    else
+    if (x.kind == GridItem::number) {
+      s = number[x.at].base;
+      if (x.type == GridType::integer) s.whole = value(number[x.at], l);
+    } else {
       std::memcpy(&s, static_cast<const char*>(vector[x.at]) + l * bytes_of(x.type),
                   size_t(bytes_of(x.type)));
+    }
     if (x.type == GridType::boolean) std::fputs(s.truth ? "true" : "false", stdout);
     else if (x.type == GridType::integer) std::printf("%lld", static_cast<long long>(s.whole));
     else std::printf("%.14g", double(as<R>(s)));
@@ -487,9 +506,9 @@ template <class R> struct Walk : GridMachine {
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
     for (int k = 0; k < 3; ++k) lane[k] = thread_scratch.own->of[k];
   }
-  void run_tile(int64_t number) {
-    tile = number;
-    int64_t place[3], size[3], rest = number;
+  void run_tile(int64_t at) {
+    tile = at;
+    int64_t place[3], size[3], rest = at;
     for (int d = 0; d < 3; ++d) {
       const int64_t count = grid.tiles(d);
       place[d] = rest % count, rest /= count;
@@ -498,15 +517,16 @@ template <class R> struct Walk : GridMachine {
       size[d] = left_over < grid.tile[d] ? left_over : grid.tile[d];
     }
     set_shape(size);
-    std::memcpy(scalar, grid.scalars, sizeof(GridScalar) * size_t(program.scalars));
+    for (int k = 0; k < program.numbers; ++k) number[k] = {grid.scalars[k], {0, 0, 0}};
     std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
     for (int d = 0; d < 3; ++d) {
-      scalar[kGridBlock + d].whole = place[d] + 1, scalar[kGridFirst + d].whole = first[d] + 1;
-      GridAffine position{1, {0, 0, 0}};
+      number[kGridBlock + d].base.whole = place[d] + 1;
+      number[kGridFirst + d].base.whole = first[d] + 1;
+      GridNumber position{{1}, {0, 0, 0}};
       for (int k = 0; k < 3; ++k) position.step[k] = grid.axes[k] == d;
-      affine[kGridThread + d] = position;
-      position.base += first[d];
-      affine[kGridPlace + d] = position;
+      number[kGridThread + d] = position;
+      position.base.whole += first[d];
+      number[kGridPlace + d] = position;
     }
     for (int k = 0; k < program.shared; ++k) {
       const GridTensor& t = tensor[program.tensors + k];
@@ -548,14 +568,14 @@ struct Parts {
 /// Assigns its memory to the machine, or counts it.
 void lay_out(GridMachine& m, Parts& parts, bool real) {
   const GridProgram& p = m.program;
-  m.scalar = parts.take<GridScalar>(p.scalars), m.affine = parts.take<GridAffine>(p.affines);
+  m.number = parts.take<GridNumber>(p.numbers);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
   m.tensor = parts.take<GridTensor>(p.tensors + p.shared);
   m.left = parts.take<uint8_t*>(p.count);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
   m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
   m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
-  m.spare = parts.take<char>(8 * kGridLanes);
+  m.spare = parts.take<char>(8 * kGridLanes), m.copies = parts.take<char>(2 * 8 * kGridLanes);
   const int64_t lanes = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
   const int64_t most = (lanes + 15) / 16 * 16;  // machine code runs full vectors
   for (int v = 0; v < p.vectors; ++v) {
@@ -587,7 +607,7 @@ void keep(const Grid& g, const GridFault& fault) {
 }
 
 template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
-  Walk<R> m{{g, *g.program, grid_loops(g.program->real), int(sizeof(R))}};
+  Walk<R> m{{g, *g.program, int(sizeof(R))}};
   Parts parts{nullptr};
   lay_out(m, parts, false);
   if (!memory.need(parts.used) || !thread_scratch.reserve()) {

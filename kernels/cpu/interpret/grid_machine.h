@@ -1,14 +1,14 @@
 // grid_machine.h -- the state of a tile of a grid kernel whose threads run in lockstep
 #pragma once
-#include "kernels/cpu/interpret/grid_loops.h"
 #include "kernels/cpu/jit/grid_native.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 inline namespace MT_ISA {
 
-struct GridAffine {
-  int64_t base, step[3];
+struct GridNumber {
+  GridScalar base;
+  int64_t step[3];  // 0 in scalars
 };
 /// The active lanes of lo .. hi - 1: those that are set in `mask`, or all if it is null.
 struct Active {
@@ -51,33 +51,31 @@ constexpr int kGridCodeEntries = 16;
 struct GridMachine {
   const Grid& grid;
   const GridProgram& program;
-  const GridLoops& loops;
   int item;  // bytes of a real
   int lanes = 0, n[3] = {1, 1, 1};
   int64_t tile = 0;
   int64_t first[3] = {0, 0, 0};  // of the tile, in x, y, z
-  GridScalar* scalar = nullptr;
-  GridAffine* affine = nullptr;
+  GridNumber* number = nullptr;
   void **own = nullptr, **vector = nullptr;  // memory of vectors, current addresses of elements
   GridTensor* tensor = nullptr;
   uint8_t** left = nullptr;  // by the instruction of a loop or scope: the lanes that left it
   uint8_t *masks = nullptr, *valid = nullptr;
   bool* condition = nullptr;
   int64_t *lane[3] = {}, *offset = nullptr,
-          *whole = nullptr;  // coordinates; element offsets; scratch
-  char* spare = nullptr;
-  GridCheck* checks = nullptr;          // in check mode
-  GridCodeEntry* code_cache = nullptr;  // kGridCodeEntries
-  int epoch = 1;                        // counts barriers
+          *whole = nullptr;                  // coordinates; element offsets; scratch
+  char *spare = nullptr, *copies = nullptr;  // a vector of results; two of copies of scalars
+  GridCheck* checks = nullptr;               // in check mode
+  GridCodeEntry* code_cache = nullptr;       // kGridCodeEntries
+  int epoch = 1;                             // counts barriers
   GridFault fault{};
   bool stop = false;
 
   uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
-  GridScalar& at(int ref) { return scalar[~ref]; }
+  GridScalar& at(int ref) { return number[~ref].base; }
   GridCodeEntry& code_entry(int at) const {
     GridCodeEntry& s = code_cache[(program.number + at) % kGridCodeEntries];
     if (s.program != program.number || s.at != at)
-      s = {program.number, at, grid_native_fits(program, at), 0, nullptr};
+      s = {program.number, at, grid_native(program, at, ~uint64_t(0)).code != nullptr, 0, nullptr};
     return s;
   }
   const GridNative& native(GridCodeEntry& s, uint64_t lanes) const {
@@ -86,18 +84,18 @@ struct GridMachine {
     return *s.native;
   }
   /// The elements of an operand from lane lo on: a vector, or a scalar if ref < 0.
-  const void* operand(int ref, int lo, int64_t bytes) {
-    return ref < 0 ? static_cast<const void*>(&at(ref))
-                   : static_cast<const char*>(vector[ref]) + lo * bytes;
+  char* operand(int ref, int lo, int64_t bytes) {
+    return ref < 0 ? reinterpret_cast<char*>(&at(ref))
+                   : static_cast<char*>(vector[ref]) + lo * bytes;
   }
-  int64_t bytes_of(GridType t) const {
-    return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
+  Dtype dtype_of(GridType t) const {
+    return t == GridType::real ? program.real : t == GridType::integer ? Dtype::i64 : Dtype::b8;
   }
-  int64_t value(const GridAffine& a, int l) const {
-    return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
+  int64_t bytes_of(GridType t) const { return item_size(dtype_of(t)); }
+  int64_t value(const GridNumber& a, int l) const {
+    return a.base.whole + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
-  LaneBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
   /// f(first lane, end lane, lane 0 of the row, y, z) for each row of the lanes lo .. hi - 1.
   template <class F> void each_row(int lo, int hi, const F& f) const {
     for (int l = lo; l < hi;) {
@@ -114,8 +112,8 @@ struct GridMachine {
   /// The bounding box of the active lanes; there must be some. Returns true if all lanes in it are
   /// active, as after bounds checks on each coordinate.
   bool box_of(Active, LaneBox&) const;
-  /// Writes an affine number as a vector of integers.
-  void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
+  /// Writes a whole number as a vector.
+  void spread(const GridNumber& a, int lo, int hi, int64_t* out) const;
   /// The thread of a lane in x, y, z, counted from 1.
   void thread_of(int l, int64_t* out) const {
     for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;
@@ -127,7 +125,6 @@ struct GridMachine {
   struct Place {
     int64_t offset, step[3];
   };
-  bool affine_place(const GridInstruction&, Active, Place&) const;
   bool affine_place(const GridInstruction&, const LaneBox&, Place&) const;
 
   void load_scalar(const GridInstruction&, Active);

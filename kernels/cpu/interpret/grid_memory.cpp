@@ -93,22 +93,22 @@ const Mover& mover(Dtype d, Dtype real) {
 
 // ---- which elements ------------------------------------------------------------------------------
 
-void GridMachine::spread(const GridAffine& a, int lo, int hi, int64_t* out) const {
+void GridMachine::spread(const GridNumber& a, int lo, int hi, int64_t* out) const {
   each_row(lo, hi, [&](int from, int to, int begin, int y, int z) {
-    const int64_t step = a.step[0], base = a.base + a.step[1] * y + a.step[2] * z - step * begin;
+    const int64_t step = a.step[0],
+                  base = a.base.whole + a.step[1] * y + a.step[2] * z - step * begin;
     for (int l = from; l < to; ++l) out[l] = base + step * l;
   });
 }
 
 int64_t GridMachine::index_of(const GridItem& x, int l) const {
-  if (x.kind == GridItem::scalar) return scalar[x.at].whole;
-  if (x.kind == GridItem::affine) return value(affine[x.at], l);
+  if (x.kind == GridItem::number) return value(number[x.at], l);
   return static_cast<const int64_t*>(vector[x.at])[l];
 }
 
 bool GridMachine::box_of(Active a, LaneBox& b) const {
-  b = whole_tile();
-  if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
+  b = {{0, 0, 0}, {n[0], n[1], n[2]}};
+  if (one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, !a.mask;
   if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
   b = {{n[0], n[1], n[2]}, {0, 0, 0}};
   int rows = 0, from_x = -1, to_x = -1;
@@ -132,11 +132,6 @@ bool GridMachine::box_of(Active a, LaneBox& b) const {
   return alike && rows == (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
 }
 
-bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
-  LaneBox b = whole_tile();
-  if (one_row()) b.lo[0] = a.lo, b.hi[0] = a.hi;
-  return affine_place(i, b, p);
-}
 bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place& p) const {
   const GridTensor& t = tensor[i.tensor];
   const int axes = one_row() ? 1 : 3;
@@ -144,19 +139,14 @@ bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place
   for (int d = 0; d < t.ndim; ++d) {
     const GridItem& x = program.list[i.index + d];
     const int64_t stride = t.stride[d];
-    int64_t base, low, high;
-    if (x.kind == GridItem::scalar) {
-      base = low = high = scalar[x.at].whole;
-    } else if (x.kind == GridItem::affine) {
-      const GridAffine& f = affine[x.at];
-      base = low = high = f.base;
-      for (int k = 0; k < axes; ++k) {
-        const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
-        low += from < to ? from : to, high += from < to ? to : from;
-        p.step[k] += f.step[k] * stride;
-      }
-    } else {
-      return false;
+    if (x.kind == GridItem::vector) return false;
+    const GridNumber& f = number[x.at];
+    const int64_t base = f.base.whole;
+    int64_t low = base, high = base;
+    for (int k = 0; k < axes; ++k) {
+      const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
+      low += from < to ? from : to, high += from < to ? to : from;
+      p.step[k] += f.step[k] * stride;
     }
     if (low < 1 || high > t.size[d]) return false;
     p.offset += (base - 1) * stride;
@@ -177,9 +167,7 @@ bool GridMachine::lane_places(const GridInstruction& i, Active a) {
     const int64_t stride = t.stride[d];
     const int64_t* index = whole;
     if (x.kind == GridItem::vector) index = static_cast<const int64_t*>(vector[x.at]);
-    else if (x.kind == GridItem::affine) spread(affine[x.at], a.lo, a.hi, whole);
-    else
-      for (int l = a.lo; l < a.hi; ++l) whole[l] = scalar[x.at].whole;
+    else spread(number[x.at], a.lo, a.hi, whole);
     MT_INDEPENDENT
     for (int l = a.lo; l < a.hi; ++l) {
       const uint64_t k = uint64_t(index[l]) - 1;
@@ -233,9 +221,9 @@ void GridMachine::load_scalar(const GridInstruction& i, Active a) {
   const GridTensor& t = tensor[i.tensor];
   int64_t at = 0;
   for (int d = 0; d < t.ndim; ++d) {
-    const int64_t k = scalar[program.list[i.index + d].at].whole;
+    const int64_t k = number[program.list[i.index + d].at].base.whole;
     if (k < 1 || k > t.size[d]) {
-      scalar[i.dst].whole = 0;
+      number[i.dst].base.whole = 0;
       return blame(i, a);
     }
     at += (k - 1) * t.stride[d];
@@ -244,10 +232,10 @@ void GridMachine::load_scalar(const GridInstruction& i, Active a) {
     for (int l = a.lo; l < a.hi && !stop; ++l)
       if (a.has(l)) note(i, l, at, false, false);
   if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
-    scalar[i.dst].single = static_cast<const float*>(t.data)[at];
+    number[i.dst].base.single = static_cast<const float*>(t.data)[at];
   else
     mover(t.dtype, program.real)
-        .read_run(&scalar[i.dst], static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+        .read_run(&number[i.dst].base, static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
 }
 
 void GridMachine::load(const GridInstruction& i, Active a) {
@@ -257,33 +245,19 @@ void GridMachine::load(const GridInstruction& i, Active a) {
   char* const out = static_cast<char*>(own[i.dst]);
   vector[i.dst] = out;
   Place p;
-  if (!grid.check && affine_place(i, a, p)) {
+  LaneBox box;
+  if (!grid.check && (box_of(a, box), affine_place(i, box, p))) {
     const char* const from = static_cast<const char*>(t.data) + p.offset * item;
-    const bool merged = one_row() || (p.step[1] == n[0] * p.step[0] &&
-                                      (n[2] == 1 || p.step[2] == n[1] * p.step[1]));
+    const bool merged = one_row() || (p.step[1] == n[0] && (n[2] == 1 || p.step[2] == n[1] * n[0]));
     if (merged && p.step[0] == 1 && i.flag && item == bytes && !is_half(t.dtype)) {
       vector[i.dst] = const_cast<char*>(from);
-    } else if (merged) {
-      m.read_run(out + a.lo * bytes, from + a.lo * p.step[0] * item, p.step[0], a.hi - a.lo);
-    } else {
-      char* row = out;
-      for (int z = 0; z < n[2]; ++z)
-        for (int y = 0; y < n[1]; ++y, row += n[0] * bytes)
-          m.read_run(row, from + (z * p.step[2] + y * p.step[1]) * item, p.step[0], n[0]);
-    }
-    return;
-  }
-  LaneBox box;
-  if (!grid.check && !one_row() && (a.mask || a.lo > 0 || a.hi < lanes)) {
-    box_of(a, box);
-    if (affine_place(i, box, p)) {
-      each_row_of(box, [&](int lane, int y, int z) {
-        const int64_t at = p.offset + z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
-        m.read_run(out + lane * bytes, static_cast<const char*>(t.data) + at * item, p.step[0],
-                   box.hi[0] - box.lo[0]);
-      });
       return;
     }
+    each_row_of(box, [&](int lane, int y, int z) {
+      const int64_t at = z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
+      m.read_run(out + lane * bytes, from + at * item, p.step[0], box.hi[0] - box.lo[0]);
+    });
+    return;
   }
   if (!lane_places(i, a)) {
     __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
@@ -303,7 +277,7 @@ void GridMachine::store(const GridInstruction& i, Active a) {
   Place p;
   LaneBox box;
   if (!grid.check && box_of(a, box) && affine_place(i, box, p) && p.step[0] != 0) {
-    const char* const in = static_cast<const char*>(operand(i.a, 0, bytes));
+    const char* const in = operand(i.a, 0, bytes);
     char* const to = static_cast<char*>(t.data) + (p.offset + box.lo[0] * p.step[0]) * item;
     const int64_t length = box.hi[0] - box.lo[0], each = one ? 0 : bytes;
     each_row_of(box, [&](int lane, int y, int z) {

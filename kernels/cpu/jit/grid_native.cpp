@@ -1,6 +1,7 @@
 // grid_native.cpp -- compiles loops and basic blocks of grid kernels, recorded as lane programs
 #include "kernels/cpu/jit/grid_native.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,24 +9,13 @@
 
 #include "kernels/cpu/jit/jit_x64.h"
 #include "kernels/cpu/jit/lane_math.h"
-
-#include "kernels/cpu/interpret/grid_formulas.h"
+#include "kernels/cpu/jit/lower.h"
 
 namespace mt {
 namespace {
 
 using ir::LaneOp;
 using ir::Mask;
-
-/// Computes the formula of `op` on lanes, if it is one of `ops`.
-template <GridOp... ops, class V, class Out> bool calculate(GridOp op, const V (&in)[3], Out& out) {
-  return ((op == ops && (out = grid::formula<ops>(in[0], in[1], in[2]), true)) || ...);
-}
-template <class F> bool calculate_number(GridOp op, const F (&in)[3], F& out) {
-  using enum GridOp;
-  return calculate<neg, abs, sqrt, exp, log, log10, tanh, copy, add, sub, mul, div, mod, min, max,
-                   mul_add>(op, in, out);
-}
 
 /// Whether the operands a, b and c are vectors, or scalars if they are negative.
 bool reads_vectors(GridCode c) {
@@ -75,7 +65,7 @@ template <class T> class Recorder {
   bool record(ir::LaneProgram& program) {
     const I& first = p_.code[at_];
     for (int j = at_ + 1; j < first.end; ++j) note_written(p_.code[j]);
-    if (in_turns_) varying_scalar_[first.dst] = true;
+    if (in_turns_) varying_number_[first.dst] = true;
     if (leaves_) start_lanes(first);
     if (!body(at_ + 1, first.end)) return false;
     builder_.set_line(first.line);
@@ -84,7 +74,8 @@ template <class T> class Recorder {
     if (fine_.id != Mask(true).id) builder_.guard(fine_.id);
     program = builder_.finish();
     program.operands = out_.operands;
-    return true;
+    const auto guards = [](const ir::LaneInstruction& c) { return c.op == LaneOp::guard; };
+    return !in_turns_ || std::none_of(program.code.begin(), program.code.end(), guards);
   }
 
  private:
@@ -97,9 +88,11 @@ template <class T> class Recorder {
       builder_.carry(first.id, vector_[vector]);
       builder_.store(first.operand, first.id);
     }
+    bool complete = true;
     for (const auto& [vector, written] : written_vector_)
-      if (leaves_ && !carried_.count(vector) && is_read_outside(p_, at_, vector)) return false;
-    return !carried_.empty();
+      complete &= carried_.count(vector) || !is_read_outside(p_, at_, vector);
+    out_.complete &= complete;
+    return !carried_.empty() && (complete || !leaves_);
   }
   /// The mask of the lanes that run an iteration, and their counter.
   void start_lanes(const I& first) {
@@ -107,7 +100,7 @@ template <class T> class Recorder {
     active_ = Mask::of(mask_.id), inside_ = true;
     if (first.code != GridCode::count) return;
     counter_ = {operand(LaneOp::load, GridNative::counter, GridType::integer, 0), 1};
-    scalar_[first.dst] = counter_.id, varying_scalar_[first.dst] = true;
+    scalar_[first.dst] = counter_.id, varying_number_[first.dst] = true;
   }
   /// After all iterations of a counting loop, its lanes have left it.
   bool carry_lanes(const I& first) {
@@ -141,8 +134,7 @@ template <class T> class Recorder {
         i.code == GridCode::compare)
       return;
     if (i.code == GridCode::vector || i.code == GridCode::load) written_vector_[i.dst] = true;
-    else if (i.code == GridCode::affine) ++written_affine_[i.dst];
-    else ++written_scalar_[i.dst];
+    else ++written_number_[i.dst];
   }
   int place_of(GridNative::Operand o) {
     if (out_.operands == GridNative::kOperands) return -1;
@@ -198,13 +190,16 @@ template <class T> class Recorder {
       case GridCode::branch: return branch(i, j);
       case GridCode::leave:
       case GridCode::leave_if: return leaves_ && leave(i);
-      case GridCode::scalar: return scalar(i);
-      case GridCode::affine: return affine(i);
+      case GridCode::scalar:
+        out_.complete &= i.result == GridType::integer || i.dst >= p_.number_variables;
+        return number(i);
+      case GridCode::affine: return number(i);
       case GridCode::load_scalar:
         if (leaves_)
-          return written_scalar_[i.dst] == 1 && is_fixed(i) &&
-                 (varying_scalar_[i.dst] = false, true);
-        varying_scalar_[i.dst] = false;
+          return written_number_[i.dst] == 1 && is_fixed(i) &&
+                 (varying_number_[i.dst] = false, true);
+        varying_number_[i.dst] = false;
+        out_.complete &= i.dst >= p_.number_variables;
         return load(i, false, scalar_[i.dst]);
       case GridCode::load:
         if (leaves_) return made_before(i);
@@ -242,13 +237,12 @@ template <class T> class Recorder {
   /// Whether a value that is computed before a loop is the same in every iteration.
   bool is_fixed(const I& i) {
     bool varies = false;
-    const auto same = [&](bool scalar, int ref) { return look(scalar, ref, varies) && !varies; };
-    if (i.code == GridCode::spread) return same(false, i.a);
-    if (i.code == GridCode::compare)
-      return same(i.a < 0, i.a < 0 ? ~i.a : i.a) && same(i.b < 0, i.b < 0 ? ~i.b : i.b);
+    const auto same = [&](int number) { return look(number, varies) && !varies; };
+    if (i.code == GridCode::spread) return same(i.a);
+    if (i.code == GridCode::compare) return same(i.a) && same(i.b);
     for (int k = 0; k < i.indices; ++k) {
       const GridItem& x = p_.list[i.index + k];
-      if (x.kind == GridItem::vector || !same(x.kind == GridItem::scalar, x.at)) return false;
+      if (x.kind == GridItem::vector || !same(x.at)) return false;
     }
     return true;
   }
@@ -262,47 +256,39 @@ template <class T> class Recorder {
 
   // Integers are only used as indices. An integer that varies must be linear in the counter, and
   // must not be carried from one iteration to the next.
-  static bool is_linear(GridOp op, bool a, bool b) {
-    if (op == GridOp::mul) return !(a && b);
-    return op == GridOp::add || op == GridOp::sub || op == GridOp::neg || op == GridOp::copy;
+  static bool is_linear(int op, bool a, bool b) {
+    if (op == op::id<op::Mul>) return !(a && b);
+    return op == op::id<op::Add> || op == op::id<op::Sub> || op == op::id<op::Neg> ||
+           op == kConvert;
   }
   /// Whether a number varies; returns false if it is carried from one iteration to the next.
-  bool look(bool scalar, int ref, bool& varies) {
-    const bool written = scalar ? written_scalar_.count(ref) > 0 : written_affine_.count(ref) > 0;
-    auto& varying = scalar ? varying_scalar_ : varying_affine_;
-    varies = varying.count(ref) && varying[ref];
-    return varying.count(ref) || !written;
+  bool look(int number, bool& varies) {
+    const auto seen = varying_number_.find(number);
+    const bool known = seen != varying_number_.end();
+    varies = known && seen->second;
+    return known || !written_number_.count(number);
   }
   /// Integers and their functions are left to the caller, except those that depend on the counter
   /// of a loop that lanes leave.
-  bool scalar(const I& i) {
-    if (leaves_ && written_scalar_[i.dst] > 1) return false;  // perhaps set in both branches
+  bool number(const I& i) {
+    if (leaves_ && written_number_[i.dst] > 1) return false;  // perhaps set in both branches
     if (i.type == GridType::real) return lane_scalar(i);
     const int in[] = {i.a, i.b, i.c};
     bool varies[3] = {};
-    for (int k = 0; k < kGridArity[int(i.op)]; ++k)
-      if (!look(true, in[k], varies[k])) return false;
-    varying_scalar_[i.dst] = varies[0] || varies[1] || varies[2];
-    if (!in_turns_) return !varying_scalar_[i.dst] || lane_scalar(i);
-    if (i.type != GridType::integer || i.op >= GridOp::lt || i.op == GridOp::to_real) return false;
-    return !varying_scalar_[i.dst] || is_linear(i.op, varies[0], varies[1]);
-  }
-  bool affine(const I& i) {
-    if (leaves_ && written_affine_[i.dst] > 1) return false;
-    const int in[] = {i.a, i.b};
-    bool varies[2] = {};
-    for (int k = 0; k < kGridArity[int(i.op)] && k < 2; ++k)
-      if (!look(in[k] < 0, in[k] < 0 ? ~in[k] : in[k], varies[k])) return false;
-    varying_affine_[i.dst] = varies[0] || varies[1];
-    return is_linear(i.op, varies[0], varies[1]);
+    for (int k = 0; k < i.operands; ++k)
+      if (!look(in[k], varies[k])) return false;
+    const bool any = varying_number_[i.dst] = varies[0] || varies[1] || varies[2];
+    if (i.code == GridCode::scalar && !in_turns_) return !any || lane_scalar(i);
+    if (i.type != GridType::integer || i.result != GridType::integer) return false;
+    return !any || is_linear(i.op, varies[0], varies[1]);
   }
 
   /// A scalar broadcast to all lanes; -1: it is carried between iterations, or operands run out.
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
     if (type == GridType::integer && !has_whole_numbers(false)) return -1;
-    const bool made = !in_turns_ && varying_scalar_.count(s) && written_scalar_[s] == 1;
-    if (written_scalar_.count(s) && !made) return -1;
+    const bool made = !in_turns_ && varying_number_.count(s) && written_number_[s] == 1;
+    if (written_number_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
   }
   /// A vector, or a scalar if ref < 0.
@@ -321,79 +307,67 @@ template <class T> class Recorder {
   }
   bool lane_scalar(const I& i) {
     const int in[] = {~i.a, ~i.b, ~i.c};
-    return (scalar_[i.dst] = calculated(i, in).id) >= 0;
+    return (scalar_[i.dst] = calculated(i, in)) >= 0;
   }
   /// The value of a vector after an instruction, which writes only active lanes.
   bool vector(const I& i) {
     const int in[] = {i.a, i.b, i.c};
-    Result x = calculated(i, in);
-    if (x.id < 0) return false;
-    const bool known = vector_.count(i.dst);
+    int32_t id = calculated(i, in);
+    if (id < 0) return false;
+    const bool known = vector_.count(i.dst), is_bool = i.result == GridType::boolean;
     if (inside_ && (i.masked || (in_uniform_ && known))) {
-      const int32_t before = known || x.type != GridType::boolean ? value(i.dst, x.type) : -1;
+      const int32_t before = known || !is_bool ? value(i.dst, i.result) : -1;
       if (before < 0) return false;
-      if (x.type != GridType::boolean) x.id = select(active_, F::of(x.id), F::of(before)).id;
-      else x.id = ((active_ & Mask::of(x.id)) | ((!active_) & Mask::of(before))).id;
+      const int32_t choice[] = {active_.id, id, before};
+      id = ir::record_operation<T>(op::id<op::Where>, is_bool, choice, nullptr);
     }
-    vector_[i.dst] = x.id;
+    vector_[i.dst] = id;
     return true;
   }
 
   // ---- what an instruction computes ----------------------------------------------------------------
 
-  struct Result {
-    int32_t id;  // -1: it is left to the interpreter
-    GridType type;
-  };
-  Result calculated(const I& i, const int (&in)[3]) {
-    using enum GridOp;
+  /// -1: it is left to the interpreter.
+  int32_t calculated(const I& i, const int (&in)[3]) {
+    const bool chooses = i.op == op::id<op::Where>, whole = i.type == GridType::integer;
     int32_t id[3] = {};
-    for (int k = 0; k < kGridArity[int(i.op)]; ++k)
-      if ((id[k] = value(in[k], i.op == select && k == 0 ? GridType::boolean : i.type)) < 0)
-        return {-1, i.type};
-    const Mask truth[] = {Mask::of(id[0]), Mask::of(id[1]), Mask::of(id[2])};
-    const F x[] = {F::of(id[0]), F::of(id[1]), F::of(id[2])};
-    Mask mask;
-    F number;
-    const auto is_mask = [&](bool done) { return Result{done ? mask.id : -1, GridType::boolean}; };
-    if (i.op == select && i.type != GridType::boolean)
-      return {grid::formula<select>(truth[0], x[1], x[2]).id, i.type};
-    if (i.type == GridType::boolean)
-      return is_mask(
-          calculate<copy, logical_not, logical_and, logical_or, eq, ne>(i.op, truth, mask));
-    if (i.type == GridType::integer) return whole(i.op, W::of(id[0]), W::of(id[1]));
-    if (i.op >= lt && i.op <= ne) return is_mask(calculate<lt, le, eq, ne>(i.op, x, mask));
-    if (i.op == GridOp::floor || i.op == GridOp::ceil)
-      return {has_whole_numbers(true) ? whole_of(x[0], i.op).id : -1, GridType::integer};
-    return {calculate_number(i.op, x, number) ? number.id : -1, GridType::real};
+    for (int k = 0; k < i.operands; ++k)
+      if ((id[k] = value(in[k], chooses && k == 0 ? GridType::boolean : i.type)) < 0) return -1;
+    if (i.op == kConvert) return converted(i, id[0]);
+    if (whole && !chooses) return of_integers(i.op, W::of(id[0]), W::of(id[1]));
+    return ir::record_operation<T>(i.op, i.type == GridType::boolean, id, nullptr);
   }
   /// Whether there are integer instructions; `more`: also for products and conversions.
   bool has_whole_numbers(bool more) const {
     return !in_turns_ && (!more || kNarrow || isa_ == Isa::avx512);
   }
-  Result whole(GridOp op, W x, W y) {
-    const bool more =
-        op == GridOp::mul || op == GridOp::mod || op == GridOp::floor_div || op == GridOp::to_real;
-    if (!has_whole_numbers(more)) return {-1, GridType::integer};
-    const auto number = [](W w) { return Result{w.id, GridType::integer}; };
-    const auto truth = [](Mask m) { return Result{m.id, GridType::boolean}; };
+  int32_t converted(const I& i, int32_t id) {
+    const bool whole = i.type == GridType::integer;
+    if (i.type == i.result) return whole && !has_whole_numbers(false) ? -1 : id;
+    if (!has_whole_numbers(true)) return -1;
+    if (whole) return F::to_float(W::of(id)).id;
+    const F x = F::of(id), end(kNarrow ? 0x1p31 : 0x1p63);
+    must((-end <= x) & (x < end));
+    return to_int(x).id;
+  }
+  int32_t of_integers(int op, W x, W y) {
+    const bool divides = op == op::id<op::Remainder> || op == op::id<op::FloorDivide>;
+    if (!has_whole_numbers(divides || op == op::id<op::Mul>)) return -1;
     switch (op) {
-      case GridOp::copy: return number(x);
-      case GridOp::neg: return number(difference(W(0), x));
-      case GridOp::abs: return number(select(less(x, W(0)), difference(W(0), x), x));
-      case GridOp::add: return number(sum(x, y));
-      case GridOp::sub: return number(difference(x, y));
-      case GridOp::mul: return number(product(x, y));
-      case GridOp::min: return number(select(less(x, y), x, y));
-      case GridOp::max: return number(select(less(y, x), x, y));
-      case GridOp::mod: return number(divided(x, y, true));
-      case GridOp::floor_div: return number(divided(x, y, false));
-      case GridOp::lt: return truth(less(x, y));
-      case GridOp::le: return truth(!less(y, x));
-      case GridOp::eq: return truth(x == y);
-      case GridOp::ne: return truth(x != y);
-      case GridOp::to_real: return {F::to_float(x).id, GridType::real};
-      default: return {-1, GridType::integer};
+      case op::id<op::Neg>: return difference(W(0), x).id;
+      case op::id<op::Abs>: return select(less(x, W(0)), difference(W(0), x), x).id;
+      case op::id<op::Add>: return sum(x, y).id;
+      case op::id<op::Sub>: return difference(x, y).id;
+      case op::id<op::Mul>: return product(x, y).id;
+      case op::id<op::LuaMin>: return select(less(x, y), x, y).id;
+      case op::id<op::LuaMax>: return select(less(y, x), x, y).id;
+      case op::id<op::Remainder>: return divided(x, y, true).id;
+      case op::id<op::FloorDivide>: return divided(x, y, false).id;
+      case op::id<op::Lt>: return less(x, y).id;
+      case op::id<op::Le>: return (!less(y, x)).id;
+      case op::id<op::Eq>: return (x == y).id;
+      case op::id<op::Ne>: return (x != y).id;
+      default: return -1;
     }
   }
   /// Adds a guard: the code stops if this does not hold in an active lane.
@@ -411,11 +385,6 @@ template <class T> class Recorder {
   W product(W x, W y) {
     if (kNarrow) must(fabs(F::to_float(x) * F::to_float(y)) < F(0x1p30));
     return x * y;
-  }
-  W whole_of(F x, GridOp op) {
-    const F y = op == GridOp::floor ? floor(x) : ceil(x), end(kNarrow ? 0x1p31 : 0x1p63);
-    must((-end <= y) & (y < end));
-    return to_int(y);
   }
   /// The floor of x / y, or the remainder, for numbers below 2^24 or 2^52: their quotient as floats is an
   /// integer, or further from the next integer than its rounding error, so that its floor is exact.
@@ -439,8 +408,8 @@ template <class T> class Recorder {
   bool inside_ = false,
        in_uniform_ = false;  // in_uniform_: if lanes take the same branch, writes are not masked
   std::map<int, bool> written_vector_, read_vector_;
-  std::map<int, int> written_scalar_, written_affine_;   // the number of writes
-  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they vary
+  std::map<int, int> written_number_;   // how often
+  std::map<int, bool> varying_number_;  // of those seen: whether they vary
   std::map<int, int32_t> vector_, scalar_;
   std::map<int, First> carried_;
   int accesses_ = 0;
@@ -452,14 +421,14 @@ template <class T> class Recorder {
   std::vector<Store> stores_;  // of a block
 };
 
-bool record(const GridProgram& p, int at, uint64_t lanes, Isa isa, GridNative& out,
-            ir::LaneProgram& program) {
-  return p.real == Dtype::f64 ? Recorder<double>(p, at, lanes, isa, out).record(program)
-                              : Recorder<float>(p, at, lanes, isa, out).record(program);
-}
-std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa, GridNative& out) {
+/// Null: it is left to the interpreter.
+std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, GridNative& out) {
   ir::LaneProgram program;
-  if (!record(p, at, lanes, isa, out, program)) return nullptr;
+  Isa isa;
+  if (!jit_isa(isa) ||
+      !(p.real == Dtype::f64 ? Recorder<double>(p, at, lanes, isa, out).record(program)
+                             : Recorder<float>(p, at, lanes, isa, out).record(program)))
+    return nullptr;
   uint64_t repeated = 0;
   for (int k = 0; k < out.operands; ++k) {
     const auto [kind, type, j] = out.operand[k];
@@ -475,12 +444,13 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   std::string key;
   const auto put = [&](int64_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
   put(int(p.real)), put(int64_t(lanes)), put(int(p.code[at].code)), put(p.code[at].dst),
-      put(p.code[at].c), put(p.code[at].flag);
+      put(p.code[at].c), put(p.code[at].flag), put(p.number_variables);
   for (int j = at + 1; j < p.code[at].end; ++j) {
     const GridInstruction& i = p.code[j];
     const bool branches = i.code == GridCode::branch;
     const bool leaves = i.code == GridCode::leave || i.code == GridCode::leave_if;
-    for (const int x : {int(i.code), int(i.op), int(i.type), i.dst, i.b, i.c}) put(x);
+    for (const int x : {int(i.code), int(i.op), int(i.type), int(i.result), i.dst, i.b, i.c})
+      put(x);
     put(leaves ? i.a - at : i.a);
     put(i.dst >= 0 && is_read_outside(p, at, i.dst));
     const bool loads = i.code == GridCode::load || i.code == GridCode::load_scalar;
@@ -493,41 +463,23 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   return key;
 }
 
-/// Whether the recorder supports the body at all.
-bool fits(const GridProgram& p, int at, Isa isa) {
-  if (p.code[at].end - at - 1 > kGridNativeLength) return false;
-  GridNative out;
-  ir::LaneProgram program;
-  return record(p, at, 0, isa, out, program);
-}
+}  // namespace
 
-struct CompiledLoop {
-  GridNative native;
-  std::unique_ptr<Code> code;
-  bool fits = false;
-};
-constexpr uint64_t kAnyLanes = ~uint64_t(0);
-
-/// The compiled loop, created at first use.
-const CompiledLoop& made(const GridProgram& p, int at, uint64_t lanes) {
+const GridNative& grid_native(const GridProgram& p, int at, uint64_t lanes) {
+  struct Compiled {
+    GridNative native;
+    std::unique_ptr<Code> code;
+  };
   static std::mutex lock;
-  static auto* const all = new std::map<std::string, CompiledLoop>;
+  static auto* const all = new std::map<std::string, Compiled>;
+  static const GridNative none{};
+  if (p.code[at].end - at - 1 > kGridNativeLength) return none;
   const std::string key = key_of(p, at, lanes);
   const std::lock_guard guard(lock);
   const auto [found, is_new] = all->try_emplace(key);
-  CompiledLoop& m = found->second;
-  Isa isa;
-  if (!is_new || !jit_isa(isa)) return m;
-  if (lanes == kAnyLanes) m.fits = fits(p, at, isa);
-  else m.code = make(p, at, lanes, isa, m.native), m.native.code = m.code.get();
-  return m;
-}
-
-}  // namespace
-
-bool grid_native_fits(const GridProgram& p, int at) { return made(p, at, kAnyLanes).fits; }
-const GridNative& grid_native(const GridProgram& p, int at, uint64_t lanes) {
-  return made(p, at, lanes).native;
+  auto& [native, code] = found->second;
+  if (is_new) code = make(p, at, lanes, native), native.code = code.get();
+  return native;
 }
 
 }  // namespace mt

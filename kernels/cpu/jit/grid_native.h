@@ -18,6 +18,7 @@ struct GridNative {
     int at;  // a vector that is written, one that is read, a scalar; for an access its index in the body
   };
   bool in_place = false;       // a vector is both written and read
+  bool complete = true;        // for a loop: it sets everything that is read after the loop
   const Code* code = nullptr;  // null: the interpreter runs it
   int operands = 0;
   Operand operand[kOperands];
@@ -25,13 +26,11 @@ struct GridNative {
 
 /// The maximum number of instructions of a body that is compiled.
 constexpr int kGridNativeLength = 256;
-/// Whether grid_native supports everything in the body of the loop or block at instruction `at`.
-bool grid_native_fits(const GridProgram&, int at);
 /// The code of the block at instruction `at` of a program, or of the loop over integers, whose body has
 /// only arithmetic and accesses at positions linear in the counter; bit j of `lanes`: access j, counted
 /// from 0, has one element per lane, contiguously, otherwise one element for all lanes. The integers of the
 /// body, and in a block all scalars and functions of positions alone, are left to the caller, who also runs
-/// the last iteration. The code is cached for the lifetime of the process.
+/// the last iteration unless the code is `complete`. The code is cached for the lifetime of the process.
 /// Integers are int64 lanes in float64 kernels and int32 lanes in float32 kernels; the code of a
 /// block stops before a vector in which an integer does not fit.
 /// Also for a loop that lanes leave one by one: it runs their iterations, and loop invariants are

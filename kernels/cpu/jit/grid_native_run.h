@@ -1,7 +1,6 @@
 // grid_native_run.h -- runs compiled loops and blocks (grid_native.h) over the rows of a grid kernel's tile
 #pragma once
 #include "kernels/cpu/interpret/grid_machine.h"
-#include "kernels/cpu/interpret/grid_sums.h"
 #include "kernels/cpu/jit/grid_native.h"
 #include "kernels/cpu/jit/native.h"
 
@@ -21,7 +20,7 @@ void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int
       const bool moves = o.kind == GridNative::memory;
       data[loop.operands + k] = reinterpret_cast<void*>(moves ? by[o.at] * int64_t(sizeof(R)) : 0);
       if (moves) data[k] = const_cast<R*>(at[o.at] + done * by[o.at]);
-      else if (o.kind == GridNative::scalar) data[k] = &w.scalar[o.at];
+      else if (o.kind == GridNative::scalar) data[k] = &w.number[o.at].base;
       else data[k] = static_cast<R*>(w.vector[o.at]) + vectors;
     }
     const int64_t now = turns - done < kPiece ? turns - done : kPiece;
@@ -32,8 +31,8 @@ void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int
 }
 
 template <class R, class Walk>
-int64_t run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
-                  const typename Walk::Factor* place, int64_t turns) {
+void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
+               const typename Walk::Factor* place, int64_t turns) {
   for (int k = 0; k < loop.operands; ++k) {
     const int v = loop.operand[k].at;
     if (loop.operand[k].kind != GridNative::written || w.vector[v] == w.own[v]) continue;
@@ -47,43 +46,45 @@ int64_t run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
     for (int k = 0; k < loop.operands; ++k) {
       const int j = loop.operand[k].at;
       if (loop.operand[k].kind != GridNative::memory) continue;
-      const GridFactor<R> f = place[j].row(y, z);
-      at[j] = f.at, by[j] = f.by;
+      const auto& f = place[j];
+      at[j] = f.at + y * f.step[1] + z * f.step[2], by[j] = f.by;
     }
     run_row_turns(w, loop, lane - box.lo[0], box.lo[0], box.hi[0], at, by, turns);
   });
-  return turns;
 }
 
-/// Runs all iterations except the last of the loop at instruction `at` as machine code, if
-/// possible, and returns the number of these iterations.
+/// Runs iterations of the loop at instruction `at` as machine code, if possible: all (true), or all
+/// except the last; then `k` becomes the counter of that one.
 template <class R, class Walk>
-int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
-  const int64_t from = w.at(i.a).whole, step = w.at(i.c).whole, last = w.at(i.b).whole;
+bool native_turns(Walk& w, const GridInstruction& i, int at, Active a, int64_t& k) {
+  const int64_t from = k, step = w.at(i.c).whole, last = w.at(i.b).whole;
   constexpr int64_t kFewest = 4;
   if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
-    return 0;
+    return false;
   GridCodeEntry& s = w.code_entry(at);
   LaneBox box;
-  if (!s.fits || !w.box_of(a, box)) return 0;
+  if (!s.fits || !w.box_of(a, box)) return false;
   const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
   typename Walk::Factor place[GridNative::kOperands];
   uint64_t lanes = 0;  // of the loads
-  for (const int64_t k : places) {
-    w.scalar[i.dst].whole = from + k * step;
+  for (const int64_t turn : places) {
+    w.number[i.dst].base.whole = from + turn * step;
     for (int j = at + 1, accesses = 0; j < i.end; ++j) {
       const GridInstruction& x = w.program.code[j];
       const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
       if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
       if (x.code == GridCode::affine) w.affine_op(x);
       if (!loads) continue;
-      if (!w.find_factor(x, box, k, place[accesses])) return 0;
+      if (!w.find_factor(x, box, turn, place[accesses])) return false;
       lanes |= uint64_t(place[accesses].step[0] == 1) << accesses;
       ++accesses;
     }
   }
   const GridNative& native = w.native(s, lanes);
-  return native.code ? run_turns<R>(w, native, a, box, place, count - 1) : 0;
+  if (!native.code) return false;
+  run_turns<R>(w, native, a, box, place, native.complete ? count : count - 1);
+  k += (count - 1) * step;
+  return native.complete;
 }
 
 /// Converts the integers of the lanes lo .. hi - 1 to int32 in place, at the same address, and
@@ -131,12 +132,14 @@ template <class Walk> bool make_before(Walk& w, const GridInstruction& x, Active
 
 /// The same for the whole body of a loop that lanes leave (grid_native.h), and its loads.
 template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at, Active a) {
+  LaneBox box;
+  w.box_of(a, box);
   for (int j = at + 1; j < i.end; ++j) {
     const GridInstruction& x = w.program.code[j];
     GridMachine::Place place;
     if (x.code != GridCode::load && x.code != GridCode::load_scalar) {
       if (!make_before(w, x, a)) return false;
-    } else if (!w.affine_place(x, a, place)) {
+    } else if (!w.affine_place(x, box, place)) {
       return false;
     } else if (x.code == GridCode::load) {
       w.load(x, a);
@@ -173,9 +176,9 @@ void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uin
     } else if (o.kind == GridNative::active) {
       data[fine] = set;
     } else if (o.kind == GridNative::scalar) {
-      const GridScalar& s = w.scalar[o.at];
+      const GridScalar& s = w.number[o.at].base;
       if (narrows && s.whole != int32_t(s.whole)) break;
-      data[fine] = &w.scalar[o.at];
+      data[fine] = &w.number[o.at].base;
     } else if (o.kind == GridNative::memory) {
       data[fine] = nullptr;
     } else if (o.kind == GridNative::counter) {
@@ -215,7 +218,7 @@ Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t
   GridCodeEntry& s = w.code_entry(at);
   if (!s.fits || w.grid.check || turns > kPiece) return a;
   const int64_t first = turns > 0 ? w.at(i.a).whole : 0;
-  if (turns > 0) w.scalar[i.dst].whole = first;
+  if (turns > 0) w.number[i.dst].base.whole = first;
   if (!make_before(w, i, at, a)) return a;
   const GridNative& native = w.native(s, 0);
   if (!native.code) return a;

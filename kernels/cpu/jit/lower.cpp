@@ -129,18 +129,17 @@ template <class Op, class T> int32_t record_op(const int32_t* in, const double* 
 
 /// Indexed by operation id; null if there is none.
 template <class T> struct Recorders {
-  Recorder of[op::Elementwise::size] = {};
+  Recorder of[op::Operations::size] = {};
   template <class... Op> constexpr void enter(op::List<Op...>) {
     ((of[op::id<Op>] = record_op<Op, T>), ...);
   }
   constexpr Recorders() {
-    enter(All{});
+    enter(All{}), enter(op::OfLua{});
     if constexpr (sizeof(T) == 4) enter(Single{});
   }
 };
 template <class T> constexpr Recorders<T> kRecorders;
 
-/// Records an operation on bools; -1: the operation is not supported here.
 int32_t record_bools(int op, const int32_t* in) {
   const Mask a = Mask::of(in[0]), b = Mask::of(in[1]), c = Mask::of(in[2]);
   switch (op) {
@@ -154,6 +153,19 @@ int32_t record_bools(int op, const int32_t* in) {
     default: return -1;
   }
 }
+
+}  // namespace
+
+template <class T>
+int32_t record_operation(int op, bool bools, const int32_t* in, const double* params) {
+  if (bools) return record_bools(op, in);
+  const Recorder f = kRecorders<T>.of[op];
+  return f ? f(in, params) : -1;
+}
+template int32_t record_operation<float>(int, bool, const int32_t*, const double*);
+template int32_t record_operation<double>(int, bool, const int32_t*, const double*);
+
+namespace {
 
 int32_t load(LaneBuilder& builder, Dtype dtype, int operand) {
   const auto as = [&](LaneOp op) { return builder.add(op, -1, -1, -1, uint64_t(operand)); };
@@ -213,13 +225,11 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
       out = Lane<T>::number(c.which).id;
     } else if (c.op == kConstant) {
       out = c.is_bool ? builder.truth(c.constant != 0) : Lane<T>(c.constant).id;
-    } else if (c.op >= 0 && bools) {
-      out = record_bools(c.op, in);
     } else if (c.op == op::id<op::Div> && slow_division && is_shared(p.code[c.in[1]]) &&
                !is_shared(p.code[c.in[0]])) {
       out = divide_by_same(Lane<float>::of(in[0]), Lane<float>::of(in[1])).id;
-    } else if (c.op >= 0 && kRecorders<T>.of[c.op]) {
-      out = kRecorders<T>.of[c.op](in, c.which >= 0 ? p.params + c.which : nullptr);
+    } else if (c.op >= 0) {
+      out = record_operation<T>(c.op, bools, in, c.which >= 0 ? p.params + c.which : nullptr);
     }
     if (out < 0) return false;
   }

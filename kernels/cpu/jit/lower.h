@@ -5,6 +5,13 @@
 
 namespace mt {
 
+namespace ir {
+/// Records an operation of kernels/table.h on lanes of T, or if its last input is a bool on `bools`, with
+/// its parameters. Returns -1 if it is not supported; may add a guard.
+template <class T>
+int32_t record_operation(int op, bool bools, const int32_t* in, const double* params);
+}  // namespace ir
+
 /// The lane program that computes the same as the expression program, with the bits of the loops
 /// for AVX2 and AVX-512; its operands are those of Run. `dtype`, that of the non-bool operands, is
 /// a float; 16-bit floats are computed in float32. Returns false if an operation is not supported.
