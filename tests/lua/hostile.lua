@@ -306,7 +306,7 @@ end
 -- Not called: what ends the program, prints, waits, writes files, or changes what this test stands on.
 local left_out = {}
 for name in ([[args progress report timeit help plot set_num_threads
-  set_grad_enabled set_debug cuda launch_kernel Module
+  set_grad_enabled set_debug set_detect_anomaly cuda launch_kernel Module debug reload
   Report SummaryWriter JsonLines]]):gmatch('%S+') do left_out[name] = true end
 
 core.complete()
