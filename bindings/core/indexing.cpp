@@ -14,7 +14,8 @@ namespace mt::lua {
 int64_t index_number(lua_State* L, int i) {
   const double x = lua_tonumber(L, i);
   if (lua_type(L, i) != LUA_TNUMBER || x != std::floor(x) || std::isinf(x))
-    fail("index: a position must be an integer, got {}", describe(L, i));
+    fail("index: a position must be an integer, got {}{}", describe(L, i),
+         lua_type(L, i) == LUA_TSTRING ? "; text stands alone, x[':, 1']" : "");
   if (std::fabs(x) > 9007199254740992.0)
     fail("index: a position must be an integer within 2^53, got {}", show(x));
   return int64_t(x);

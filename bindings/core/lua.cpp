@@ -2,6 +2,7 @@
 #include "bindings/core/lua.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "bindings/core/autocast.h"
@@ -87,23 +88,27 @@ void check_stack() {
          calls.depth);
 }
 
-/// Whether a tensor among the stack's entries from `first` to `last` contains a NaN.
-bool any_nan(lua_State* L, int first, int last) {
-  for (int i = first; i <= last; ++i)
-    if (const Tensor* t = tensor_at(L, i); t && holds_nan(*t)) return true;
+/// Whether a tensor among the stack's entries from `first` to `last` contains what is an error while debugging, or a
+/// number that is not finite asks for it, as in masked_fill(x, mask, -math.huge).
+bool any_anomaly(lua_State* L, int first, int last) {
+  for (int i = first; i <= last; ++i) {
+    if (const Tensor* t = tensor_at(L, i); t && is_anomalous(*t)) return true;
+    if (lua_type(L, i) == LUA_TNUMBER && !std::isfinite(lua_tonumber(L, i))) return true;
+  }
   return false;
 }
 
-/// A call while debugging: a NaN in a result is an error if no argument has one.
+/// A call while debugging: a NaN in a result is an error if no argument has one; with set_detect_anomaly also an
+/// infinity.
 int run_debugged(Args& args) {
   lua_State* L = args.L;
   const std::string name = signature_of(args.entry()).name;
   const bool looks = tensor_at(L, 1) && !(args.entry().body.facts & kUnset);
-  const bool had = looks && any_nan(L, 1, lua_gettop(L));
+  const bool had = looks && any_anomaly(L, 1, lua_gettop(L));
   const int results = run_cast(args, autocast_class(args.entry()));
   if (looks && !had && thread_state.debugging)
     for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
-      if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name + ":");
+      if (const Tensor* t = tensor_at(L, i)) check_anomaly(*t, name + ":");
   return results;
 }
 

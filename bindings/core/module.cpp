@@ -15,6 +15,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "bindings/core/advice.h"
 #include "bindings/core/luajit.h"
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
@@ -28,14 +29,20 @@
 namespace mt::lua {
 namespace {
 
+/// The size of the terminal, or this one where there is none.
+winsize terminal_size(unsigned short rows, unsigned short columns) {
+  winsize w{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col != 0 && w.ws_row != 0;
+  return known ? w : winsize{rows, columns, 0, 0};
+}
+
 const Entry kCore[] = {
     {"isatty(fd)", "Whether a file descriptor is a terminal.",
      bind<[](int64_t fd) { return isatty(int(fd)) == 1; }>},
-    {"columns()", "The width of the terminal, or 80 without one.", bind<[] {
-       winsize w{};
-       const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col != 0;
-       return known ? int64_t(w.ws_col) : 80;
-     }>},
+    {"columns()", "The width of the terminal, or 80 without one.",
+     bind<[] { return int64_t(terminal_size(24, 80).ws_col); }>},
+    {"rows()", "Its height; without a terminal there is no limit.",
+     bind<[] { return int64_t(terminal_size(0xffff, 80).ws_row); }>},
     {"time()", "Seconds of a monotonic clock.", bind<[] {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();
@@ -266,6 +273,7 @@ const Entry kLanguage[] = {
      [](Args& a) -> int { throw Error(a.text(1)); }},
     {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
      bind<nearest>},
+    {"hint(sentence)", "A sentence on stderr, once for each line of the script.", bind<hint>},
     {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
     {"declare(signature, doc, fn, keeps_names=false)",
      "A function whose arguments are matched to the signature, and checked where it states types; "

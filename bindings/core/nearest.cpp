@@ -1,7 +1,10 @@
-// nearest.cpp -- the intended name: the nearest one of the existing names
+// nearest.cpp -- the intended name, the nearest one of the existing names; hints
 #include <strings.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <set>
 
 #include "bindings/core/advice.h"
 
@@ -35,7 +38,8 @@ std::string nearest(const std::vector<std::string>& names, const std::string& na
   size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : names) {
     const size_t d = distance(name, candidate);
-    if (d < best_distance) best_distance = d, best = candidate;
+    if (d < best_distance && d <= std::max<size_t>(1, candidate.size() / 3))
+      best_distance = d, best = candidate;
   }
   if (!best.empty() || name.size() < 3) return best;
   for (const std::string& candidate : names)  // otherwise the shortest name with this prefix
@@ -62,6 +66,22 @@ std::string advice(lua_State* L, const std::string& owner, const std::string& na
   if (lua_pcall(L, 3, 1, 0) == 0 && lua_isstring(L, -1)) text = lua_tostring(L, -1);
   lua_settop(L, top);
   return text;
+}
+
+void hint(const std::string& sentence) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  lua_State* const L = current_state();
+  const std::string text = (L ? position(L) : "") + sentence;
+  const std::scoped_lock lock(mutex);
+  if (said.insert(text).second) std::fputs(("mtorch: " + text + "\n").c_str(), stderr);
+}
+
+void hint_single(const char* operation, const Tensor& x, int64_t dim, int result) {
+  if (dim != 0 || x.dim() < 2 || x.size(0) != 1 || x.numel() == 1) return;
+  hint(fmt::format(
+      "{}: dimension 1 has one element, so all results are {}; PyTorch's dim=1 is 2 or -1 here",
+      operation, result));
 }
 
 }  // namespace mt::lua

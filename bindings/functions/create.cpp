@@ -61,7 +61,12 @@ int range_body(Args& a) {
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
-template <Dtype D> Tensor convert(const Tensor& x) { return to(x, D); }
+/// x:long(), and mt.long{1, 2}, which makes a tensor of numbers.
+template <Dtype D> int convert(Args& a) {
+  const Tensor* const x = tensor_at(a.L, 1);
+  return a.push(x ? to(*x, D) : tensor_from(a, 1, D));
+}
+template <Dtype D> constexpr Body converted{convert<D>, nullptr, 0, "tensor"};
 
 /// Converts to a dtype or a device by name.
 Tensor to_named(const Args& a, int i, const Tensor& x, bool non_blocking) {
@@ -152,23 +157,24 @@ const Entry kMethods[] = {
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      bind<[](const Tensor& x, const Tensor& y) { return to(x, y.dtype()); }>},
-    {"float(x)", "x as float32.", bind<convert<Dtype::f32>>},
-    {"double(x)", "x as float64.", bind<convert<Dtype::f64>>},
-    {"long(x)", "x as int64; values out of range become its limits, NaN 0.",
-     bind<convert<Dtype::i64>>},
-    {"int(x)", "x as int32; floats out of range become its limits, NaN 0.",
-     bind<convert<Dtype::i32>>},
-    {"byte(x)", "x as uint8; floats out of range become 0 or 255, NaN 0.",
-     bind<convert<Dtype::u8>>},
-    {"short(x)", "x as int16; floats out of range become its limits, NaN 0.",
-     bind<convert<Dtype::i16>>},
-    {"char(x)", "x as int8; floats out of range become -128 or 127, NaN 0.",
-     bind<convert<Dtype::i8>>},
-    {"bool(x)", "x as bool: true where it is not 0.", bind<convert<Dtype::b8>>},
+    {"float([x])", "x as float32.", converted<Dtype::f32>},
+    {"double([x])", "x as float64.", converted<Dtype::f64>},
+    {"long([x])",
+     "x as int64; values out of range become its limits, NaN 0. mt.long{1, 2} makes a tensor.",
+     converted<Dtype::i64>},
+    {"int([x])", "x as int32; floats out of range become its limits, NaN 0.",
+     converted<Dtype::i32>},
+    {"byte([x])", "x as uint8; floats out of range become 0 or 255, NaN 0.",
+     converted<Dtype::u8>},
+    {"short([x])", "x as int16; floats out of range become its limits, NaN 0.",
+     converted<Dtype::i16>},
+    {"char([x])", "x as int8; floats out of range become -128 or 127, NaN 0.",
+     converted<Dtype::i8>},
+    {"bool([x])", "x as bool: true where it is not 0.", converted<Dtype::b8>},
     {"cpu(x)", "x in the memory of the CPU.",
      bind<[](const Tensor& x) { return to(x, cpu_device()); }>},
-    {"half(x)", "x as float16.", bind<convert<Dtype::f16>>},
-    {"bfloat16(x)", "x as bfloat16.", bind<convert<Dtype::bf16>>},
+    {"half([x])", "x as float16.", converted<Dtype::f16>},
+    {"bfloat16([x])", "x as bfloat16.", converted<Dtype::bf16>},
     {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", fill_body<Form::like, 0>},
     {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", fill_body<Form::like, 1>},
     {"empty_like(x, " MT_LIKE ")", "The same shape, with uninitialised elements.",

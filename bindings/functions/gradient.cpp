@@ -20,6 +20,17 @@ template <bool on> int with_recording(Args& a) {
   return lua_gettop(a.L);
 }
 
+int detect_anomaly(Args& a) {
+  a.function(1);
+  struct Scope {
+    const bool debugging = thread_state.debugging, infinities = detects_infinities();
+    Scope() { set_detect_anomaly(true); }
+    ~Scope() { infinities ? set_detect_anomaly(true) : set_debug(debugging); }
+  } const scope;
+  lua_call(a.L, a.count() - 1, LUA_MULTRET);
+  return lua_gettop(a.L);
+}
+
 TensorFunction lua_function(const Args& a, int i) {
   lua_State* L = a.L;
   return [L, i](const TensorList& inputs) {
@@ -238,6 +249,12 @@ const Entry kFunctions[] = {
     {"set_debug(enabled)",
      "Errors name the line that recorded an operation, and the first NaN is an error. Slow.",
      bind<set_debug> | kReachesOut},
+    {"set_detect_anomaly(enabled)",
+     "set_debug, and the first infinite result is an error too, forward or backward: with its operation, its place "
+     "and the line. What is infinite by an argument, masked_fill(mask, -math.huge), is none.",
+     bind<set_detect_anomaly> | kReachesOut},
+    {"detect_anomaly(fn, ..)", "Calls fn with set_detect_anomaly(true); returns its results.",
+     Body(detect_anomaly) | kKeepsNames},
     {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
      with_recording<false> | kKeepsNames},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",

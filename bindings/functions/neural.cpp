@@ -1,6 +1,8 @@
 // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
+#include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
 #include "bindings/functions/same_dtype.h"
+#include "engine/autograd/graph.h"
 #include "engine/ops/recurrent.h"
 
 namespace mt::lua {
@@ -18,6 +20,23 @@ Tensor ctc(const Tensor& log_probs, const Tensor& targets, const WholeNumbers& i
   return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity);
 }
 
+Tensor checked_softmax(const Tensor& x, Dim dim, Dtype dtype) {
+  hint_single("softmax", x, dim, 1);
+  return softmax(in_dtype(x, dtype), dim);
+}
+Tensor checked_log_softmax(const Tensor& x, Dim dim, Dtype dtype) {
+  hint_single("log_softmax", x, dim, 0);
+  return log_softmax(in_dtype(x, dtype), dim);
+}
+
+Tensor checked_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                             int64_t ignore_index, Reduction how, double smoothing) {
+  if (const Node* node = x.impl()->node; node && std::string_view(node->type->name) == "softmax")
+    hint(
+        "cross_entropy takes scores (logits), of which it takes the softmax itself; these are of softmax");
+  return cross_entropy(x, target, weight, ignore_index, how, smoothing);
+}
+
 template <int Spatial>
 Tensor feature_dropped(const char* name, const Tensor& x, double p, bool training) {
   return feature_dropout(name, Spatial, x, p, training);
@@ -26,9 +45,9 @@ Tensor feature_dropped(const char* name, const Tensor& x, double p, bool trainin
 /// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
-     bind<[](const Tensor& x, Dim dim, Dtype d) { return softmax(in_dtype(x, d), dim); }>},
+     bind<checked_softmax>},
     {"log_softmax(x, dim, dtype=nil)", "log of softmax, exact far out, calculated in dtype.",
-     bind<[](const Tensor& x, Dim dim, Dtype d) { return log_softmax(in_dtype(x, d), dim); }>},
+     bind<checked_log_softmax>},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.", bind<mse_loss>},
     {"l1_loss(x, target, reduction='mean')", "The mean absolute difference.", bind<l1_loss>},
     {"smooth_l1_loss(x, target, reduction='mean', beta=1)",
@@ -46,7 +65,7 @@ const Entry kMethods[] = {
      "label_smoothing=0)",
      "-log of the softmax of the target classes (from 1), for scores [n x classes x ..]; weight "
      "for each class. A float target of x's shape holds probabilities.",
-     bind<cross_entropy>},
+     bind<checked_cross_entropy>},
     {"nll_loss(x, target, weight=nil, ignore_index=-100, reduction='mean')",
      "-x of the target classes (from 1), for log-probabilities [n x classes x ..].",
      bind<nll_loss>},

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/clip.h"
@@ -14,6 +15,28 @@ namespace {
 struct LuaOptim : Optimizer {
   static constexpr char kShown[] = "an optimizer of mt.optim";
   using Optimizer::Optimizer;
+
+  /// Hints at a forgotten zero_grad: the first gradient is the same tensor at four steps, and one addition older at
+  /// each. A new gradient has few changes, and one that is zeroed in place has two of them for each step.
+  void look_for_zero_grad() const {
+    for (const Group& group : groups())
+      for (const Parameter& p : group.parameters) {
+        const Tensor grad = p.value.grad();
+        if (!grad.defined()) continue;
+        const uint32_t version = grad.impl()->storage->version;
+        aged = grad.impl() == last && version == last_version + 1 ? aged + 1 : 0;
+        last = grad.impl(), last_version = version;
+        if (aged == 3)
+          hint(
+              "step: gradients are added to those of the steps before; opt:zero_grad() comes before backward");
+        return;
+      }
+  }
+
+ private:
+  mutable const TensorImpl* last = nullptr;
+  mutable uint32_t last_version = 0;
+  mutable int aged = 0;
 };
 
 // ---- options ------------------------------------------------------------------------------------
@@ -324,7 +347,7 @@ const Entry kOptim[] = {
      [](Args& a) {
        const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
        const bool same = has_groups(a.L, o, true);
-       if (same) o.step();
+       if (same) o.look_for_zero_grad(), o.step();
        return a.push(same);
      }},
     {"optimizer_take(optimizer, groups)", "Replaces the groups; parameters keep their state.",

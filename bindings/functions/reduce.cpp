@@ -2,6 +2,7 @@
 #include <cmath>
 #include <deque>
 
+#include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 
@@ -39,6 +40,7 @@ template <class Op> int reduce_body(Args& a) {
   if constexpr (Op::needs_index) {
     std::optional<int64_t> dim;
     if (a.given(2)) dim = a.position(2);
+    if (dim) hint_single(Op::info.name, a.tensor(1), *dim, 1);
     return push_positions(a, reduce(Op{}, a.tensor(1), dim, keepdim));
   } else {
     const Shape dims = a.dims(2);

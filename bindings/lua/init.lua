@@ -129,6 +129,9 @@ local function lazy_fields()
   for _, name in ipairs {'args', 'progress', 'profile'} do
     lazy[name] = function() return require('mtorch.script.' .. name) end
   end
+  for _, name in ipairs {'debug', 'reload'} do
+    lazy[name] = function() return require('mtorch.script.debug_prompt')[name] end
+  end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end

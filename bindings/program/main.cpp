@@ -6,12 +6,15 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "bindings/core/lua.h"
@@ -53,6 +56,22 @@ void on_interrupt(int) {
   if (lapack::under_way() && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
+/// `mtorch watch`: every half second Lua code is interrupted for a look at the script's file.
+void watch_hook(lua_State* L, lua_Debug*) {
+  lua_sethook(L, nullptr, 0, 0);
+  const int top = lua_gettop(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.script.watch");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "check");
+  lua_call(L, 0, 0);
+  lua_settop(L, top);
+}
+void on_alarm(int) {
+  if (running && !mt_interrupted)
+    lua_sethook(running, watch_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
 /// Whether the message already has a position: it begins with the only user line on the stack.
 bool has_position(lua_State* L, const std::string& message) {
   lua_Debug frame;
@@ -66,53 +85,18 @@ bool has_position(lua_State* L, const std::string& message) {
   return message.rfind(line, 0) == 0;
 }
 
-/// Pushes the hint of mtorch.core for a field that is nil, "attempt to call method 'NAME' (a nil
-/// value)", or of mtorch.help.missing for a global.
-void hint_missing(lua_State* L, const std::string& message) {
-  const size_t end = message.rfind("' (a nil value)"), begin = message.rfind(" '", end);
-  if (end == std::string::npos || begin == std::string::npos) return;
+/// Replaces the message at the top of the stack by what a function of help/hints.lua makes of it, for a text.
+void add_hint(lua_State* L, const char* function, const std::string& text = "") {
   const int top = lua_gettop(L);
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  if (begin >= 7 && message.compare(begin - 7, 7, " global") == 0) {
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "mtorch.help.missing");
-    if (lua_pcall(L, 1, 1, 0) != 0) lua_pushnil(L);
-  } else {
-    lua_getfield(L, -1, "mtorch.core");
-    if (lua_istable(L, -1)) lua_getfield(L, -1, "missing_field");
-  }
-  lua_pushstring(L, message.substr(begin + 2, end - begin - 2).c_str());
-  if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1)) {
-    lua_pushvalue(L, 1);
-    lua_insert(L, -2);
-    lua_concat(L, 2);
-    lua_replace(L, 1);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.help.hints");
+  if (lua_pcall(L, 1, 1, 0) == 0) {
+    lua_getfield(L, -1, function);
+    lua_pushvalue(L, top);
+    lua::push_text(L, text);
+    if (lua_pcall(L, 2, 1, 0) == 0 && lua_isstring(L, -1)) lua_replace(L, top);
   }
   lua_settop(L, top);
-}
-
-/// Appends to a syntax error at the top of the stack the Lua form of other languages' syntax.
-void hint_syntax(lua_State* L) {
-  static const char* const hints[][2] = {
-      {"near '!'", "\"not equal\" is ~=, \"not\" is the word not"},
-      {"'=' expected near '+'", "there is no +=: write x = x + 1"},
-      {"'=' expected near '-'", "there is no -=: write x = x - 1"},
-      {"'=' expected near '*'", "there is no *=: write x = x * 2"},
-      {"'=' expected near '/'", "there is no /=: write x = x / 2"},
-      {"unexpected symbol near '*'", "a power is x ^ 2"},
-      {"unexpected symbol near '['", "a list is {1, 2}"},
-      {"unexpected symbol near '#'", "a comment begins with --"},
-      {"')' expected near '='", "named options go in a table, f(x, {dim = 1})"},
-      {"near '&'", "\"and\" is a word"},
-      {"near '|'", "\"or\" is a word"}};
-  const std::string message = lua_tostring(L, -1);
-  for (const auto& [end, hint] : hints) {
-    const size_t n = std::strlen(end);
-    if (message.size() < n || message.compare(message.size() - n, n, end) != 0) continue;
-    lua_pushfstring(L, " (%s)", hint);
-    lua_concat(L, 2);
-    return;
-  }
 }
 
 int traceback(lua_State* L) {
@@ -124,40 +108,24 @@ int traceback(lua_State* L) {
     lua_replace(L, 1);
     lua_settop(L, 1);
   }
-  // The text of Lua's own errors is fixed, but a hint can be appended, and a position inside the
-  // library can be replaced by the user's line.
-  const auto say = [L](const std::string& text, bool before) {
-    lua_pushlstring(L, text.data(), text.size());
-    if (before) lua_insert(L, 1);
-    lua_concat(L, 2);
-  };
   const std::string message = lua_tostring(L, 1);
   const auto has = [&](const char* words) { return message.find(words) != std::string::npos; };
-  if (has("attempt to compare") && has("userdata"))
-    say(" (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))", false);
-  if (has("limit must be a number") || has("initial value must be a number"))
-    say(" (the number in a tensor is x:item())", false);
-  if (has("number expected, got userdata")) say(" (the number in a tensor is x:item())", false);
-  if (has("field 'data' (a function value)"))
-    say(" (x:data() of a tensor is a pointer; mt.no_grad(function() x:copy_(y) end) writes values)",
-        false);
-  if (has("pairs' (table expected, got userdata)"))
-    say(" (loaders: for .. in loader:iter() do; tensors and sets: for i = 1, #x do)", false);
-  if (has("(table expected, got userdata)") && !has("pairs'"))
-    say(" (the list of a tensor's elements is x:tolist())", false);
-  if (has("pairs' (table expected, got function)"))
-    say(" (an iterator needs no pairs: for name, p in net:named_parameters() do)", false);
-  if (has("attempt to call a table value"))
-    say(" (for a list: for i, value in ipairs(list) do)", false);
-  if (has("field 'grad' (a nil value)"))
-    say(" (backward sets the gradients of leaves; a step is mt.no_grad(function() "
-        "w:sub_(w.grad * lr) end))",
-        false);
-  if (message.rfind("mtorch/", 0) == 0) {
-    if (has("'self' (a ")) say("; are methods called with a colon, object:method(..)?", false);
-    say(lua::position(L), true);
+  if (message.rfind("mtorch/", 0) == 0) {  // a position inside the library
+    const char* const colon =
+        has("'self' (a ") ? "; are methods called with a colon, object:method(..)?" : "";
+    lua::push_text(L, lua::position(L) + message + colon);
+    lua_replace(L, 1);
   }
-  hint_missing(L, message);
+  lua_Debug frame;
+  bool has_line = message.find(':') == std::string::npos;
+  for (int level = 1; !has_line && lua_getstack(L, level, &frame); ++level)
+    has_line = lua_getinfo(L, "l", &frame) && frame.currentline > 0;
+  if (!has_line) {
+    lua_pushliteral(L, " (a tail call loses its line; return (f(x)) keeps it)");
+    lua_concat(L, 2);
+  }
+  if (has("attempt to ") || has("expected") || has("must be a number") || has("methods are called"))
+    add_hint(L, "running");
   if (!mt_interrupted && has_position(L, message)) return 1;
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;
@@ -197,7 +165,8 @@ int gsub(lua_State* L) {
 
 /// os.exit closes the state first, so that files are flushed and tensors freed; bytecode cannot be
 /// loaded, because LuaJIT does not verify it; nested coroutines and string.gsub, for which LuaJIT
-/// does not check the C stack, fail before it overflows.
+/// does not check the C stack, fail before it overflows. print keeps the lines of a tensor below each other;
+/// Python's words are told from variables that are nil.
 constexpr char kStart[] = R"lua(
 local has_c_stack = ...
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
@@ -240,6 +209,19 @@ dofile = function(name)
   if not chunk then error(message, 2) end
   return chunk()
 end
+local plain_print = print
+print = function(...)
+  for i = select('#', ...) > 1 and 1 or 2, select('#', ...) do
+    if type((select(i, ...))) == 'userdata' then return plain_print(require 'mtorch.core.shown'.in_line(...)) end
+  end
+  plain_print(...)
+end
+local words = {False = 'false', True = 'true', None = 'nil', null = 'nil'}
+local core = require 'mtorch.core'
+core.globals_metatable = {__index = function(_, name)
+  if words[name] then core.hint(('%s is nil here; Lua writes %s'):format(name, words[name])) end
+end}
+setmetatable(_G, core.globals_metatable)
 package.loaders[2] = function(name)
   local path, tried = package.searchpath(name, package.path)
   if not path then return tried end
@@ -256,6 +238,8 @@ void adjust_library(lua_State* L) {
   lua_getfield(L, -1, "mtorch.core");
   lua_pushcfunction(L, traceback);  // for interactive.lua
   lua_setfield(L, -2, "traceback");
+  lua_pushcfunction(L, read_line);  // for debugger.lua
+  lua_setfield(L, -2, "read_line");
   lua_settop(L, 0);
   luaL_loadbuffer(L, kStart, sizeof kStart - 1, "@mtorch/start.lua");
   lua_pushcfunction(L, has_c_stack);
@@ -277,14 +261,27 @@ std::string standard_input() {
   return text.empty() || text[0] != '#' ? text : "--" + text;
 }
 
+/// Sets mt, and what else the text mentions: loading the others takes milliseconds.
+int predefine_for(lua_State* L, const std::string& text) {
+  const auto says = [&](const char* word) { return text.find(word) != std::string::npos; };
+  return text.empty() ? 0 : predefine(L, says("nn"), says("optim"));
+}
+
 int load_file(lua_State* L, const std::string& name) {
-  const int status =
-      name == "-" ? load_text(L, standard_input(), "=stdin") : luaL_loadfilex(L, name.c_str(), "t");
+  if (name == "-") {
+    const std::string text = standard_input();
+    const int status = predefine_for(L, text);
+    return status != 0 ? status : load_text(L, text, "=stdin");
+  }
+  const int status = luaL_loadfilex(L, name.c_str(), "t");
   if (status != 0 && std::strstr(lua_tostring(L, -1), "wrong mode")) {
     lua_pop(L, 1);
     lua_pushfstring(L, "%s: bytecode is not accepted; run the Lua source", name.c_str());
   }
-  if (status == LUA_ERRSYNTAX && name != "-") hint_syntax(L);  // load_text has added its hint
+  if (status == LUA_ERRSYNTAX) {
+    std::ifstream file(name);
+    add_hint(L, "syntax", std::string(std::istreambuf_iterator<char>(file), {}));
+  }
   return status;
 }
 
@@ -303,7 +300,7 @@ int load_text(lua_State* L, const std::string& text, const char* chunk) {
   lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
   lua_pop(L, 2);
   const int status = luaL_loadbufferx(L, text.data(), text.size(), chunk, "t");
-  if (status == LUA_ERRSYNTAX) hint_syntax(L);
+  if (status == LUA_ERRSYNTAX) add_hint(L, "syntax", text);
   return status;
 }
 
@@ -368,7 +365,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> code, libraries;
-  bool interactive = false, version = false, clean = false;
+  bool interactive = false, version = false, clean = false, watch = false;
   std::string device, seed, profile;
   int threads = 0;
   std::vector<std::string> rest;
@@ -407,6 +404,17 @@ void end_profile(lua_State* L) {
   if (lua_isfunction(L, -1) && call(L, 0, 0) != 0) report(L);
 }
 
+int begin_watch(lua_State* L, const std::string& script) {
+  load_own(L, "require('mtorch.script.watch').start(...)");
+  lua::push_text(L, script);
+  if (call(L, 1, 0) != 0) return 1;
+  struct sigaction action {};
+  action.sa_handler = on_alarm, action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval half_second{{0, 500000}, {0, 500000}};
+  return setitimer(ITIMER_REAL, &half_second, nullptr);
+}
+
 /// Warns that options after a script that ignores its arguments have no effect.
 int lost_flags(lua_State* L, const Options& o) {
   static const char code[] = R"lua(
@@ -436,17 +444,22 @@ io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; wri
   return 0;
 }
 
+/// -e: statements, or an expression whose values are printed.
+int run_code(lua_State* L, const std::string& code) {
+  static constexpr char kName[] = "=(command line)";
+  if (load_text(L, code, kName) == 0) return call(L, 0, 0);
+  const int top = lua_gettop(L);
+  if (load_text(L, "return " + code, kName) != 0) return lua_settop(L, top), 1;
+  return call(L, 0, LUA_MULTRET) != 0 || call_prompt(L, "print", top, 0) != 0;
+}
+
 int run_all(lua_State* L, const Options& o, const std::vector<std::string>& words) {
   const bool has_script = !o.rest.empty();
   const int script = has_script ? int(words.size() - o.rest.size()) : 0;
   set_arg(L, words, script);
   if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 2;
   if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
-  const auto mentions = [&](const char* word) {  // loading nn and optim takes milliseconds
-    return std::ranges::any_of(
-        o.code, [&](const std::string& c) { return c.find(word) != std::string::npos; });
-  };
-  if (!o.code.empty() && predefine(L, mentions("nn"), mentions("optim")) != 0) return 1;
+  if (predefine_for(L, fmt::format("{}", fmt::join(o.code, " "))) != 0) return 1;
   for (const std::string& name : o.libraries) {
     if (name == "mt" || name == "nn" || name == "optim") {
       if (predefine(L, name == "nn", name == "optim") != 0) return 1;
@@ -457,13 +470,13 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
     if (call(L, 1, 1) != 0) return 1;
     lua_setglobal(L, name.c_str());
   }
-  for (const std::string& code : o.code) {
-    if (load_text(L, code, "=(command line)") != 0 || call(L, 0, 0) != 0) return 1;
-  }
+  for (const std::string& code : o.code)
+    if (run_code(L, code) != 0) return 1;
   if (has_script) {
     if (lost_flags(L, o) != 0) return 1;
     if (o.rest[0] != "-") add_script_folder(L, o.rest[0]);
     if (load_file(L, o.rest[0]) != 0) return 1;
+    if (o.watch && begin_watch(L, o.rest[0]) != 0) return 1;
     for (size_t i = 1; i < o.rest.size(); ++i)
       lua_pushlstring(L, o.rest[i].data(), o.rest[i].size());
     if (call(L, int(o.rest.size()) - 1, 0) != 0) return 1;
@@ -526,7 +539,8 @@ CLI::Validator number(double low, double high, bool whole, const char* what) {
 std::optional<int> read_options(int argc, char** argv, Options& o) {
   CLI::App app(
       "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
-      "Without a script it reads commands from the terminal; `mtorch doctor` checks this machine.",
+      "Without a script it reads commands from the terminal; `mtorch doctor` checks this machine;\n"
+      "`mtorch watch train.lua` takes over changes of its functions while it runs.",
       "mtorch");
   app.prefix_command();
   app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");
@@ -583,6 +597,11 @@ int main(int argc, char** argv) {
   if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
   if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
     return o.rest.size() == 1 ? doctor() : usage("doctor takes no arguments");
+  if (!o.rest.empty() && o.rest[0] == "watch" && access("watch", F_OK) != 0) {
+    o.watch = true, o.rest.erase(o.rest.begin());
+    if (o.rest.empty() || o.rest[0] == "-")
+      return usage("watch needs a script: mtorch watch train.lua");
+  }
   if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
 
   lua_State* L = luaL_newstate();

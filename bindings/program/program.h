@@ -29,6 +29,10 @@ bool take_interrupt();
 int predefine(lua_State* L, bool nn, bool optim);
 /// Loads a chunk that is not a file, and keeps its text, because kernels are compiled from source.
 int load_text(lua_State* L, const std::string& text, const char* chunk);
+/// Calls a function of help/prompt.lua with the values above the stack index `base`.
+int call_prompt(lua_State* L, const char* name, int base, int results);
+/// A function for Lua: a line from the terminal behind a prompt, or nothing at the end of input.
+int read_line(lua_State* L);
 /// Reads and runs commands until the end of input; returns the exit status.
 int repl(lua_State* L);
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.

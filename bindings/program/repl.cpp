@@ -15,9 +15,7 @@
 #include "bindings/program/program.h"
 
 namespace mt::program {
-namespace {
 
-/// Calls a function of prompt.lua with the values above the stack index `base`.
 int call_prompt(lua_State* L, const char* name, int base, int results) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "mtorch.help.prompt");
@@ -27,6 +25,8 @@ int call_prompt(lua_State* L, const char* name, int base, int results) {
   lua_pop(L, 1);
   return call(L, lua_gettop(L) - base - 1, results);
 }
+
+namespace {
 
 lua_State* completing = nullptr;
 std::string typed;  // the earlier lines of what is being typed
@@ -168,7 +168,19 @@ void remember(lua_State* L, Editor& editor, const std::string& code) {
   lua_settop(L, top);
 }
 
+Editor& editor_for(lua_State* L) {
+  static Editor editor(L);
+  return editor;
+}
+
 }  // namespace
+
+int read_line(lua_State* L) {
+  Editor& editor = editor_for(L);
+  std::string line;
+  if (!editor.read(luaL_checkstring(L, 1), line) && !editor.gave_up) return 0;
+  return lua::push_text(L, line), 1;
+}
 
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
@@ -176,7 +188,7 @@ int repl(lua_State* L) {
         LUAJIT_VERSION);
   if (predefine(L, true, true) != 0) report(L);
   if (call_prompt(L, "predefine", 0, 0) != 0) report(L);
-  Editor editor(L);
+  Editor& editor = editor_for(L);
   interrupt_compiled(L);
   std::string code;
   for (; editor.read("> ", code) || editor.gave_up; lua_settop(L, 0), typed.clear()) {

@@ -374,10 +374,10 @@ class BackwardPass : public Walk {
     TensorList many(node.more ? node.inputs : 0);
     Tensor* dx = node.more ? many.data() : few;
     take_gradient(node, g, dx);
-    if (thread_state.debugging && !holds_nan(g)) [[unlikely]]
+    if (thread_state.debugging && !is_anomalous(g)) [[unlikely]]
       for (int i = 0; i < node.inputs; ++i)
         if (dx[i].defined())
-          check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
+          check_anomaly(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
     for (int i = 0; i < node.inputs; ++i)
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
   }

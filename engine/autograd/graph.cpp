@@ -185,10 +185,19 @@ std::string recorded_at(const Node& node) {
   return node.extra && !node.extra->line.empty() ? ", recorded at " + node.extra->line : "";
 }
 
+static constinit thread_local bool infinities_too = false;
+
+bool detects_infinities() { return infinities_too; }
+
 void set_debug(bool on) {
-  thread_state.debugging = on;
+  thread_state.debugging = on, infinities_too = false;
   const std::lock_guard lock(changes_guard);
   changes.clear();
+}
+
+void set_detect_anomaly(bool on) {
+  set_debug(on);
+  infinities_too = on;
 }
 
 void note_change(const Storage* s) {
@@ -205,17 +214,26 @@ bool holds_nan(const Tensor& x) {
   return std::isnan(amax(x).item());
 }
 
-void check_nan(const Tensor& x, const std::string& what, const std::string& where) {
-  if (!holds_nan(x)) return;
+bool is_anomalous(const Tensor& x) {
+  if (!infinities_too || holds_nan(x)) return holds_nan(x);
+  if (!is_float(x.dtype()) || x.numel() == 0) return false;
   const SaveAndRestore off(thread_state.debugging, false);
   NoGrad no_grad;
-  int64_t i = argmax(to(reshape(isnan(x), {-1}), Dtype::u8)).at_integer(0);
+  return std::isinf(amax(x).item()) || std::isinf(amin(x).item());
+}
+
+void check_anomaly(const Tensor& x, const std::string& what, const std::string& where) {
+  if (!is_anomalous(x)) return;
+  const SaveAndRestore off(thread_state.debugging, false);
+  NoGrad no_grad;
+  const bool nan = holds_nan(x);
+  int64_t i = argmax(to(reshape(nan ? isnan(x) : isinf(x), {-1}), Dtype::u8)).at_integer(0);
   std::string place;
   for (int d = x.dim() - 1; d >= 0; --d) {
     place = fmt::format("{}{}{}", i % x.size(d) + index_base(), place.empty() ? "" : ", ", place);
     i /= x.size(d);
   }
-  fail("{} produced NaN at [{}]{}", what, place, where);
+  fail("{} produced {} at [{}]{}", what, nan ? "NaN" : "an infinity", place, where);
 }
 
 }  // namespace mt

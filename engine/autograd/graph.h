@@ -193,14 +193,20 @@ struct Walk {
   std::unordered_map<const Node*, TensorList> function_grads;
 };
 
-// ---- debugging: mt.set_debug ----
+// ---- debugging: mt.set_debug and mt.set_detect_anomaly ----
 
 /// ", recorded at" and the line, or an empty string.
 std::string recorded_at(const Node&);
 /// Makes operations of this thread store their line, and the first result with a NaN an Error.
 void set_debug(bool);
-/// Throws an Error if x contains a NaN: "tanh produced NaN at [3, 1], ..".
-void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");
+/// The same, and so is the first infinite result.
+void set_detect_anomaly(bool);
+/// Whether infinite results are errors too.
+bool detects_infinities();
+/// While debugging: whether x contains what is an error.
+bool is_anomalous(const Tensor& x);
+/// Throws an Error if it does: "tanh produced NaN at [3, 1], ..".
+void check_anomaly(const Tensor& x, const std::string& what, const std::string& where = "");
 bool holds_nan(const Tensor& x);
 
 }  // namespace mt

@@ -306,7 +306,7 @@ end
 -- These are not called, because they end the program, print, wait, write files, or change the state of this test.
 local excluded = {}
 for name in ([[args progress report timeit help plot set_num_threads
-  set_grad_enabled set_debug cuda launch_kernel Module
+  set_grad_enabled set_debug set_detect_anomaly cuda launch_kernel Module debug reload
   Report SummaryWriter JsonLines]]):gmatch('%S+') do excluded[name] = true end
 
 core.complete()

@@ -835,6 +835,29 @@ end)
 
 -- Debugging --------------------------------------------------------------------------------------------
 
+test('set_detect_anomaly: the first result that is not finite, forward and backward, with lines', function()
+  local line = debug.getinfo(1, 'l').currentline
+  local function check(x) return mt.detect_anomaly(function() return (x:log()) end) end
+  raises(function() check(mt.tensor{1, 0}) end,
+    'test_gradient.lua:' .. line + 1 .. ': log: produced an infinity at %[2%]')
+  raises(function() check(mt.tensor{-1, 0}) end, 'log: produced NaN at %[1%]')
+  eq(check(mt.tensor{1}):item(), 0)
+  eq(mt.tensor{0}:log():item(), -math.huge) -- it is off again, after an error too
+  mt.set_detect_anomaly(true)
+  local ok, message = pcall(function()
+    local x = leaf{0, 4}
+    local y = x:sqrt()
+    raises(function() y:sum():backward() end,
+      'sqrt backward produced an infinity at %[1%], recorded at .*:' .. line + 10)
+    local masked = mt.ones(2):masked_fill(mt.tensor{true, false}, -math.huge) -- asked for
+    eq(masked:softmax(1):tolist(), {0, 1})
+    raises(function() return (mt.tensor{3e38} * 10) end, 'mul: produced an infinity')
+  end)
+  mt.set_detect_anomaly(false)
+  assert(ok, message)
+  eq(({pcall(mt.detect_anomaly, function(...) return ... end, 1, 2)}), {true, 1, 2})
+end)
+
 test('set_debug: the first NaN, forward and backward, with lines', function()
   mt.set_debug(true)
   local ok, message = pcall(function()

@@ -416,6 +416,18 @@ test('apply visits all modules', function()
   eq(seen, {'Linear', 'ReLU', 'Sequential'})
 end)
 
+test('nn.is and net:is know the class of a module, and those it is derived from', function()
+  local Wide = nn.class('Wide', nn.Linear)
+  function Wide:__init() nn.Linear.__init(self, 2, 30) end
+  local wide, relu = Wide(), nn.ReLU()
+  eq({nn.is(wide, Wide), nn.is(wide, nn.Linear), nn.is(wide, nn.Module)}, {true, true, true})
+  eq({wide:is(nn.Linear), wide:is 'Linear', wide:is 'Wide', wide:is 'ReLU'}, {true, true, true, false})
+  eq({relu:is(nn.ReLU), nn.Linear(1, 1):is(Wide)}, {true, false})
+  eq({nn.is(3, nn.Linear), nn.is(mt.ones(1), nn.Linear)}, {false, false})
+  raises(function() nn.is(relu, relu) end, 'test_nn.lua:%d+: is: a class of modules is needed, nn.Linear, got ReLU')
+  raises(function() relu:is(5) end, 'test_nn.lua:%d+: is: class must be a string or a table, got 5')
+end)
+
 test('print shows the tree and the parameters', function()
   local text = tostring(nn.Sequential{nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10, false)})
   for _, piece in ipairs{'Sequential(', '[1]: Linear(784 -> 100)', '78,500 parameters',

@@ -273,8 +273,10 @@ t.test('labels are for series without one of their own', function()
   t.eq({count(svg, '>own<'), count(svg, '>given<')}, {1, 1})
   t.raises(function() plot.line{{x = x, y = x, label = 'own'}, {x = x, y = x}, labels = {'a', 'b'}} end,
            'labels has 2 values, expected 1 %(one per series without a label of its own%)')
-  t.raises(function() plot.line{{1, 2}, {3, 4}, labels = {'a', 'b'}} end,
-           'labels has 2 values, expected 1 %(one per series; of several lists the first is x%)')
+  svg = plot.svg_line{{1, 2}, {3, 4}, labels = {'a', 'b'}} -- a label for each list: none is x
+  t.eq({count(svg, '>a<'), count(svg, '>b<')}, {1, 1})
+  t.raises(function() plot.line{{1, 2}, {3, 4}, labels = {'a', 'b', 'c'}} end,
+           'labels has 3 values, expected 1 %(one per series; of several lists the first is x%)')
   t.raises(function() plot.line{{x = x, y = x, kind = 'dots'}} end, "kind of series 1 is 'dots', expected 'line'")
   t.raises(function() plot.line{{x = x, low = x}} end, 'only one of low and high')
   t.raises(function() plot.fill_between{x, x} end, 'got 2 lists, expected x, low and high')
@@ -344,6 +346,33 @@ t.test('terminal: pictures by half blocks, in their colours', function()
   t.eq(count(text, '\27%[48;2;255;255;255m\27%[38;2;0;0;0m▀'), 80)
   text = captured(plain_utf8, no_terminal, function() plot.image{{{row(1)}, {row(1)}, {row(1)}}} end)
   t.eq({text:find('\27'), text:find('█', 1, true) ~= nil}, {nil, true})
+end)
+
+t.test('terminal: images fit the screen, unless they are told how to stand', function()
+  local function row() return series(28, function(j) return j end) end
+  local digits = series(16, function() return series(28, row) end)
+  local function lines(rows, options)
+    local environment = {LC_ALL = 'C.UTF-8', COLUMNS = '80', LINES = rows}
+    return count(captured(environment, no_terminal, function() plot.images{digits, cols = options} end), '\n')
+  end
+  t.eq({lines('60'), lines('24'), lines('24', 4), lines('5')}, {40, 18, 40, 15})
+end)
+
+t.test('terminal: pictures where it shows them, by the protocols of kitty and iTerm2', function()
+  local tty = {isatty = function() return true end}
+  local function shown(name, value)
+    local environment = {LC_ALL = 'C.UTF-8', COLUMNS = '80', [name] = value}
+    return captured(environment, tty, function() plot.line{{1, 2, 3}} end)
+  end
+  local iterm = shown('TERM_PROGRAM', 'iTerm.app')
+  if iterm:find('^\27%]1337') then -- there is librsvg
+    t.eq(iterm:match('^\27%]1337;File=inline=1:(iVBORw0KGgo)'), 'iVBORw0KGgo') -- a PNG's first bytes
+    local kitty, parts = shown('KITTY_WINDOW_ID', '1'), {}
+    for more, part in kitty:gmatch('\27_G[^;]*m=(%d);([^\27]*)\27\\') do parts[#parts + 1] = {more, #part} end
+    t.eq(kitty:find('^\27_Gf=100,a=T,m=1;iVBORw0KGgo') ~= nil, true)
+    t.eq({parts[1], parts[#parts][1]}, {{'1', 4096}, '0'})
+  end
+  t.eq(shown('TERM', 'xterm'):find('\27[_%]]'), nil)
 end)
 
 t.test('a PNG without librsvg: one sentence at the user\'s line, and no file', function()

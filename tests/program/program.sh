@@ -130,6 +130,108 @@ hinted 'x += 2' '(there is no +=: write x = x + 1)'
 hinted 'if x != 2 then end' '("not equal" is ~=, "not" is the word not)'
 hinted 'x = f(a, dim=1)' '(named options go in a table, f(x, {dim = 1}))'
 hinted 'x = [1, 2]' '(a list is {1, 2})'
+hinted 'for a, b in zip(x, y) do end' '(Lua writes for i = 1, #x do local a, b = x[i], y[i] .. end)'
+hinted 'local ok = 1 == 2 print(ok:sum())' '(== of tensors asks whether they are one object; x:eq(y) compares elements)'
+hinted 'local n = 0 + (1 == 1)' 'x:eq(y) compares elements)'
+hinted 'print((1 == 1):item(), x:any())' '(any and all of a whole tensor are Lua booleans already)'
+hinted 'if c then x() elif d then y() end' '(Lua writes elseif)'
+hinted 'for i = 1, 3 do if i then continue end end' '(Lua has no continue: '
+hinted 'print(x[:, 1])' "(a column is x[{{}, 1}] or x[':, 1'])"
+hinted 'print(x[1:3])' "(rows 1 to 3 are x[{{1, 3}}] or x['1:3'])"
+hinted 'print(x[1, 2])' '(an element is x[{1, 2}]'
+hinted 'f = lambda v: v * 2' '(Lua writes function(x) return x * 2 end)'
+hinted 'def f(x):' '(Lua writes function f(x) .. end)'
+hinted 'class Net(nn.Module):' "local Net = nn.class 'Net'"
+hinted 'import torch' "(Lua writes local mt = require 'mtorch')"
+hinted 'with mt.no_grad():' '(Lua has no with: mt.no_grad(function() .. end))'
+hinted 'try:
+  x = 1' '(Lua writes local ok, message = pcall(function() .. end))'
+hinted 'if x is None then end' '(Lua writes x == nil)'
+hinted 'y = 1 if x else 2' '(Lua writes condition and a or b)'
+hinted 'z = x @ y' '(a product of matrices is x:matmul(y))'
+hinted 'local x = io.stdout for row in x do end' '(over the rows of a tensor: '
+hinted "print('%d' % 3)" "formatted by ('%d'):format(n))"
+hinted "print('-' * 20)" '(text is joined by .., repeated by s:rep(n)'
+hinted 'list = {} list.append(3)' '(Lua writes list[#list + 1] = value)'
+hinted 'local mt = require "mtorch" return mt.tensor{"a"}' '(a tail call loses its line; return (f(x)) keeps it)'
+# told_once CODE HINT: what is said on stderr, once for the line, without an error.
+told_once() {
+  printf '%s\n' "local mt = require 'mtorch' local nn = mt.nn for i = 1, 5 do" "$1" end >once.lua
+  run '' once.lua && is "a word about $1" "$status:$(cat err)" "0:mtorch: once.lua:2: $2"
+}
+told_once 'local flag = False' 'False is nil here; Lua writes false'
+told_once 'mt.rand(1, 5):softmax(1)' \
+  "softmax: dimension 1 has one element, so all results are 1; PyTorch's dim=1 is 2 or -1 here"
+told_once 'mt.rand(1, 5):argmax(1)' \
+  "argmax: dimension 1 has one element, so all results are 1; PyTorch's dim=1 is 2 or -1 here"
+told_once 'mt.cross_entropy(mt.rand({2, 3}, {requires_grad = true}):softmax(2), mt.long{1, 2})' \
+  'cross_entropy takes scores (logits), of which it takes the softmax itself; these are of softmax'
+told_once 'local net = nn.Linear(1, 1) net.wieght = mt.ones(1)' "Linear had no 'wieght' so far; did you mean 'weight'?"
+told_once 'w = w or mt.ones(1):requires_grad_() o = o or mt.optim.SGD{w}; (w * 2):sum():backward() o:step()' \
+  'step: gradients are added to those of the steps before; opt:zero_grad() comes before backward'
+cat >quiet.lua <<'EOF'
+local mt = require 'mtorch'
+local nn = mt.nn
+local net, twice = nn.Linear(3, 3), false
+local opt = mt.optim.SGD(net:parameters())
+for i = 1, 12 do -- gradients of several backwards, cleared in each way
+  if i < 5 then opt:zero_grad() elseif i < 9 then net:zero_grad() else net.weight.grad:zero_() net.bias.grad:zero_() end
+  for _ = 1, i % 3 + 1 do mt.cross_entropy(net(mt.rand(2, 3)), mt.long{1, 2}):backward() end
+  opt:step()
+end
+mt.rand(1, 1):softmax(1) mt.rand(1):softmax(1) mt.rand(1, 5):softmax(-1) mt.rand(2, 5):argmax(1)
+net.scale, net.weights = mt.ones(1), mt.ones(1)
+EOF
+run '' quiet.lua && is 'and none where all is well' "$status:$(cat err)" 0:
+run 'print(mt.ones(2):sum():item(), nn == mt.nn)' && expect 'a script from stdin has mt and nn' 0 "2${tab}true"
+run '' -e '1 + 1' -e 'mt.ones(2), 3' && expect '-e shows the value of an expression' 0 "2
+  1.  1.
+[(2) float32 cpu]${tab}3"
+run '' -e 'print("w", mt.ones(2, 2), mt.ones(1):sum(), 5)' && expect 'print keeps the rows of a matrix in line' 0 \
+  "w${tab}  1.  1.
+ ${tab}  1.  1.
+ ${tab}[(2 x 2) float32 cpu]${tab}1.${tab}5"
+cat >stops.lua <<'EOF'
+local mt = require 'mtorch'
+local factor = 3
+local function f(a)
+  local c = a * factor
+  mt.debug()
+  return c
+end
+print(f(2), factor)
+EOF
+run 'a, c\nc = 7\nfactor = 9\nlocals\nup\nfactor\ndown\na +\nnope.x\ncontinue\n' stops.lua
+expect 'mt.debug is a prompt with the variables of its caller' 0 "stops.lua:5 in f; 'help' lists the commands
+2${tab}6
+  c = 7
+  a = 2
+  factor = 9
+  mt = mt: mt.help() lists its names
+stops.lua:8 in the main chunk
+9
+stops.lua:5 in f
+debug:1: '=' expected near '+' (there is no +=: write x = x + 1)
+debug:1: attempt to index global 'nope' (a nil value)
+7${tab}9"
+run 'quit\n' stops.lua && is 'and ends the script' "$status:$(head -n 1 err)" '1:mtorch: stopped at mt.debug'
+cat >watched.lua <<'EOF'
+local mt = require 'mtorch'
+local steps = 0
+local function value(x)
+  steps = steps + 1
+  return x + 1
+end
+local start = os.time()
+while value(1) < 10 and os.time() < start + 30 do mt.ones(2):sum() end
+print(value(1), steps > 1)
+EOF
+(sleep 2 && sed 's/x + 1$/x + * 1/' watched.lua >next.lua && cp next.lua watched.lua &&
+  sleep 2 && sed 's/x + [*] 1$/x + 100/' watched.lua >next.lua && cp next.lua watched.lua) &
+run '' watch watched.lua && expect 'mtorch watch takes over a changed function' 0 "101${tab}true"
+has 'and says so' err 'mtorch: watched.lua: took over value'
+has 'after it has refused a wrong one' err "watched.lua: line 5: unexpected symbol near '*'; the old functions stay"
+told watch 'watch needs a script: mtorch watch train.lua'
 run 'x += 2' - && has 'also from standard input' err '(there is no +='
 
 run '' missing.lua && expect 'a missing script' 1 ''

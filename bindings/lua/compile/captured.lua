@@ -218,7 +218,8 @@ local function watched(list, env)
 end
 local function watch_globals(list, f, name)
   local env = getfenv(f)
-  if getmetatable(env) ~= nil then
+  local meta = getmetatable(env)
+  if meta ~= nil and meta ~= core.globals_metatable then
     return refuse(list, "'%s' has an environment with a metatable, whose globals cannot be compared", name)
   end
   list.watched[env] = list.watched[env] or watched(list, env)

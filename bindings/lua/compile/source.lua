@@ -75,8 +75,8 @@ function source.is_kept(fn) return #texts_of(debug.getinfo(fn, 'S')) > 0 end
 --- and which one of the functions on these lines it is.
 function source.locate(fn)
   local info = debug.getinfo(fn, 'S')
-  if info.what ~= 'Lua' then
-    core.fail('kernel: a Lua function is needed, got %s', info.what == 'C' and 'one of C' or 'a chunk')
+  if info.what ~= 'Lua' or info.source:find '^@mtorch/' then
+    core.fail('kernel: a Lua function is needed, got %s', info.what == 'main' and 'a chunk' or 'one of the library')
   end
   local texts = texts_of(info)
   if #texts == 0 then

@@ -1,5 +1,6 @@
 -- shown.lua -- printing of objects: Name(option=value, ..), with the options that differ from their defaults
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 
 local shown = {}
 
@@ -19,6 +20,22 @@ function shown.value(value)
   if #value > 6 then parts[7] = ('.. %d in all'):format(#value) end
   return '{' .. table.concat(parts, ', ') .. '}'
 end
+
+--- The texts of the values of a line. Beside others, a tensor of one element is its number.
+function shown.texts(...)
+  local texts, n = {}, select('#', ...)
+  for i = 1, n do
+    local value = select(i, ...)
+    texts[i] = tostring(value)
+    if n > 1 and require('mtorch').is_tensor(value) and value:numel() == 1 then
+      texts[i] = texts[i]:match '^%s*(.-)\n%[%(' or texts[i]
+    end
+  end
+  return texts
+end
+
+--- What print writes of several values, some of them tensors.
+function shown.in_line(...) return util.side_by_side(shown.texts(...)) end
 
 --- "a=1, b='x'": the parameters `params` of a signature with their values get(i, p), if these are
 --- not nil; with `all` also the defaults.

@@ -229,4 +229,7 @@ end
 --- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` the contents of a module,
 --- `mt.help('indexing')` a topic; `mt.help()` lists all names. A function is accepted too.
 return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
-  function(name) print(core.help_text(name)) end)
+  function(name)
+    core.help_text(name)
+    for _, text in ipairs(lines) do print(text) end
+  end)

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local interactive = require 'mtorch.script.interactive'
 local mt = require 'mtorch'
+local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
 
 local prompt = {}
@@ -15,6 +16,9 @@ local function short(value)
   if mt.is_tensor(value) then return core.describe(value):gsub('^a ', '') end
   return util.truncate(tostring(value):match('^[^\n]*'), 60)
 end
+
+--- A value in one line.
+function prompt.short(value) return (short(value)) end
 
 --- {1, 2, name = "x"}: limited in depth, entries and bytes; a table that contains itself is {..}.
 local function show(value, seen, depth, room)
@@ -53,18 +57,16 @@ end
 --- The results of a line as text: as `print` shows them, but tables by their contents, those of the library by their
 --- names, and functions by their help.
 function prompt.text(...)
-  local shown = {}
-  for i = 1, select('#', ...) do
+  local texts = shown.texts(...)
+  for i, text in ipairs(texts) do
     local value = select(i, ...)
-    local text = tostring(value)
     if type(value) == 'table' then
-      text = contents(value) or text:find('^table: 0x') and show(value, {}, 1, max_bytes) or text
+      texts[i] = contents(value) or text:find('^table: 0x') and show(value, {}, 1, max_bytes) or text
     elseif type(value) == 'function' then
-      text = interactive.line_of(value)
+      texts[i] = interactive.line_of(value)
     end
-    shown[i] = text
   end
-  return util.side_by_side(shown)
+  return util.side_by_side(texts)
 end
 
 --- Prints the results of a line, and keeps them.

@@ -91,6 +91,7 @@ Without a path the figure is drawn in the terminal; path='a.svg' or 'a.png' writ
 needs librsvg (librsvg2-2), drawings of graphs need Graphviz (graphviz); SVG of all other figures needs nothing.
   mt.plot.line{loss, title='loss', logy=true}                       one list over 1..n
   mt.plot.line{epochs, train, valid, labels={'train', 'valid'}}     several over x
+  mt.plot.line{train, valid, labels={'train', 'valid'}}             a label for each list: none is x
   mt.plot.line{ {x=e, y=mean, low=lo, high=hi, label='5 seeds'}, {x=e, y=one, label='best', kind='scatter'} }
   mt.plot.scatter{x, y, class=labels, aspect='equal', {x=a, y=b, kind='line', label='fit'}}
   mt.plot.contour{function(x, y) return .. end, points={x=, y=, class=}}   mt.plot.heatmap{m, cmap='magma'}
@@ -165,6 +166,17 @@ Data. A set has set:size() and set:get(i); a loader gives batches in an order th
   DataLoader(set, {batch_size=64, shuffle=true, workers=2, seed=1})           for x, y in loader:iter() do .. end
   mt.data.transforms: Compose Normalize RandomCrop RandomHorizontalFlip Resize ..     torchvision's names
 Labels count from 1. mt.help('data') lists all names, mt.help('DataLoader') one.]],
+  debugging = [[
+Finding faults.
+  mt.set_detect_anomaly(true)         the first operation, forward or backward, whose result is NaN or infinite is an
+                                      error with its line; mt.detect_anomaly(fn, ..) does so during fn
+  mt.debug()                          stops at this line: a prompt with the variables of the function, and the commands
+                                      locals, where, up, down, continue, quit
+  mt.reload 'name'                    requires a module again after a change of its file
+  mtorch watch train.lua              runs a script, and takes over changes of its functions whenever it is saved
+  MTORCH_CUDA_SYNC=1                  an error of a GPU names its operation; MTORCH_LOG=verbs prints calls of kernels
+At the prompt ?name is help, :time CODE and :profile CODE measure, :edit opens the last input in an editor, and _ is the
+last result. mt.profile(fn) says where the time goes.]],
   saving = [[
 Saving. Every file is written atomically.
   mt.save(path, {net = net:state_dict(), epoch = 3})      mt.load(path)       safetensors; PyTorch's .pt loads too
@@ -273,7 +285,8 @@ topics.renamed = {
   utils = 'their own modules: mt.nn (clip_grad_norm_, pad_sequence), mt.data (DataLoader), mt.recompute',
   ['nn.utils'] = 'mt.nn itself: nn.clip_grad_norm_, nn.weight_norm, nn.pad_sequence, nn.pack_padded_sequence, ..',
   ['data.utils'] = 'mt.data itself: data.DataLoader, data.TensorDataset, ..',
-  F = 'functions of mt: mt.relu, mt.softmax',
+  F = 'functions of mt: mt.relu, mt.softmax', is_cuda = "x.device ~= 'cpu'",
+  vision = 'mt.data (mnist, folder, transforms)', ['plot.plot'] = 'mt.plot.line', isinstance = 'nn.is(m, nn.Linear)',
   ['optim.swa_utils'] = 'mt.optim.swa', distributed = 'mt.dist', jit = 'mt.compile(step), mt.fuse(f)',
   amp = 'mt.autocast(fn), mt.GradScaler()', tqdm = 'mt.progress(n) or mt.progress(loader)',
   ['metrics.R2Score'] = 'mt.metrics.R2', ['metrics.MeanSquaredError'] = 'mt.metrics.MSE',
@@ -347,7 +360,7 @@ topics.renamed = {
   ['nn.functional'] = 'functions of mt: mt.relu, mt.softmax, mt.cross_entropy, ..',
   ['autograd.grad'] = 'mt.grad', ['autograd.Function'] = 'mt.Function',
   ['autograd.functional.jacobian'] = 'mt.jacobian',
-  ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_debug(true)',
+  ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_detect_anomaly(true)',
   inference_mode = 'mt.no_grad(function)', ['utils.checkpoint'] = 'mt.recompute(fn, ..)',
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
   ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
@@ -363,6 +376,8 @@ topics.absent = {
   CIFAR10 = 'mt.data.folder(root) reads images, one folder for each class',
   CIFAR100 = 'mt.data.folder(root) reads images, one folder for each class',
   distributions = 'mt.normal, mt.bernoulli, mt.multinomial draw; losses are in mt.nn (KLDivLoss, GaussianNLLLoss)',
+  vmap = 'write the batched operation; mt.map(f) is a function of numbers',
+  models = "nn.class and nn.Sequential make networks; PyTorch's weights load by mt.load(path)",
   hub = "PyTorch's weights load by mt.load(path), scripts/gpt2.lua reads Hugging Face's folders",
   DataParallel = parallel, DistributedDataParallel = parallel,
   DistributedSampler = 'mt.data.DataLoader(set, {shard={mt.dist.rank(), mt.dist.size()}})',

@@ -128,6 +128,22 @@ local function place_of(self, key, set)
   return at
 end
 
+local function letters(name)
+  local list = {name:byte(1, -1)}
+  table.sort(list)
+  return table.concat(list, ' ')
+end
+
+--- Hints at a new field for a tensor whose name has the letters of a parameter in another order: net.wieght.
+local function look_for_misspelling(self, key)
+  if type(key) ~= 'string' or #key < 5 then return end
+  for _, other in ipairs(rawget(self, '__fields')) do
+    if type(other) == 'string' and #other == #key and letters(other) == letters(key) and mt.is_tensor(self[other]) then
+      core.hint(("%s had no '%s' so far; did you mean '%s'?"):format(self.__name, key, other))
+    end
+  end
+end
+
 --- Fields keep the order of their first assignment; the kind of each is determined when it is read.
 local function assign(self, key, value)
   if type(key) == 'number' and self.__class.__places then
@@ -147,7 +163,10 @@ local function assign(self, key, value)
   if params[key] ~= nil and replaces(self, key, params[key], value) then
     registry[value], transient[value] = 'buffer', transient[params[key]]
   end
-  if not seen[key] then fields[#fields + 1], seen[key] = key, true end
+  if not seen[key] then
+    if mt.is_tensor(value) then look_for_misspelling(self, key) end
+    fields[#fields + 1], seen[key] = key, true
+  end
   if self.__class.__lists and mt.is_tensor(value) then
     return rawset(self, key, registry[value] and value or class.Parameter(value))
   end
@@ -284,5 +303,19 @@ class.class = core.declare('class(name: string, base=nil)',
     end
     return (make_class(name, base or class.Module))
   end)
+
+--- `nn.is(m, nn.Linear)`: whether a value is a module of a class, or of one that is derived from it.
+class.is = core.declare('is(m: any, class: table|string)', 'Whether m is a module of a class, nn.Linear, or of ' ..
+  "one derived from it; the class may be a name, 'Linear'. Other values than modules are of none.",
+  function(m, wanted)
+    if type(wanted) == 'table' and (rawget(wanted, '__family') ~= class.Module or is_module(wanted)) then
+      core.fail('is: a class of modules is needed, nn.Linear, got %s', class.describe(wanted))
+    end
+    local of = is_module(m) and m.__class or nil
+    while of and of ~= wanted and of.__name ~= wanted do of = getmetatable(of).__index end
+    return of ~= nil
+  end)
+class.method('is(class: table|string)',
+  'Whether the module is of a class, net:is(nn.Linear), or of one derived from it.', class.is)
 
 return class

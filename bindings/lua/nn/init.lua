@@ -10,7 +10,8 @@ require 'mtorch.nn.registration'
 local subjects = {'linear', 'containers', 'activation', 'conv', 'pool', 'loss', 'shape', 'dropout', 'normalize',
   'embedding', 'distance', 'recurrent', 'packed', 'attention', 'transformer'}
 
-local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class}
+local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class,
+  is = class.is}
 
 local lazy = {init = function() return require 'mtorch.nn.initialize' end}
 for file, names in pairs{

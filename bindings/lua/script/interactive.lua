@@ -73,6 +73,8 @@ local function tokens_of(text)
   return tokens, false
 end
 
+interactive.tokens = tokens_of
+
 --- The text in one line, for the history: the same program without comments. Strings of several lines stay.
 function interactive.one_line(text)
   local parts, last = {}, nil
@@ -191,7 +193,8 @@ function interactive.load(text, name)
     edits = {}
     if not fn then
       local _, other = loadstring('return ' .. text, name)
-      return nil, message, in_comment or is_at_end(message) or is_at_end(other)
+      local unfinished = in_comment or is_at_end(message) or is_at_end(other)
+      return nil, unfinished and message or require('mtorch.help.hints').syntax(message, text), unfinished
     end
   end
   fn = lasting(text, name, tokens, locals, edits) or with_values or fn

@@ -189,11 +189,21 @@ local function add_entries(op, series, entries)
   end
 end
 
+--- The series of several lists, the first of which is x if `with_x`.
+local function series_of(op, lists, with_x)
+  local series = {}
+  local x = with_x and data.numbers(op, 'x', lists[1]) or nil
+  for i = with_x and 2 or 1, #lists do add_entry(op, series, {x = x, y = lists[i]}) end
+  return series, x
+end
+
 local function collect_series(op, list, opts)
   local lists, entries = split_list(list)
-  local series = {}
-  local x = #lists > 1 and data.numbers(op, 'x', lists[1]) or nil
-  for i = #lists > 1 and 2 or 1, #lists do add_entry(op, series, {x = x, y = lists[i]}) end
+  local series, x = series_of(op, lists, #lists > 1)
+  local labels = plain(opts.labels)
+  if x and type(labels) == 'table' and #labels ~= #series and #labels == #lists then -- each list has a name
+    series, x = series_of(op, lists, false)
+  end
   add_entries(op, series, entries)
   if opts.y then add_entry(op, series, {x = opts.x, y = opts.y, label = opts.label}) end
   if #series == 0 then fail(op .. ': no data: give at least one list of numbers') end
@@ -484,7 +494,7 @@ function build.images(op, list, opts)
   if not (cols >= 1 and cols == floor(cols)) then
     fail('%s: cols is %s, expected a whole number from 1', op, util.number_text(cols))
   end
-  fig.cols = min(cols, #tiles)
+  fig.cols, fig.may_wrap = min(cols, #tiles), opts.cols == nil
   fig.labels = data.texts(op, 'labels', opts.labels, #tiles, 'one per image')
   return fig
 end
@@ -526,7 +536,9 @@ local function show(kind, ...)
     front_end.display({['image/svg+xml'] = svg.draw(fig), ['text/plain'] = fig.title or op}, opts.id)
     return
   end
-  io.stdout:write(term.draw(fig))
+  local inline = term.inline()
+  local drawn, png = pcall(inline and svg.file or error, op, 'inline.png', fig) -- without librsvg it fails
+  io.stdout:write(drawn and inline(png) or term.draw(fig))
   io.stdout:flush()
 end
 

@@ -1,4 +1,4 @@
--- png.lua -- encodes pixels as a PNG data URI, for images inside SVG
+-- png.lua -- base64, and pixels as a PNG data URI, for images inside SVG
 local mt = require 'mtorch'
 local extend = mt.extend
 local bit = require 'bit'
@@ -23,9 +23,11 @@ end
 --- Returns a data URI of `rows`, strings of four bytes (red, green, blue, alpha) per pixel; without alpha if all pixels
 --- are opaque, and with one channel if they are gray. Pixels are repeated until both sides have `least` pixels, for
 --- viewers that smooth.
-return function(rows, width, min_side)
+local function uri(rows, width, min_side)
   local x = mt.frombuffer(table.concat(rows), {dtype = 'uint8', shape = {#rows, width, 4}}):permute(3, 1, 2)
   if x[4]:eq(255):all() then x = x:narrow(1, 1, x[1]:eq(x[{{2, 3}}]):all() and 1 or 3) end
   x = x:repeat_interleave(math.ceil(min_side / #rows), 2):repeat_interleave(math.ceil(min_side / width), 3)
   return 'data:image/png;base64,' .. base64(extend.encode_png(x:contiguous()))
 end
+
+return {base64 = base64, uri = uri}

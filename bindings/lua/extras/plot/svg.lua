@@ -443,7 +443,8 @@ local function draw_picture(c, x, y, width, height, high, wide, least, pixel)
   end
   if c.zoom then least = max(least, ceil(max(width, height) * c.zoom)) end
   add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
-      'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height), png(rows, wide, least))
+      'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height),
+      png.uri(rows, wide, least))
 end
 
 function paint.heatmap(c, fig)

@@ -1,6 +1,7 @@
 -- term.lua -- draws a figure as text for a terminal or a log, with braille or ASCII
 local extend = require('mtorch').extend
 local util = extend.util
+local base64 = require('mtorch.extras.plot.png').base64
 local scale = require 'mtorch.extras.plot.scale'
 
 local term = {}
@@ -487,10 +488,16 @@ end
 
 function draw.images(t, fig)
   local tile = fig.tiles[1][1]
-  local least = min(10, 2 * #tile[1]) -- columns of each tile
-  local per_line = min(fig.cols, max(1, floor((t.columns + 1) / (least + 1))))
-  local wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
-  local high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
+  local least = min(10, 2 * #tile[1]) -- columns for each
+  local most = max(1, floor((t.columns + 1) / (least + 1)))
+  local per_line, wide, high = min(fig.cols, most), nil, nil
+  repeat -- as large as fits the screen
+    wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
+    high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
+    local lines = ceil(#fig.tiles / per_line) * (high + (fig.labels and 1 or 0)) + 2
+    local fits = lines <= t.rows or fig.width or not fig.may_wrap or per_line >= min(most, #fig.tiles)
+    if not fits then per_line = per_line + 1 end
+  until fits
   local out = {fig.title and centre(t, fig.title, per_line * (wide + 1))}
   for first = 1, #fig.tiles, per_line do
     local last = min(first + per_line - 1, #fig.tiles)
@@ -506,10 +513,30 @@ end
 
 draw.image = draw.images
 
+--- kitty's and iTerm2's sequences for a PNG. Sixels, which no variable of the environment tells of, are left out.
+local function kitty(png)
+  local text, parts = base64(png), {}
+  for at = 1, #text, 4096 do
+    parts[#parts + 1] = ('\27_G%sm=%d;%s\27\\'):format(at == 1 and 'f=100,a=T,' or '', at + 4096 <= #text and 1 or 0,
+      text:sub(at, at + 4095))
+  end
+  return concat(parts) .. '\n'
+end
+local function iterm(png) return ('\27]1337;File=inline=1:%s\a\n'):format(base64(png)) end
+
+--- The function that makes the text of a PNG for a terminal that shows pictures; nothing for others.
+function term.inline()
+  local name, program = os.getenv 'TERM' or '', os.getenv 'TERM_PROGRAM' or ''
+  if util.colours(1) == 0 or os.getenv 'TMUX' then return nil end
+  if os.getenv 'KITTY_WINDOW_ID' or name:find 'kitty' or name:find 'ghostty' then return kitty end
+  if program == 'iTerm.app' or program == 'WezTerm' then return iterm end
+end
+
 --- Returns the text of a figure for stdout, with colours only if it is a terminal.
 function term.draw(fig)
   local t = {utf8 = util.utf8(), colours = util.colours(1)}
   t.columns = tonumber(os.getenv 'COLUMNS' or '') or extend.columns()
+  t.rows = tonumber(os.getenv 'LINES' or '') or extend.rows()
   t.split = t.colours > 0 and t.utf8 and 2 or 1
   t.shades = t.utf8 and unicode_shades or ascii_shades
   local lines = draw[fig.kind](t, fig)
