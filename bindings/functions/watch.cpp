@@ -39,7 +39,7 @@ int describe_graph_body(Args& a) {
   return 1;
 }
 
-const Entry kParts[] = {
+const Entry kWatchParts[] = {
     {"describe_graph(operation, x, most)", "The operations and leaves that led to x, a list.",
      describe_graph_body},
     {"serve(operation, port)", "A page on 127.0.0.1; and its port.",
@@ -62,6 +62,6 @@ const Entry kParts[] = {
 
 }  // namespace
 
-void add_watch(lua_State* L) { add_internal(L, kParts); }
+void add_watch(lua_State* L) { add_internal(L, kWatchParts); }
 
 }  // namespace mt::lua

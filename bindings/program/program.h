@@ -29,6 +29,8 @@ int predefine(lua_State* L, bool nn, bool optim);
 int load_text(lua_State* L, const std::string& text, const char* chunk);
 /// Reads and runs commands until the end of input; returns the exit status.
 int repl(lua_State* L);
+/// The version, with the commit where it is not that of the tag: 0.1.0+g66072a92 (cmake/version.sh).
+const char* version();
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
 

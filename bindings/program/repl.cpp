@@ -183,7 +183,7 @@ bool is_word(lua_State* L, const std::string& line, const char* word) {
 
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
-    say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", MT_VERSION,
+    say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", version(),
         LUAJIT_VERSION);
   if (predefine(L, true, true) != 0) report(L);
   Editor editor(L);
