@@ -11,6 +11,7 @@ if(CPACK_BUILD_SOURCE_DIRS)
   else()
     list(REMOVE_ITEM CPACK_COMPONENTS_ALL dev)
     set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+    set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
   endif()
   return()
 endif()
@@ -47,9 +48,10 @@ target_link_options(openblas PRIVATE -s -Wl,--gc-sections -Wl,-z,defs -Wl,--as-n
 target_link_libraries(openblas PRIVATE ${MTORCH_OPENBLAS_STATIC} gomp m pthread)
 
 # ---- the folder's other libraries: what is opened at first use, what those need, and their licences ------------------
-# libcurl and librsvg, with dozens of libraries of their own, are the host's, as are glibc's, libgcc_s and CUDA's.
+# libcurl and librsvg, with dozens of libraries of their own, are the host's, and libedit, whose libbsd asks for glibc
+# 2.36; so are glibc's, libgcc_s and CUDA's.
 set(opened $<TARGET_SONAME_FILE:openblas>)
-foreach(name libedit.so.2 libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2)
+foreach(name libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2)
   find_file(${name}_file ${name} PATHS ${CMAKE_SYSTEM_LIBRARY_PATH} /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
   mark_as_advanced(${name}_file)
   if(${name}_file)

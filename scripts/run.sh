@@ -251,24 +251,40 @@ make_in() {
 
 gpu() { [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null; }
 
-# The normal build, with the tests if $1 is ON or if they were in it before.
+# The build in build/ with the instruction sets $1, or those that it was configured with before, if they are more:
+# best (the program alone, for this processor and compiled sooner: `train`), native (`build`), all (with the tests).
 make_normal() {
-  with=$1
-  if grep -q '^MTORCH_TESTS:[A-Z]*=ON' "$build/CMakeCache.txt" 2>/dev/null; then with=ON; fi
-  # To train, the best instruction set of this processor is enough, and the program; the tests run all of them.
-  isas=all kind='' target='' cuda=${MTORCH_CUDA:-AUTO}
-  if [ "$with" = OFF ]; then isas=native kind=$(best_isa); fi
-  if [ "$with$verb" = OFFtrain ]; then
-    isas=best target=mtorch
-    if [ "$cuda" = AUTO ] && ! gpu; then cuda=OFF; fi
+  isas=$1 kind='' target='' cuda=${MTORCH_CUDA:-AUTO}
+  case $isas:$(sed -n 's/^MTORCH_ISAS:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null) in
+    *:all) isas=all ;;
+    best:native) isas=native ;;
+  esac
+  set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_ISAS=$isas"
+  if [ $isas = all ]; then set -- "$@" -DMTORCH_TESTS=ON; else
+    set -- "$@" -DMTORCH_TESTS=OFF
+    kind=$(best_isa)
   fi
-  set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_TESTS=$with" "-DMTORCH_ISAS=$isas" \
-    "-DMTORCH_CUDA=$cuda"
-  # Half a second less for each file; a compiler's cache wants none.
-  if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then set -- "$@" -DMTORCH_PCH=ON; fi
+  if [ $isas = best ]; then
+    target=mtorch
+    if [ "$cuda" = AUTO ] && ! gpu; then cuda=OFF; fi
+    set -- "$@" -DMTORCH_OPTIMIZE=1 # a call takes a tenth longer, bits are the same
+  else
+    set -- "$@" -DMTORCH_OPTIMIZE=2
+  fi
+  if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
+    set -- "$@" -DMTORCH_PCH=ON # half a second less for each file; most compilers' caches want none
+    if command -v ccache >/dev/null; then
+      export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+      export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
+    fi
+  fi
   # Where no GPU is, nothing of the plug-in runs here: one kind of GPU will do, but for `build`.
   if [ "$verb" != build ] && ! gpu; then set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90; fi
-  make_in "$build" "$@"
+  if [ $isas = best ] && [ ! -e "$build/mtorch" ]; then
+    say "no package of this version in dist/: building what training needs, about $((290 / $(job_count))) s" \
+      "$(command -v ccache >/dev/null && echo 'unless ccache has it' || echo 'without ccache')"
+  fi
+  make_in "$build" "$@" "-DMTORCH_CUDA=$cuda"
 }
 # The features that decide it, so that another processor configures the folder again.
 best_isa() { sed -n '/^flags/{s/ /\n/gp;q}' /proc/cpuinfo | grep -xE 'avx2|fma|f16c|avx512_vbmi2' | tr '\n' ' '; }
@@ -324,7 +340,7 @@ train() {
     # shellcheck disable=SC2086
     ensure $core
     want_faster
-    make_normal OFF
+    make_normal best
     program=$build/mtorch
   fi
   touch "$build/.started"
@@ -342,7 +358,7 @@ tests() {
   want $forms
   want $figures
   want $graphs
-  make_normal ON
+  make_normal all
   ctest_in "$build" "$@"
 }
 
@@ -365,7 +381,7 @@ sanitize() {
   "$dir/mtorch" "$root/scripts/train_split.lua" --epochs 20
 
   if command -v valgrind >/dev/null || (ensure valgrind) && command -v valgrind >/dev/null; then
-    make_normal OFF
+    make_normal native # valgrind does not know AVX-512
     say "training under valgrind"
     # Only what is surely lost is an error: libgomp's threads are "possibly lost" at every exit.
     set -- --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
@@ -419,7 +435,7 @@ case $verb in
     # shellcheck disable=SC2086
     ensure $core
     want_faster
-    make_normal OFF
+    make_normal native
     ;;
   package) package ;;
   sanitize) sanitize "$@" ;;

@@ -97,8 +97,8 @@ if [ -f "$wheel" ] && command -v auditwheel >/dev/null; then
   check 'auditwheel has the same tag' "$said"
 fi
 
-# Prints what is left of mtorch in the folder $1.
-left_in() { find "$1" -name '*mtorch*'; }
+# Prints the files of mtorch that are left in the folder $1.
+left_in() { find "$1" -type f -path '*mtorch*'; }
 
 if [ $bare = no ]; then
   cp -R "$repo/tests" "$scratch/tests"
