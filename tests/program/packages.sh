@@ -50,12 +50,12 @@ run() {
   "$@" >log 2>&1 || { echo "$name:" && tail -n 3 log; }
 }
 run train "$program" "$scripts/train_split.lua" --epochs 60 --seed 1
-run vae "$program" "$scripts/vae.lua" --dry-run
+run regression "$program" "$scripts/regression.lua" --dry-run
 "$program" doctor | sed 's#/bin/\.\./#/#' | grep '^blas ' >log
 grep -q ' ok ' log || { echo "no OpenBLAS:" && cat log; }
 [ ! -e "$1/lib/mtorch/libopenblas.so.0" ] || grep -qF "$1/lib/mtorch/libopenblas.so.0" log ||
   { echo "OpenBLAS is not the package's:" && cat log; }
-for test in autograd compile data elementwise errors files index linalg map nn npy optim product safetensors save; do
+for test in autograd compile elementwise index kernel linalg map nn optim product reduce safetensors save training; do
   run "test_$test.lua" "$program" "tests/lua/test_$test.lua"
 done
 END2
