@@ -1,4 +1,6 @@
 # install.cmake -- the Lua module for a stock luajit, and what `cmake --install` puts where
+#
+# The component `program` is what people run and read, `cuda` the plug-in, `dev` what other programs are built with.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -18,10 +20,17 @@ set_target_properties(kernels PROPERTIES OUTPUT_NAME mtorch_kernels)
 set_target_properties(engine PROPERTIES OUTPUT_NAME mtorch_engine EXPORT_NAME mtorch)
 set_target_properties(bindings PROPERTIES OUTPUT_NAME mtorch_bindings EXPORT_NAME lua)
 target_compile_features(engine PUBLIC cxx_std_20)
-install(TARGETS mtorch)
+install(TARGETS mtorch COMPONENT program)
+install(DIRECTORY scripts/ DESTINATION ${CMAKE_INSTALL_DATADIR}/mtorch/scripts COMPONENT program
+  PATTERN run.sh EXCLUDE PATTERN tools EXCLUDE PATTERN __pycache__ EXCLUDE)
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+if(TARGET mtorch_cuda)
+  install(TARGETS mtorch_cuda DESTINATION lib/mtorch COMPONENT cuda)
+endif()
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 install(TARGETS kernels engine bindings EXPORT mtorch INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS lua_module DESTINATION ${CMAKE_INSTALL_LIBDIR}/lua/5.1)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${stubs} DESTINATION ${CMAKE_INSTALL_DATADIR}/mtorch/stubs)
 
 # ---- headers: <mtorch/mtorch.h>, <mtorch/lua.h> ---------------------------------------------------------------------

@@ -150,7 +150,7 @@ add_executable(mtorch_gdb tests/program/gdb/main.cpp)
 target_link_libraries(mtorch_gdb PRIVATE engine)
 # clang would describe a type where its constructors are, in the engine, which may have no debug information.
 target_compile_options(mtorch_gdb PRIVATE -g -O0 $<$<CXX_COMPILER_ID:Clang>:-fstandalone-debug>)
-foreach(path program/symbols program/program program/interrupt program/blas program/install program/bundle gates/format
+foreach(path program/symbols program/program program/interrupt program/blas program/install program/packages gates/format
     program/gdb program/resume)
   get_filename_component(script ${path} NAME)
   add_test(NAME ${script} COMMAND sh tests/${path}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -160,7 +160,10 @@ add_test(NAME nightly.interrupt COMMAND sh tests/program/interrupt.sh ${CMAKE_BI
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME nightly.resume COMMAND sh tests/program/resume.sh ${CMAKE_BINARY_DIR} 200 CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(nightly.interrupt nightly.resume PROPERTIES LABELS nightly TIMEOUT 7200)
+add_test(NAME nightly.packages COMMAND sh tests/program/packages.sh --bare CONFIGURATIONS nightly
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(nightly.interrupt nightly.resume nightly.packages PROPERTIES LABELS nightly TIMEOUT 7200)
+set_tests_properties(nightly.packages PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(program interrupt nightly.interrupt nightly.resume PROPERTIES RUN_SERIAL ON)
 
 # Faults in the Lua code that can be seen without running it.

@@ -1,11 +1,14 @@
 #!/bin/sh
-# run.sh -- installs missing packages, builds mtorch, and trains, tests or runs it with sanitizers
+# run.sh -- installs missing packages, builds mtorch, and trains, tests, packages or runs it with sanitizers
 #
 #   sh scripts/run.sh train [flags]   trains on "split"; the flags go to scripts/train_split.lua
 #   sh scripts/run.sh test [flags]    builds and runs every test; the flags go to ctest
 #   sh scripts/run.sh build           builds the program build/mtorch
-#   sh scripts/run.sh bundle          creates build-bundle/mtorch-VERSION, a relocatable folder
+#   sh scripts/run.sh package         makes Debian packages, a .tar.gz and a Python wheel in dist/
 #   sh scripts/run.sh sanitize        tests and trains under ASan + UBSan, then trains under valgrind
+#
+# `train` takes a package of this version from dist/, or the one that MTORCH_PACKAGE names, and builds nothing then.
+# MTORCH_CUDA=ON or OFF: whether to build the CUDA plug-in; `train` builds it where there is a GPU.
 #
 # Status: 0 ok, 1 the build failed, 2 usage, 3 something is missing and cannot be installed here,
 # 130 interrupted; otherwise that of the training script or of ctest.
@@ -174,23 +177,28 @@ werror() {
   esac
 }
 
-# Copies a build's output to the log $1; shows its [done/all] on a terminal.
+# Copies a build's output to the log $1, and shows how far it is: a bar on a terminal, else a line now and then.
 keep_log() {
-  said=no
+  start=$(date +%s) last=0
   if terminal; then printf 'building' >&2; fi
   while IFS= read -r text || [ -n "$text" ]; do
     printf '%s\n' "$text"
     case $text in
-      \[0/*) ;; # ninja looks for new files, or runs cmake again
-      \[*)
-        if terminal; then
-          printf '\r\033[Kbuilding %s' "${text%%]*}]" >&2
-        elif [ $said = no ]; then
-          say "building (log: $1)"
-        fi
-        said=yes
-        ;;
+      \[0/*) continue ;; # ninja looks for new files, or runs cmake again
+      \[*/*\]*) ;;
+      *) continue ;;
     esac
+    ready=${text#?} all=${text#*/} passed=$(($(date +%s) - start))
+    ready=${ready%%/*} all=${all%%]*}
+    left="about $((passed * (all - ready) / ready)) s left"
+    if terminal; then
+      n=$((30 * ready / all))
+      printf '\r\033[K[%.*s%.*s] %s/%s, %s' $n '##############################' $((30 - n)) \
+        '..............................' "$ready" "$all" "$left" >&2
+    elif [ $last = 0 ] || [ $((passed - last)) -ge 20 ]; then
+      if [ $last = 0 ]; then say "building (log: $1)"; else say "building: $ready of $all, $left"; fi
+      last=$((passed > 0 ? passed : 1))
+    fi
   done >>"$1"
   if terminal; then printf '\r\033[K' >&2; fi
 }
@@ -200,7 +208,8 @@ broken() {
   fail 1 "$1 failed; the whole log: $2"
 }
 
-# Configures the folder $1 with the options $2.., unless it was configured so before, and builds it.
+# Configures the folder $1 with the options $2.., unless it was configured so before, and builds it: all of it, or the
+# one target that `target` names.
 make_in() {
   dir=$1
   shift
@@ -215,7 +224,7 @@ make_in() {
   log=$dir/log.txt
   : >"$log"
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || :)
-  key="$* $root ${CXX:-c++} $(compiler) ${nvcc:-no nvcc} ${kind:-}"
+  key="$* $root ${CXX:-c++} $(compiler) ${nvcc:-no nvcc} ${kind:-} $(sh "$root/cmake/version.sh")"
   if [ ! -e "$dir/CMakeCache.txt" ] || [ "$(cat "$dir/.configured" 2>/dev/null)" != "$key" ]; then
     if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$dir/CMakeCache.txt" 2>/dev/null; then
       rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles" # missing, or from before the folder was moved
@@ -233,27 +242,49 @@ make_in() {
   fi
   rm -f "$dir/.failed"
   {
-    NINJA_STATUS='[%f/%t] ' cmake --build "$dir" --parallel "$(job_count)" 2>&1 9>&- || : >"$dir/.failed"
+    NINJA_STATUS='[%f/%t] ' cmake --build "$dir" ${target:+--target "$target"} --parallel "$(job_count)" 2>&1 9>&- ||
+      : >"$dir/.failed"
   } | keep_log "$log"
   [ ! -e "$dir/.failed" ] || broken "the build" "$log"
   exec 9>&-
 }
 
-# The normal build, with the tests if $1 is ON or if they were in it before.
+gpu() { [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null; }
+
+# The build in build/ with the instruction sets $1, or those that it was configured with before, if they are more:
+# best (the program alone, for this processor and compiled sooner: `train`), native (`build`), all (with the tests).
 make_normal() {
-  with=$1
-  if grep -q '^MTORCH_TESTS:[A-Z]*=ON' "$build/CMakeCache.txt" 2>/dev/null; then with=ON; fi
-  # Training needs only the best instruction set of this processor; the tests run all of them.
-  isas=all kind=
-  if [ "$with" = OFF ]; then isas=native kind=$(best_isa); fi
-  set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_TESTS=$with" "-DMTORCH_ISAS=$isas"
-  # Precompiled headers save half a second per file, but a compiler cache does not work with them.
-  if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then set -- "$@" -DMTORCH_PCH=ON; fi
-  # Without a GPU the plug-in is not used, so it is compiled for one architecture, except by `build`.
-  if [ "$verb" != build ] && ! command -v nvidia-smi >/dev/null; then
-    set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90
+  isas=$1 kind='' target='' cuda=${MTORCH_CUDA:-AUTO}
+  case $isas:$(sed -n 's/^MTORCH_ISAS:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null) in
+    *:all) isas=all ;;
+    best:native) isas=native ;;
+  esac
+  set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_ISAS=$isas"
+  if [ $isas = all ]; then set -- "$@" -DMTORCH_TESTS=ON; else
+    set -- "$@" -DMTORCH_TESTS=OFF
+    kind=$(best_isa)
   fi
-  make_in "$build" "$@"
+  if [ $isas = best ]; then
+    target=mtorch
+    if [ "$cuda" = AUTO ] && ! gpu; then cuda=OFF; fi
+    set -- "$@" -DMTORCH_OPTIMIZE=1 # a call takes a tenth longer, bits are the same
+  else
+    set -- "$@" -DMTORCH_OPTIMIZE=2
+  fi
+  if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
+    set -- "$@" -DMTORCH_PCH=ON # half a second less for each file; most compilers' caches want none
+    if command -v ccache >/dev/null; then
+      export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+      export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
+    fi
+  fi
+  # Where no GPU is, nothing of the plug-in runs here: one kind of GPU will do, but for `build`.
+  if [ "$verb" != build ] && ! gpu; then set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90; fi
+  if [ $isas = best ] && [ ! -e "$build/mtorch" ]; then
+    say "no package of this version in dist/: building what training needs, about $((290 / $(job_count))) s" \
+      "$(command -v ccache >/dev/null && echo 'unless ccache has it' || echo 'without ccache')"
+  fi
+  make_in "$build" "$@" "-DMTORCH_CUDA=$cuda"
 }
 # The CPU features that matter, so that the folder is configured again on another processor.
 best_isa() { sed -n '/^flags/{s/ /\n/gp;q}' /proc/cpuinfo | grep -xE 'avx2|fma|f16c|avx512_vbmi2' | tr '\n' ' '; }
@@ -267,18 +298,54 @@ ctest_in() {
 
 # ---- verbs ----
 
+# Prints the package to train with: MTORCH_PACKAGE, or one of this version in dist/.
+a_package() {
+  if [ -n "${MTORCH_PACKAGE:-}" ]; then echo "$MTORCH_PACKAGE" && return; fi
+  version=$(sh "$root/cmake/version.sh")
+  for file in "$root/dist/mtorch-$version"-linux-*.tar.gz "$root/dist/mtorch_${version}"_*.deb \
+    "$root/dist/mtorch-$version"-*.whl; do
+    case $file in *.dirty-* | *.dirty_*) continue ;; esac # which changes are in it?
+    if [ -e "$file" ]; then echo "$file" && return; fi
+  done
+}
+
+# Unpacks or installs the package $1; sets `program`.
+take_package() {
+  [ -f "$1" ] || fail 2 "MTORCH_PACKAGE: there is no file $1"
+  say "taking the package $1: some seconds"
+  mkdir -p "$build"
+  program=$build/package/bin/mtorch
+  case $1 in
+    *.tar.gz)
+      rm -rf "$build/package"
+      mkdir "$build/package"
+      tar -xzf "$1" -C "$build/package" --strip-components=1
+      ;;
+    *.whl)
+      rm -rf "$build/package"
+      { python3 -m venv "$build/package" && "$build/package/bin/pip" -q install --no-index "$1"; } ||
+        fail 3 "a wheel needs Python with venv and pip: apt-get install python3-venv"
+      ;;
+    *.deb)
+      ensure "$(CDPATH='' cd -- "$(dirname -- "$1")" && pwd -P)/${1##*/}"
+      program=/usr/bin/mtorch
+      ;;
+    *) fail 2 "MTORCH_PACKAGE: $1 is not a .deb, .tar.gz or .whl" ;;
+  esac
+}
+
 train() {
-  # shellcheck disable=SC2086
-  ensure $core
-  want_faster
-  make_normal OFF
-  : >"$build/.started"
-  "$build/mtorch" "$root/scripts/train_split.lua" "$@"
-  if [ "$root" = "$(pwd -P)" ]; then
-    say "next: build/mtorch scripts/train_split.lua --hidden 100"
-  else
-    say "next: \"$build/mtorch\" \"$root/scripts/train_split.lua\" --hidden 100"
+  package=$(a_package)
+  if [ -n "$package" ]; then take_package "$package"; else
+    # shellcheck disable=SC2086
+    ensure $core
+    want_faster
+    make_normal best
+    program=$build/mtorch
   fi
+  touch "$build/.started"
+  "$program" "$root/scripts/train_split.lua" "$@"
+  say "next: \"$program\" \"$root/scripts/train_split.lua\" --hidden 100"
   report=$(find runs -type f -name '*.html' -newer "$build/.started" 2>/dev/null | head -n 1)
   say "      ${report:+the report: $report; }all flags: --help; every test: sh scripts/run.sh test"
 }
@@ -291,7 +358,7 @@ tests() {
   want $forms
   want $figures
   want $graphs
-  make_normal ON
+  make_normal all
   ctest_in "$build" "$@"
 }
 
@@ -314,7 +381,7 @@ sanitize() {
   "$dir/mtorch" "$root/scripts/train_split.lua" --epochs 20
 
   if command -v valgrind >/dev/null || (ensure valgrind) && command -v valgrind >/dev/null; then
-    make_normal OFF
+    make_normal native # valgrind does not know AVX-512
     say "training under valgrind"
     # Only definite leaks are errors, because libgomp's threads are "possibly lost" at every exit.
     set -- --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
@@ -331,32 +398,33 @@ sanitize() {
 
 # The newest nvcc of CUDA 12.8 or 12.9 that is installed: its programs run on drivers from 525 on, those
 # of CUDA 13 from 580 on. CUDACXX overrides it.
-bundle_nvcc() {
+package_nvcc() {
   for place in /usr/local/cuda-12.9/bin/nvcc /usr/local/cuda-12.8/bin/nvcc; do
     if [ -x "$place" ]; then echo "$place" && return; fi
   done
   command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || :
 }
 
-# Native code for compute capability 7.5, 8.x (that of 8.0), 9.0 and, from CUDA 12.8 on, 10.x and 12.x;
-# newer GPUs translate the PTX.
-bundle() {
+package() {
   # shellcheck disable=SC2086
-  ensure $core $tests
-  want_faster
-  dir=$root/build-bundle
-  CUDACXX=${CUDACXX:-$(bundle_nvcc)}
-  kinds='75-real;80-real;90'
-  case $("${CUDACXX:-nvcc}" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/\1/p') in
-    12.[89] | 1[3-9].*) kinds='75-real;80-real;90-real;100-real;120' ;;
-  esac
+  ensure $core
+  dir=$root/build-package dist=$root/dist
+  CUDACXX=${CUDACXX:-$(package_nvcc)}
   if [ -n "$CUDACXX" ]; then export CUDACXX; else unset CUDACXX; fi
-  make_in "$dir" -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" -DMTORCH_TESTS=ON \
-    -DMTORCH_BUNDLE=ON "-DCMAKE_CUDA_ARCHITECTURES=$kinds"
-  sh "$root/scripts/tools/bundle.sh" "$dir"
+  make_in "$dir" -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" -DMTORCH_TESTS=OFF -DMTORCH_PORTABLE=ON \
+    -DMTORCH_PCH=ON "-DMTORCH_CUDA=${MTORCH_CUDA:-AUTO}" -DCMAKE_INSTALL_PREFIX=/usr
+  rm -f "$dist"/*mtorch*
+  cpack --config "$dir/CPackConfig.cmake" -B "$dist" >>"$dir/log.txt" 2>&1 || broken "cpack" "$dir/log.txt"
+  rm -rf "$dist/_CPack_Packages"
+  if command -v python3 >/dev/null; then
+    python3 "$root/cmake/wheel.py" "$dist"/mtorch-*.tar.gz >/dev/null
+  else
+    say "no python3 here: no wheel"
+  fi
+  ls -hl "$dist"
 }
 
-usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | bundle | sanitize'
+usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | package | sanitize'
 [ $# -gt 0 ] || fail 2 "$usage"
 verb=$1
 shift
@@ -367,9 +435,9 @@ case $verb in
     # shellcheck disable=SC2086
     ensure $core
     want_faster
-    make_normal OFF
+    make_normal native
     ;;
-  bundle) bundle ;;
+  package) package ;;
   sanitize) sanitize "$@" ;;
   help | -h | --help) printf '%s\n' "$usage" ;;
   *) fail 2 "run.sh: no verb '$verb'; $usage" ;;

@@ -43,7 +43,7 @@ At range_in(int64_t from, int64_t to, int64_t step, int64_t size, int dim, const
 namespace {
 
 /// An entry as written, before the sizes are known.
-struct Entry {
+struct KeyEntry {
   enum Kind : uint8_t { number, keep, range, all, newaxis, ellipsis, tensor } kind;
   int64_t first, last, step;
   const Tensor* at;
@@ -54,17 +54,17 @@ constexpr int kMaxEntries = 2 * kMaxDims + 1;
 /// The entries of a key. Tensors belong to the Lua values, which the key keeps alive.
 struct Key {
   int n = 0;
-  Entry entry[kMaxEntries];
+  KeyEntry entry[kMaxEntries];
 
-  void add(Entry::Kind kind, int64_t first = 0, int64_t last = 0, int64_t step = 1,
+  void add(KeyEntry::Kind kind, int64_t first = 0, int64_t last = 0, int64_t step = 1,
            const Tensor* at = nullptr) {
     if (n == kMaxEntries) fail("index: more than {} entries", kMaxEntries);
     entry[n++] = {kind, first, last, step, at};
   }
   void add_tensor(const Tensor& t) {
     if (t.dim() == 0 && t.dtype() != Dtype::b8 && !is_float(t.dtype()))
-      return add(Entry::number, t.at_integer(0));  // as in PyTorch: a view
-    add(Entry::tensor, 0, 0, 1, &t);
+      return add(KeyEntry::number, t.at_integer(0));  // as in PyTorch: a view
+    add(KeyEntry::tensor, 0, 0, 1, &t);
   }
 };
 
@@ -84,7 +84,7 @@ void check_list(lua_State* L, int index, int n, const char* what) {
 void read_range(lua_State* L, int item, Key& key) {
   const int n = int(lua_objlen(L, item));
   check_list(L, item, n, "the range");
-  if (n == 0) return key.add(Entry::all);
+  if (n == 0) return key.add(KeyEntry::all);
   if (n > 3)
     fail(
         "index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers; a "
@@ -92,7 +92,7 @@ void read_range(lua_State* L, int item, Key& key) {
         n);
   int64_t v[3] = {0, 0, 1};
   each_entry(L, item, [&](int k) { v[k - 1] = index_number(L, -1); });
-  key.add(n == 1 ? Entry::keep : Entry::range, v[0], v[1], v[2]);
+  key.add(n == 1 ? KeyEntry::keep : KeyEntry::range, v[0], v[1], v[2]);
 }
 
 void read_table(lua_State* L, int table, Key& key) {
@@ -100,10 +100,10 @@ void read_table(lua_State* L, int table, Key& key) {
   check_list(L, table, n, "the table");
   each_entry(L, table, [&](int) {
     const int item = lua_gettop(L);
-    if (lua_type(L, item) == LUA_TNUMBER) key.add(Entry::number, index_number(L, item));
+    if (lua_type(L, item) == LUA_TNUMBER) key.add(KeyEntry::number, index_number(L, item));
     else if (lua_type(L, item) == LUA_TTABLE) read_range(L, item, key);
-    else if (is_marker(L, item, "newaxis")) key.add(Entry::newaxis);
-    else if (is_marker(L, item, "ellipsis")) key.add(Entry::ellipsis);
+    else if (is_marker(L, item, "newaxis")) key.add(KeyEntry::newaxis);
+    else if (is_marker(L, item, "ellipsis")) key.add(KeyEntry::ellipsis);
     else if (const Tensor* t = tensor_at(L, item)) key.add_tensor(*t);
     else if (lua_isnil(L, item)) check_keys(L, table, n, "index", "the table");
     else index_number(L, item);  // throws its error
@@ -161,12 +161,12 @@ class Text {
   }
   void entry() {
     next();
-    if (word("...")) return key_.add(Entry::ellipsis);
-    if (word("None") || word("newaxis")) return key_.add(Entry::newaxis);
+    if (word("...")) return key_.add(KeyEntry::ellipsis);
+    if (word("None") || word("newaxis")) return key_.add(KeyEntry::newaxis);
     int64_t first = 1, last = -1, step = 1;
     if (starts_number()) {
       first = number();
-      if (next() != ':') return key_.add(Entry::number, first);
+      if (next() != ':') return key_.add(KeyEntry::number, first);
     }
     if (next() != ':') syntax_error();
     ++at_;
@@ -175,8 +175,8 @@ class Text {
       ++at_;
       if (starts_number()) step = number();
     }
-    if (first == 1 && last == -1 && step == 1) return key_.add(Entry::all);
-    key_.add(Entry::range, first, last, step);
+    if (first == 1 && last == -1 && step == 1) return key_.add(KeyEntry::all);
+    key_.add(KeyEntry::range, first, last, step);
   }
   [[noreturn]] void syntax_error() {
     const std::string text(begin_, end_);
@@ -192,13 +192,13 @@ class Text {
 
 void read_key(lua_State* L, int i, Key& key) {
   switch (lua_type(L, i)) {
-    case LUA_TNUMBER: return key.add(Entry::number, index_number(L, i));
+    case LUA_TNUMBER: return key.add(KeyEntry::number, index_number(L, i));
     case LUA_TTABLE: return read_table(L, i, key);
     case LUA_TSTRING: return Text(text_at(L, i), key).read();
     default: break;
   }
-  if (is_marker(L, i, "newaxis")) return key.add(Entry::newaxis);
-  if (is_marker(L, i, "ellipsis")) return key.add(Entry::ellipsis);
+  if (is_marker(L, i, "newaxis")) return key.add(KeyEntry::newaxis);
+  if (is_marker(L, i, "ellipsis")) return key.add(KeyEntry::ellipsis);
   if (const Tensor* t = tensor_at(L, i)) return key.add_tensor(*t);
   fail(
       "index: {} is not an index; use a number, a table such as {{ {{1, 3}}, {{}} }}, a string such "
@@ -209,9 +209,9 @@ void read_key(lua_State* L, int i, Key& key) {
 // ---- from the entries as written to the engine's entries ----------------------------------------
 
 /// The number of dimensions that an entry indexes.
-int consumed_dims(const Entry& e) {
-  if (e.kind == Entry::newaxis || e.kind == Entry::ellipsis) return 0;
-  return e.kind == Entry::tensor && e.at->dtype() == Dtype::b8 ? e.at->dim() : 1;
+int consumed_dims(const KeyEntry& e) {
+  if (e.kind == KeyEntry::newaxis || e.kind == KeyEntry::ellipsis) return 0;
+  return e.kind == KeyEntry::tensor && e.at->dtype() == Dtype::b8 ? e.at->dim() : 1;
 }
 
 /// Converts the key to the engine's entries for x; returns their number.
@@ -219,7 +219,7 @@ int resolve(const Key& key, const Tensor& x, At* at) {
   int consumed = 0, ellipses = 0, n = 0, dim = 0;
   for (int k = 0; k < key.n; ++k) {
     consumed += consumed_dims(key.entry[k]);
-    ellipses += key.entry[k].kind == Entry::ellipsis;
+    ellipses += key.entry[k].kind == KeyEntry::ellipsis;
   }
   if (consumed > x.dim() && x.dim() == 0)
     fail("index: a 0-d tensor has no positions; use x:item()");
@@ -228,20 +228,20 @@ int resolve(const Key& key, const Tensor& x, At* at) {
          to_string(x.shape()));
   if (ellipses > 1) fail("index: only one mt.ellipsis can be used");
   for (int k = 0; k < key.n; ++k) {
-    const Entry& e = key.entry[k];
+    const KeyEntry& e = key.entry[k];
     switch (e.kind) {
-      case Entry::number: at[n++] = {At::pick, index_position(e.first, x.size(dim), dim)}; break;
-      case Entry::keep: at[n++] = {At::range, index_position(e.first, x.size(dim), dim)}; break;
-      case Entry::range:
+      case KeyEntry::number: at[n++] = {At::pick, index_position(e.first, x.size(dim), dim)}; break;
+      case KeyEntry::keep: at[n++] = {At::range, index_position(e.first, x.size(dim), dim)}; break;
+      case KeyEntry::range:
         at[n++] = range_in(e.first, e.last, e.step, x.size(dim), dim, "index");
         break;
-      case Entry::all: at[n++] = {At::skip, 0, 1}; break;
-      case Entry::newaxis: at[n++] = {At::newaxis}; break;
-      case Entry::ellipsis:
+      case KeyEntry::all: at[n++] = {At::skip, 0, 1}; break;
+      case KeyEntry::newaxis: at[n++] = {At::newaxis}; break;
+      case KeyEntry::ellipsis:
         at[n++] = {At::skip, 0, x.dim() - consumed};
         dim += x.dim() - consumed;
         break;
-      case Entry::tensor:
+      case KeyEntry::tensor:
         at[n++] = {e.at->dtype() == Dtype::b8 ? At::mask : At::positions, 0, 1, 1, e.at, 1};
         break;
     }

@@ -78,7 +78,7 @@ int is_autocasting(Args& a) {
                 Dtype::none);
 }
 
-const Entry kFunctions[] = {
+const Entry kAutocastFunctions[] = {
     {"autocast(fn, ..)",
      "Calls fn with the arguments and returns its results; inside, products, linear and convolutions "
      "of float32 run in 16 bits (bfloat16 on the CPU, float16 on a GPU), exp, log, sums, norms and "
@@ -91,6 +91,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void register_mixed(Registry& c) { c.functions(kFunctions); }
+void register_mixed(Registry& c) { c.functions(kAutocastFunctions); }
 
 }  // namespace mt::lua

@@ -170,7 +170,7 @@ int interpolated(Args& a) {
 }
 
 /// Functions of the module only.
-const Entry kFunctions[] = {
+const Entry kConvFunctions[] = {
     {"conv1d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, "
      "'same' or 'valid'; of floats only.",
@@ -280,6 +280,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void register_conv(Registry& c) { c.functions(kFunctions); }
+void register_conv(Registry& c) { c.functions(kConvFunctions); }
 
 }  // namespace mt::lua

@@ -98,7 +98,7 @@ int to_body(Args& a) {
 }
 
 /// Functions of the module that are not methods.
-const Entry kFunctions[] = {
+const Entry kCreateFunctions[] = {
     {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
      [](Args& a) {
        const NewTensorOptions made(a, 2, Dtype::none);
@@ -147,7 +147,7 @@ const Entry kFunctions[] = {
 };
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kCreateMethods[] = {
     {"clone(x)", "A copy, inside the graph.", bind<clone>},
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.", bind<contiguous>},
     {"to(x, target=nil, other=nil, dtype=nil, device=nil, non_blocking=false)",
@@ -216,8 +216,8 @@ const Entry kCuda{"cuda(x)", "x in the memory of this process's GPU, 'cuda'.",
 }  // namespace
 
 void register_create(Registry& c) {
-  c.functions(kFunctions);
-  c.add_with_method(kMethods);
+  c.functions(kCreateFunctions);
+  c.add_with_method(kCreateMethods);
   c.method(kCuda);
 }
 

@@ -94,7 +94,7 @@ int device_properties(Args& a) {
   return 1;
 }
 
-const Entry kCuda[] = {
+const Entry kCudaFunctions[] = {
     {"get_device_properties(device)", "The properties of a GPU.", device_properties},
     {"memory_stats(device)",
      "How much memory of a GPU is in use, and what large products and convolutions run on.",
@@ -143,7 +143,7 @@ const Entry kCuda[] = {
      [](Args& a) { return Userdata<LuaGraph>::collect(a.L); }},
 };
 
-const Entry kMethods[] = {
+const Entry kCudaMethods[] = {
     {"pin_memory(x)",
      "The CPU tensor x in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) "
      "does not wait. An error if CUDA cannot be used.",
@@ -171,8 +171,8 @@ void after_call(lua_State* L) {
   }
 }
 
-void register_cuda(Registry& c) { c.methods(kMethods); }
+void register_cuda(Registry& c) { c.methods(kCudaMethods); }
 
-void add_cuda(lua_State* L) { add_internal(L, kCuda); }
+void add_cuda(lua_State* L) { add_internal(L, kCudaFunctions); }
 
 }  // namespace mt::lua

@@ -70,7 +70,7 @@ int launch(Args& a) {
   return 0;
 }
 
-const Entry kParts[] = {
+const Entry kCudaKernelParts[] = {
     {"cuda_compile(source, name, device, origins, options, defines)", "A kernel.", compile},
     {"cuda_about(kernel)", "The properties of a kernel.", properties},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
@@ -84,7 +84,7 @@ const Entry kParts[] = {
      }>},
 };
 
-const Entry kFunctions[] = {
+const Entry kCudaKernelFunctions[] = {
     {"cdiv(a, b)",
      "a / b rounded up, for integers a >= 0 and b >= 1: how many blocks of b threads cover a "
      "elements.",
@@ -96,8 +96,8 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void add_cuda_kernel(lua_State* L) { add_internal(L, kParts); }
+void add_cuda_kernel(lua_State* L) { add_internal(L, kCudaKernelParts); }
 
-void register_cuda_kernel(Registry& c) { c.functions(kFunctions); }
+void register_cuda_kernel(Registry& c) { c.functions(kCudaKernelFunctions); }
 
 }  // namespace mt::lua

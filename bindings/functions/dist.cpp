@@ -42,7 +42,7 @@ const Entry kDist[] = {
     {"barrier()", "Waits until all processes have called it.", bind<dist::barrier>},
 };
 
-const Entry kParts[] = {
+const Entry kDistParts[] = {
     {"average_gradients([parameters])", "Averages the gradients of each backward pass to come.",
      bind<[](const TensorList& list) { dist::average_gradients(list); }>},
 };
@@ -53,7 +53,7 @@ void push_dist(lua_State* L) {
   lua_newtable(L);
   add(L, kDist);
   lua_newtable(L);
-  add_internal(L, kParts);
+  add_internal(L, kDistParts);
 }
 
 }  // namespace mt::lua

@@ -327,13 +327,13 @@ bool equal(const Tensor& x, const Tensor& y) {
 }
 
 /// Functions of the module that are not methods.
-const Entry kFunctions[] = {
+const Entry kElementwiseFunctions[] = {
     {"test_close(a, b, eps=1e-5)", "Throws an error if two tensors differ by eps or more.",
      bind<test_close>},
 };
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kElementwiseMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close> | kWantsNumbers},
     {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
@@ -388,8 +388,8 @@ void open_operators(lua_State* L) {
 
 void register_elementwise(Registry& c) {
   for (const OwnedEntry& g : generated()) c.both(g.entry);
-  c.functions(kFunctions);
-  c.add_with_method(kMethods);
+  c.functions(kElementwiseFunctions);
+  c.add_with_method(kElementwiseMethods);
   for (const auto& [alias, name] : kAliases)
     for (const char* suffix : {"", "_"})
       c.alias(std::string(alias) + suffix, std::string(name) + suffix);

@@ -230,7 +230,7 @@ int checkpoint_body(Args& a) {
 }
 
 /// Functions for core/gradient.lua, which removes them from the module.
-const Entry kParts[] = {
+const Entry kGradientParts[] = {
     {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
      "Results of a function with its own gradient.", custom_body},
     {"saved_tensors()", "What the running backward's forward saved, a list.", bind<saved_tensors>},
@@ -238,7 +238,7 @@ const Entry kParts[] = {
 };
 
 /// Functions of the module that are not methods.
-const Entry kFunctions[] = {
+const Entry kGradientFunctions[] = {
     {"grad(outputs, inputs, grad_outputs=nil, retain_graph=nil, create_graph=false, "
      "allow_unused=false)",
      "The gradients of outputs (one tensor or a list) by inputs: a list for a list, one tensor for "
@@ -268,7 +268,7 @@ const Entry kFunctions[] = {
      "gradcheck for the gradients of the gradients.", gradcheck_body<gradgradcheck> | kKeepsNames},
 };
 
-const Entry kMethods[] = {
+const Entry kGradientMethods[] = {
     {"register_hook(x, fn)",
      "Calls fn(g) with the gradient of x in every backward; what fn returns takes its place. "
      "Returns a handle with h:remove().",
@@ -283,10 +283,10 @@ const Entry kMethods[] = {
 }  // namespace
 
 void register_gradient(Registry& c) {
-  c.functions(kFunctions);
-  c.methods(kMethods);
+  c.functions(kGradientFunctions);
+  c.methods(kGradientMethods);
 }
 
-void add_gradient(lua_State* L) { add(L, kParts); }
+void add_gradient(lua_State* L) { add(L, kGradientParts); }
 
 }  // namespace mt::lua

@@ -150,7 +150,7 @@ int slice_scatter_body(Args& a) {
 }
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kIndexMethods[] = {
     {"index_select(x, dim, index)",
      "The positions of a dimension that a 1-d integer tensor lists: a copy.", bind<index_select>},
     {"gather(x, dim, index)",
@@ -242,7 +242,7 @@ const Entry kWhereMethod{"where(x, condition=nil, y=nil, {out=})",
 }  // namespace
 
 void register_index(Registry& c) {
-  c.add_with_method(kMethods);
+  c.add_with_method(kIndexMethods);
   c.function(kUnravel);
   c.function(kWhere);
   c.method(kWhereMethod);

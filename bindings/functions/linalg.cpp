@@ -148,7 +148,7 @@ const Entry kLinalg[] = {
 };
 
 /// Functions of the module that are also methods of their first argument, as in PyTorch.
-const Entry kMethods[] = {
+const Entry kLinalgMethods[] = {
     {"det(x)", "The determinants of square matrices.", bind<linalg::det>},
     {"slogdet(x)", "The sign of the determinant and the logarithm of its size: two tensors.",
      bind<linalg::slogdet>},
@@ -172,7 +172,7 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void register_linalg(Registry& c) { c.add_with_method(kMethods); }
+void register_linalg(Registry& c) { c.add_with_method(kLinalgMethods); }
 
 void add_linalg(lua_State* L) { add(L, kLinalg); }
 

@@ -59,7 +59,7 @@ char* random_state(lua_State* L, int index, size_t& bytes) {
   return state;
 }
 
-const Entry kParts[] = {
+const Entry kLoaderParts[] = {
     {"key(..)", "A seed below 2^53, computed from integers.",
      [](Args& a) { return a.push(key_of(a, 1) >> 11); }},
     {"item_random()", "A source of random numbers that belong to items.",
@@ -105,7 +105,7 @@ const Entry kParts[] = {
 }  // namespace
 
 void add_loader(lua_State* L) {
-  add_internal(L, kParts);
+  add_internal(L, kLoaderParts);
   add_workers(L);
 }
 

@@ -43,7 +43,7 @@ Tensor feature_dropped(const char* name, const Tensor& x, double p, bool trainin
 }
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kNeuralMethods[] = {
     {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
      bind<checked_softmax>},
     {"log_softmax(x, dim, dtype=nil)", "log of softmax, exact far out, calculated in dtype.",
@@ -132,7 +132,7 @@ const Entry kMethods[] = {
 };
 
 /// Functions of the module only.
-const Entry kFunctions[] = {
+const Entry kNeuralFunctions[] = {
     {"cosine_similarity(input1, input2, dim=2, eps=1e-8)",
      "The cosine of the angle between vectors along dim; their lengths are held above eps.",
      bind<cosine_similarity>},
@@ -213,8 +213,8 @@ const Entry kFunctions[] = {
 }  // namespace
 
 void register_neural(Registry& c) {
-  c.functions(kFunctions);
-  c.add_with_method(kMethods);
+  c.functions(kNeuralFunctions);
+  c.add_with_method(kNeuralMethods);
 }
 
 }  // namespace mt::lua

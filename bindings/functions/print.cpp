@@ -52,7 +52,7 @@ int get_options(Args& a) {
   return 1;
 }
 
-const Entry kFunctions[] = {
+const Entry kPrintFunctions[] = {
     {"set_printoptions(precision=nil, threshold=nil, edgeitems=nil, linewidth=nil, profile=nil, "
      "sci_mode=nil)",
      "Sets how tensors are printed; nil keeps an option. profile='default' restores all, "
@@ -63,6 +63,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void register_print(Registry& c) { c.functions(kFunctions); }
+void register_print(Registry& c) { c.functions(kPrintFunctions); }
 
 }  // namespace mt::lua

@@ -49,7 +49,7 @@ Tensor crossed(const Tensor& x, const Tensor& y, std::optional<Dim> dim) {
   fail("cross: no dimension of {} has 3 elements", to_string(x.shape()));
 }
 
-const Entry kFunctions[] = {
+const Entry kProductFunctions[] = {
     {"einsum(equation, ..)",
      "Sums of products over named dimensions: einsum('bij,bjk->bik', x, y); '...' stands for "
      "dimensions that broadcast.\nThe tensors follow, or come as one list; without '->' the "
@@ -67,7 +67,7 @@ const Entry kFunctions[] = {
 };
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kProductMethods[] = {
     {"matmul(x, y, {out=})",
      "The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.",
      bind<matmul>},
@@ -116,8 +116,8 @@ const Entry kMethods[] = {
 }  // namespace
 
 void register_product(Registry& c) {
-  c.functions(kFunctions);
-  c.add_with_method(kMethods);
+  c.functions(kProductFunctions);
+  c.add_with_method(kProductMethods);
 }
 
 }  // namespace mt::lua

@@ -121,7 +121,7 @@ int random_in_place(Args& a) {
 #define MT_DRAWN MT_SHAPED ", generator=nil)"
 #define MT_DRAWN_LIKE MT_LIKE ", generator=nil)"
 
-const Entry kFunctions[] = {
+const Entry kRandomFunctions[] = {
     {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", draw_body<Form::plain, rand>},
     {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.",
      draw_body<Form::plain, randn>},
@@ -154,7 +154,7 @@ const Entry kFunctions[] = {
      new_generator},
 };
 
-const Entry kMethods[] = {
+const Entry kRandomMethods[] = {
     {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", draw_body<Form::like, rand>},
     {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", draw_body<Form::like, randn>},
     {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Integers in x's shape, both ends included.",
@@ -204,8 +204,8 @@ void open_generators(lua_State* L) {
 }
 
 void register_random(Registry& c) {
-  c.functions(kFunctions);
-  c.add_with_method(kMethods);
+  c.functions(kRandomFunctions);
+  c.add_with_method(kRandomMethods);
 }
 
 }  // namespace mt::lua

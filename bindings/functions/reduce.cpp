@@ -236,7 +236,7 @@ int histogram_body(Args& a) {
 }
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kReduceMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; NaN if there are none.",
      bind<reduce_as<mean>> | kDefers},
@@ -305,7 +305,7 @@ const Entry kDist{"dist(x, y, p=2)",
 
 void register_reduce(Registry& c) {
   for (const OwnedEntry& g : generated()) c.both(g.entry);
-  c.add_with_method(kMethods);
+  c.add_with_method(kReduceMethods);
   c.method(kDist);
   c.alias("trapz", "trapezoid");
 }

@@ -172,7 +172,7 @@ int unsqueeze_body(Args& a) {
 #define MT_CAT "Joins tensors along a dimension; the other sizes must be equal."
 
 /// Functions of the module that are not methods.
-const Entry kFunctions[] = {
+const Entry kShapeFunctions[] = {
     {"cat([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
     {"concat([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
     {"concatenate([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
@@ -197,7 +197,7 @@ const Entry kFunctions[] = {
 };
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kShapeMethods[] = {
     {"view(x, [shape..])",
      "The same elements in another shape, without a copy; one size may be -1 and is inferred.",
      bind<view>},
@@ -317,8 +317,8 @@ const Entry kOnlyMethods[] = {
 }  // namespace
 
 void register_shape(Registry& c) {
-  c.functions(kFunctions);
-  c.add_with_method(kMethods);
+  c.functions(kShapeFunctions);
+  c.add_with_method(kShapeMethods);
   c.methods(kOnlyMethods);
 }
 

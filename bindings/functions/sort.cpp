@@ -64,7 +64,7 @@ int unique_consecutive_body(Args& a) {
 }
 
 /// Functions of the module that are also methods of their first argument.
-const Entry kMethods[] = {
+const Entry kSortMethods[] = {
     {"sort(x, dim=-1, descending=false, stable=false)",
      "The elements in order along dim, and their positions; always stable, NaN is the largest.",
      bind<[](const Tensor& x, Dim dim, bool descending, bool) {
@@ -118,6 +118,6 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void register_sort(Registry& c) { c.add_with_method(kMethods); }
+void register_sort(Registry& c) { c.add_with_method(kSortMethods); }
 
 }  // namespace mt::lua

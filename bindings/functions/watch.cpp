@@ -39,7 +39,7 @@ int describe_graph_body(Args& a) {
   return 1;
 }
 
-const Entry kParts[] = {
+const Entry kWatchParts[] = {
     {"describe_graph(operation, x, limit)",
      "A list of the operations and leaves of the graph of x.", describe_graph_body},
     {"serve(operation, port)", "A page served on 127.0.0.1, and its port.",
@@ -62,6 +62,6 @@ const Entry kParts[] = {
 
 }  // namespace
 
-void add_watch(lua_State* L) { add_internal(L, kParts); }
+void add_watch(lua_State* L) { add_internal(L, kWatchParts); }
 
 }  // namespace mt::lua

@@ -68,8 +68,10 @@ void lua_row() {
 
 }  // namespace
 
+const char* version() { return MT_VERSION; }
+
 int doctor() {
-  say(stdout, "mtorch {}\n", MT_VERSION);
+  say(stdout, "mtorch {}\n", version());
   lua_row();
   row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));

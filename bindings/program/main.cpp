@@ -594,7 +594,7 @@ int main(int argc, char** argv) {
   Options o;
   const std::vector<std::string> words(argv, argv + argc);
   if (const auto status = read_options(argc, argv, o)) return *status;
-  if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
+  if (o.version) say(stdout, "mtorch {} -- {}\n", version(), LUAJIT_VERSION);
   if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
     return o.rest.size() == 1 ? doctor() : usage("doctor takes no arguments");
   if (!o.rest.empty() && o.rest[0] == "watch" && access("watch", F_OK) != 0) {

@@ -35,6 +35,8 @@ int call_prompt(lua_State* L, const char* name, int base, int results);
 int read_line(lua_State* L);
 /// Reads and runs commands until the end of input; returns the exit status.
 int repl(lua_State* L);
+/// The version, with the commit where it is not that of the tag: 0.1.0+g66072a92 (cmake/version.sh).
+const char* version();
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
 /// Runs `mtorch jupyter ..` or `mtorch debug ..`, and returns like `call`; nothing if the words are no such command.

@@ -184,7 +184,7 @@ int read_line(lua_State* L) {
 
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
-    say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", MT_VERSION,
+    say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", version(),
         LUAJIT_VERSION);
   if (predefine(L, true, true) != 0) report(L);
   if (call_prompt(L, "predefine", 0, 0) != 0) report(L);

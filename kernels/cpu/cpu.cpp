@@ -85,9 +85,13 @@ Choice choose() {
                       __builtin_cpu_supports("avx512bw");
   // Processors with AVX-512 but without VBMI2 (Skylake-X, Cascade Lake) lower their clock for it.
   [[maybe_unused]] const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
-  // The best choice is last. A native build has base and one more; the other names are rejected.
+  // The best choice is last. Not every build has all of them; the other names are rejected.
   const Choice choices[] = {
+#ifdef MT_BUILT_BASE
       {"base", isa_base::fill_verbs, true, true},
+#else
+      {"base", nullptr, true, false},
+#endif
 #ifdef MT_BUILT_AVX2
       {"avx2", isa_avx2::fill_verbs, avx2, avx2},
 #else
@@ -110,8 +114,8 @@ Choice choose() {
     known = true;
     std::fprintf(
         stderr,
-        "mtorch: MTORCH_ISA=%s is not in this build, which has base and the best set of the "
-        "machine it was made on; build with -DMTORCH_ISAS=all\n",
+        "mtorch: MTORCH_ISA=%s is not in this build, which is for the machine it was made on; build "
+        "with -DMTORCH_ISAS=all\n",
         setting);
   }
   if (!known)
@@ -119,7 +123,12 @@ Choice choose() {
                  "mtorch: MTORCH_ISA=%s is ignored: this machine has no such instruction set "
                  "(base, avx2, avx512)\n",
                  setting);
-  return best;
+  if (best.fill) return best;
+  std::fputs(
+      "mtorch: this processor cannot run this build, which is for the machine it was made on; "
+      "build with -DMTORCH_ISAS=all\n",
+      stderr);
+  std::exit(1);
 }
 
 Device make() {

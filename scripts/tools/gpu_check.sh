@@ -3,13 +3,14 @@
 #
 #   sh scripts/tools/gpu_check.sh [--emulated] [--quick] [--only GROUP,..] [--out DIR] [--minutes N] [--jobs N]
 #
-# In the bundle, or beside a build. Writes DIR/gpu_check.json and DIR/gpu_check.md (DIR is
-# `gpu_check` in the current folder) and the output of each part (DIR/log/PART). A part that fails,
-# takes too long or starts too late is one line and does not end the script. The status is 0 if all
-# parts that ran passed, or if there is no GPU ("skipped"); else 1. --emulated runs the same parts with
-# the kernels on the CPU and small sizes; parts that need hardware are "not run: emulated". --quick runs
-# a few parts with small sizes. --only runs some of the groups here, bench, models, large, cuda, device,
-# waiting, cpu, cudnn, sanitizer, races, script. MTORCH_CUDA_PLUGIN may be the path of the plug-in.
+# Beside a build, or in a clone with the program of a package, which MTORCH names. Writes
+# DIR/gpu_check.json and DIR/gpu_check.md (DIR is `gpu_check` in the present folder) and what each
+# part printed (DIR/log/PART). A part that fails, takes too long or comes too late is one line, not
+# the end. Status: 0 if all that ran passed, or if there is no GPU ("skipped"); 1 if not.
+# --emulated runs the same parts with the kernels on the CPU: sizes are cut, and what only hardware
+# can do is "not run: emulated". --quick: a few parts, small sizes. --only: of the groups here,
+# bench, models, large, cuda, device, waiting, cpu, cudnn, sanitizer, races, script.
+# MTORCH_CUDA_PLUGIN may name the plug-in.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -27,10 +28,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 program=''
-for place in "${MTORCH:-}" "$here/bin/mtorch" "$here/build/mtorch"; do
+for place in "${MTORCH:-}" "$here/build/mtorch"; do
   if [ -z "$program" ] && [ -x "$place" ]; then program=$place; fi
 done
-[ -n "$program" ] || { echo "gpu_check: no program in $here/bin or $here/build" >&2 && exit 2; }
+[ -n "$program" ] || { echo "gpu_check: no program in $here/build, and MTORCH names none" >&2 && exit 2; }
 case $program in /*) ;; *) program=$PWD/$program ;; esac
 cores=$(nproc 2>/dev/null || echo 2)
 # Processes share a GPU by time slices: eight concurrent tests are ten times slower each.
@@ -39,11 +40,9 @@ if [ -z "$jobs" ]; then
   [ $emulated = no ] || jobs=$((cores < 8 ? cores : 8))
 fi
 if [ $emulated = yes ]; then
-  for place in "$here/lib/mtorch" "$here/build"; do
-    if [ -z "${MTORCH_CUDA_PLUGIN:-}" ] && [ -e "$place/libmtorch_cuda_emulated.so" ]; then
-      export MTORCH_CUDA_PLUGIN="$place/libmtorch_cuda_emulated.so"
-    fi
-  done
+  if [ -z "${MTORCH_CUDA_PLUGIN:-}" ] && [ -e "$here/build/libmtorch_cuda_emulated.so" ]; then
+    export MTORCH_CUDA_PLUGIN="$here/build/libmtorch_cuda_emulated.so"
+  fi
   # The emulation replaces cuBLAS and cuDNN. One thread is used, because its kernels run on one.
   export MTORCH_CUBLAS="${MTORCH_CUBLAS:-${MTORCH_CUDA_PLUGIN:-}}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
   cudnn=${MTORCH_CUDA_PLUGIN:-1}
@@ -192,7 +191,7 @@ else
   for name in cuda_random cuda_scan cuda_sort cuda_operations; do
     list waiting $name 120 "$sync \"\$program\" tests/lua/test_$name.lua"
   done
-  [ ! -x bin/mtorch_tests ] || list cpu catch2 240 'bin/mtorch_tests "~[nightly]"'
+  [ ! -x build/mtorch_tests ] || list cpu catch2 240 'build/mtorch_tests "~[nightly]"'
 fi
 parts "$out/parts"
 if [ $quick = no ]; then

@@ -25,27 +25,9 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-
-fail() { printf 'bare_debian: %s\n' "$*" >&2 && exit 1; }
-[ "$(id -u)" = 0 ] || fail "this needs root"
-if [ -n "$target" ]; then
-  [ ! -e "$target/bin" ] || fail "$target contains a system already; --base copies one"
-  mkdir -p "$target"
-  target=$(CDPATH='' cd -- "$target" && pwd -P)
-else
-  target=$(mktemp -d /tmp/bare_debian.XXXXXX)
-fi
-# shellcheck disable=SC2317  # called by the trap
-clean() {
-  if [ "$keep" = yes ]; then
-    echo "kept: $target"
-  else
-    rm -rf --one-file-system "$target"
-  fi
-}
-trap clean EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP PIPE
+# shellcheck source=tests/program/debian.sh
+. "$repo/tests/program/debian.sh"
+new_target "$target"
 
 # Prints the last $2 lines of the log $1, without the names of hosts.
 show() { tail -n "$2" "$target/log.$1" | sed -E 's#(https?|ftp)://[^/ ]+#\1://...#g; s/^/    /'; }
@@ -66,39 +48,10 @@ step() {
     show "$name" 60
   fi
 }
-# Runs a line of shell in the system, as the user $1.
-inside() {
-  unshare --mount --pid --fork --kill-child --mount-proc="$target/proc" \
-    chroot --userspec="$1" "$target" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    LANG=C.UTF-8 ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
-    ${no_proxy:+"no_proxy=$no_proxy"} sh -c "$2"
-}
 
 # ---- the system ----
-# shellcheck disable=SC2016  # the names in $() are apt's
-[ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(CODENAME)' \
-  'Created-By: Packages' 2>/dev/null | awk -v s="$suite" '$2 == s || $3 == s { print $1; exit }')
-eval "$(apt-config shell proxy Acquire::http::Proxy)"
-[ -z "${proxy:-}" ] || export http_proxy="${http_proxy:-$proxy}"
-if [ -n "$base" ]; then
-  step base 0 cp -a --reflink=auto "$base/." "$target/"
-else
-  command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
-  # shellcheck disable=SC2086  # without a known mirror, debootstrap has its own
-  step debootstrap 0 debootstrap --variant=minbase "$suite" "$target" $mirror
-fi
+step debian 0 make_debian
 [ $failed = 0 ] || exit 1
-chmod 755 "$target" # mktemp's mode excludes the user of the step "nobody"
-[ -z "$mirror" ] || echo "deb $mirror $suite main" >"$target/etc/apt/sources.list"
-apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries|ForceIP)' \
-  >"$target/etc/apt/apt.conf.d/99host" || :
-for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt \
-  $(sed -n 's/^Acquire::https.*::CaInfo "\(.*\)";/\1/p' "$target/etc/apt/apt.conf.d/99host"); do
-  [ -e "$file" ] || continue
-  mkdir -p "$target${file%/*}"
-  rm -f "$target$file"
-  cp -L "$file" "$target$file"
-done
 
 # ---- the user's part ----
 step git 0 inside root 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y \

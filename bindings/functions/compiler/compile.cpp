@@ -305,7 +305,7 @@ int fuse_notes(Args& a) {
   return a.push(list);
 }
 
-const Entry kParts[] = {
+const Entry kCompileParts[] = {
     {"fuse_notes(fn)", "Which operations were not fused during fn(), and why: lines.", fuse_notes},
     {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
     {"fuse_from(..)", "elements: sets the minimum size for fusing; returns the previous one.",
@@ -351,7 +351,7 @@ const ir::Expression& expression_at(const Args& a, int i) {
 
 void add_compile(lua_State* L) {
   host.run_on_gpu = run_on_gpu, host.prepare_on_gpu = prepare_on_gpu;
-  add_internal(L, kParts, Reach::tensors);
+  add_internal(L, kCompileParts, Reach::tensors);
   kCompiled.internal = true;
   add_explain(L);
   add_replay(L);

@@ -219,7 +219,7 @@ int grid_find(Args& a) {
   return 1;
 }
 
-const Entry kParts[] = {
+const Entry kKernelParts[] = {
     {"grid_make(fn, locate, builtins, check, ..)",
      "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
      grid_make},
@@ -247,6 +247,6 @@ const Entry kParts[] = {
 
 }  // namespace
 
-void add_grid_kernel(lua_State* L) { add_internal(L, kParts); }
+void add_grid_kernel(lua_State* L) { add_internal(L, kKernelParts); }
 
 }  // namespace mt::lua

@@ -141,10 +141,9 @@ bool find_library() {
                   "it was in this process already");
   if (!has_room()) return false;
   if (const char* wish = std::getenv("MTORCH_BLAS"); wish && *wish) return open_file(wish);
-#ifdef MT_OPENBLAS_PATH
-  if (open_file(MT_OPENBLAS_PATH)) return true;
-#endif
-  return open_file(kName);
+  for (const char* name : {MT_OPENBLAS_NAMES})
+    if (open_file(name)) return true;
+  return false;
 }
 
 }  // namespace

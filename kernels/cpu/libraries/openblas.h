@@ -1,12 +1,12 @@
 // openblas.h -- the used part of OpenBLAS and its LAPACK; the library is opened at first use
 //
 // The library is not linked: a program without large products and factorizations never opens it. It
-// is searched for in MTORCH_BLAS, at the path found by the build (a bundle has its own), and as
-// libopenblas.so.0; a copy that the process has already loaded is used. It must be the OpenMP build.
+// is searched for in MTORCH_BLAS, at the path found by the build, and as libopenblas.so.0; a copy that
+// the process has already loaded is used. It must be the OpenMP build.
 #pragma once
 #include <cstddef>
 
-/// Every function that is used. scripts/tools/bundle.sh reads the names from these lines.
+/// Every function that is used. cmake/package.cmake reads the names from these lines.
 // clang-format off
 #define MT_OPENBLAS(X)                                                     \
   X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
