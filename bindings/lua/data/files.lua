@@ -9,7 +9,7 @@ files.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST'
 
 files.safetensors = core.declare('safetensors(path: string)',
   'The tensors of a safetensors file (also .gz), a table by name; and the metadata, a table of strings. uint16 ' ..
-  'comes as int32, uint32 as int64, uint64 as int64 if it fits. What no tensor here can hold (float8, complex ' ..
+  'comes as int32, uint32 as int64, uint64 as int64 if it fits. What no tensor here can hold (complex ' ..
   'numbers) is left out and told, if anything else is there; a third table has the reasons by name.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
