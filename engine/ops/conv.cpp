@@ -33,7 +33,7 @@ int64_t scratch_of(const Conv& c) {
 Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
-  if (is_half(one.dtype()) && is_cpu(one.device())) {
+  if (product_dtype(one.dtype(), one.device()) != one.dtype()) {
     const Tensor held[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
                             to_compute_dtype(given[kY])};
     return to(compute(result, held, to_compute_dtype(bias), g), one.dtype());
@@ -64,7 +64,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
     scratch = empty({bytes}, Dtype::u8);
     c.scratch = scratch.data();
   }
-  with_openblas("conv", [&] { out.device().conv(c); });
+  if (!out.device().conv(c)) require_openblas("conv");
   return out;
 }
 

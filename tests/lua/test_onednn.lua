@@ -1,4 +1,4 @@
--- test_onednn.lua -- Large products: values and bits by oneDNN, by what comes before it pays, and without it.
+-- test_onednn.lua -- Large products: values and bits by oneDNN and without it, whatever ran before.
 local t = require 'testing'
 local test, eq = t.test, t.eq
 
@@ -46,8 +46,6 @@ local prelude = [[
 --- The last line that this code prints: before may stand that this build has not the instruction set.
 local function program(settings, code) return t.run(settings, prelude .. code):match '([^\n]*)\n*$' end
 
--- The first result comes from kernels of mtorch's own where these have the same sums, and from oneDNN elsewhere; the
--- others after so much work that oneDNN takes all.
 local bits = [[
   local first = products()
   for _ = 1, 4 do local x = mt.ones(1000, 1000); x = x:matmul(x) end
@@ -75,6 +73,16 @@ test('mt.explain names the library, which small products do not open', function(
   eq(program('MTORCH_ONEDNN=off', large), 'OpenBLAS (')
   eq(program('MTORCH_ONEDNN=/not/there.so', large), 'OpenBLAS (')
   eq(program('', 'local x = mt.ones(60, 60) print(path(x, x))'), 'own')
+end)
+
+test('what was multiplied before does not choose the library', function()
+  local text = program('', [[
+    local a = mt.randn(200, 200)
+    local first, x = path(a, a), mt.ones(1000, 1000)
+    for _ = 1, 4 do x:matmul(x) end
+    print(first == path(a, a))
+  ]])
+  eq(text, 'true')
 end)
 
 test('addmm by both ways', function()
