@@ -1,5 +1,6 @@
 // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
+#include "bindings/functions/ranked.h"
 #include "bindings/functions/same_dtype.h"
 #include "engine/ops/recurrent.h"
 
@@ -18,10 +19,17 @@ Tensor ctc(const Tensor& log_probs, const Tensor& targets, const WholeNumbers& i
   return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity);
 }
 
-template <int Spatial>
-Tensor feature_dropped(const char* name, const Tensor& x, double p, bool training) {
-  return feature_dropout(name, Spatial, x, p, training);
+Tensor feature_dropped(const char* name, Rank rank, const Tensor& x, double p, bool training) {
+  return feature_dropout(name, rank, x, p, training);
 }
+
+const RankedEntry kOfRank[] = {
+    {"dropout#d(x, p=0.5, training=true)",
+     "Whole channels of <[n x c x length] or [c x length]|[n x c x h x w]|[n x c x d x h x w] or "
+     "[c x d x h x w]> zeroed with probability p, the others scaled by 1 / (1 - p)<|; [n x c x length] "
+     "is taken as by dropout1d>.",
+     bind<feature_dropped>},
+};
 
 /// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
@@ -87,18 +95,6 @@ const Entry kMethods[] = {
     {"dropout(x, p=0.5, training=true)",
      "Elements zeroed with probability p, the others scaled by 1 / (1 - p).", bind<dropout>},
     {"dropout_(x, p=0.5, training=true)", "dropout in place.", bind<dropout_>},
-    {"dropout1d(x, p=0.5, training=true)",
-     "Whole channels of [n x c x length] or [c x length] zeroed with probability p, the others "
-     "scaled by 1 / (1 - p).",
-     bind<feature_dropped<1>>},
-    {"dropout2d(x, p=0.5, training=true)",
-     "Whole channels of [n x c x h x w] zeroed with probability p, the others scaled by 1 / (1 - p); "
-     "[n x c x length] is taken as by dropout1d.",
-     bind<feature_dropped<2>>},
-    {"dropout3d(x, p=0.5, training=true)",
-     "Whole channels of [n x c x d x h x w] or [c x d x h x w] zeroed with probability p, the others "
-     "scaled by 1 / (1 - p).",
-     bind<feature_dropped<3>>},
     {"alpha_dropout(x, p=0.5, training=false)",
      "Elements dropped to where selu is flat, with probability p; mean and variance stay. For "
      "training only when told so, as in PyTorch.",
@@ -196,6 +192,7 @@ const Entry kFunctions[] = {
 void register_neural(Registry& c) {
   c.functions(kFunctions);
   c.add_with_method(kMethods);
+  add_ranks(kOfRank, [&](const Entry& e) { c.both(e); });
 }
 
 }  // namespace mt::lua

@@ -12,10 +12,6 @@ struct Host {
   bool (*collect_garbage)() = nullptr;  // before "out of memory"; returns whether to try again
   std::string (*where)() = nullptr;     // the current line of the script, "train.lua:12"
   const char* (*function)() = nullptr;  // its function that is running, or null
-  void (*on_cuda_open)() = nullptr;     // called when a GPU is first used
-  bool (*run_on_gpu)(const Run&,
-                     const Device&) = nullptr;  // an expression program; see gpu/program_cuda.h
-  bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;
 };
 extern constinit Host host;
 
