@@ -4,9 +4,10 @@
 // not fail. Outputs never overlap inputs, except that the output of an elementwise operation may be
 // exactly one of its inputs (in place).
 //
-// A verb gets 16-bit floats only where its struct allows it: map, copy, gather, compress, scatter
-// with `set`, reduce on a CPU, and matmul, conv and flash_attention on a GPU. For all other verbs
-// the engine converts them to float32 (engine/core/upcast.h).
+// A verb gets 16-bit and 8-bit floats only where its struct allows it: map, copy, gather, compress, scatter
+// with `set`, reduce on a CPU; and of 16 bits matmul, conv and flash_attention on a GPU, whose map
+// does not take 8 bits. For all other verbs the engine converts them to float32
+// (engine/core/upcast.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"
@@ -15,7 +16,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 12;
+constexpr uint32_t kDeviceAbi = 13;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -24,7 +25,7 @@ constexpr int kMaxOperands = 5;
 struct Map {
   int op, part;
   Dtype dtype;     // of the operands, except a mask (bool) and the result of a comparison (bool)
-  unsigned plain;  // bit k: operand k is float32 although dtype is a 16-bit float
+  unsigned plain;  // bit k: next to storage-only floats operand k is float32, an unrounded number
   int inputs;
   int ndim;
   int64_t size[kMaxDims];
@@ -299,7 +300,8 @@ struct Grid;
 /// `Verbs`, the functions of `Device`, their declarations (kernels/verbs.h), the tables of the CPU
 /// and of the CUDA plug-in, and the profiler's rows are generated from this list. A bool is false
 /// where an index is out of bounds: then `out` of gather and ravel_index is undefined, and scatter
-/// has skipped the index.
+/// has skipped the index. That of matmul and conv is false if they need OpenBLAS and there is none:
+/// then their result is undefined.
 // clang-format off
 #define MT_VERBS(V) \
   V(void, map, Map)                \
@@ -310,8 +312,8 @@ struct Grid;
   V(void, softmax, Softmax)        \
   V(void, normalize, Normalize)    \
   V(void, cell, Cell)              \
-  V(void, matmul, Matmul)          \
-  V(void, conv, Conv)              \
+  V(bool, matmul, Matmul)          \
+  V(bool, conv, Conv)              \
   V(void, max_pool, MaxPool)       \
   V(bool, gather, Gather)          \
   V(bool, scatter, Gather)         \

@@ -79,10 +79,12 @@ void each_tensor(lua_State* L, const Entry& e, int top, const auto& f) {
 Tensor lowered(const Tensor& x) {
   const Dtype to_dtype =
       is_cpu(x.device()) ? thread_state.autocast.cpu : thread_state.autocast.cuda;
-  const bool takes_part = x.dtype() == Dtype::f32 || is_half(x.dtype());
+  const bool takes_part = x.dtype() == Dtype::f32 || is_reduced_float(x.dtype());
   return to_dtype == Dtype::none || !takes_part ? x : to(x, to_dtype);
 }
-Tensor half_to_float32(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
+Tensor half_to_float32(const Tensor& x) {
+  return is_reduced_float(x.dtype()) ? to(x, Dtype::f32) : x;
+}
 
 /// Whether the call has an argument for the dtype of the result.
 bool names_dtype(const Args& a) {
@@ -138,7 +140,7 @@ int run_cast(Args& a, AutocastClass casting) {
   Dtype all = Dtype::none;  // the promoted dtype of the float arguments
   each_tensor(L, a.entry(), top, [&](const Tensor& x) {
     if (is_float(x.dtype())) all = promote(all, x.dtype());
-    any |= is_half(x.dtype());
+    any |= is_reduced_float(x.dtype());
     return x;
   });
   if (!any) return a.entry().body(a);
@@ -149,8 +151,8 @@ int run_cast(Args& a, AutocastClass casting) {
   }
   each_tensor(L, a.entry(), top, half_to_float32);
   const int results = a.entry().body(a);
-  const bool rounds = is_half(all) && (casting == AutocastClass::internal_float32 ||
-                                       (casting == AutocastClass::float32_round && !on));
+  const bool rounds = is_reduced_float(all) && (casting == AutocastClass::internal_float32 ||
+                                                (casting == AutocastClass::float32_round && !on));
   if (!rounds || names_dtype(a)) return results;
   for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i) {
     const Tensor* t = tensor_at(L, i);

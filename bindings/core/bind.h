@@ -5,7 +5,7 @@
 // Parameter i of the function is argument i of the signature, which has the defaults. nil becomes
 // an undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device.
 // Positions are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const
-// char* (the name of the function) and InPlace are not arguments. A struct with a kShown is a
+// char* (the name of the function), Rank and InPlace are not arguments. A struct with a kShown is a
 // userdata (userdata.h), a std::unique_ptr of it a new one; a tuple is several results.
 #pragma once
 #include <array>
@@ -115,6 +115,18 @@ template <> struct Arg<const char*> {
   static constexpr Type type{};
   static const char* get(const Args& a, int) { return signature_of(a.entry()).name.c_str(); }
 };
+/// The number in that name, 2 of conv2d; not an argument.
+struct Rank {
+  int n;
+  operator int() const { return n; }
+};
+template <> struct Arg<Rank> {
+  static constexpr Type type{};
+  static Rank get(const Args& a, int) {
+    const std::string& name = signature_of(a.entry()).name;
+    return {name[name.find_first_of("123")] - '0'};
+  }
+};
 /// Whether the entry is the in-place form; not an argument.
 template <> struct Arg<InPlace> {
   static constexpr Type type{};
@@ -192,7 +204,8 @@ template <class R> constexpr const char* result_text() {
 }
 
 template <class T>
-constexpr bool is_argument = !std::is_same_v<T, const char*> && !std::is_same_v<T, InPlace>;
+constexpr bool is_argument =
+    !std::is_same_v<T, const char*> && !std::is_same_v<T, Rank> && !std::is_same_v<T, InPlace>;
 
 template <auto fn, class Function = decltype(+fn)> struct Bound;
 template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {

@@ -4,7 +4,8 @@
 
 namespace mt::lua {
 
-/// The program's function for each new state after mtorch is opened in it; null in other hosts.
-extern void (*prepare_state)(lua_State* L);
+/// The field of the registry for a C function that a host calls in each of its states after mtorch is
+/// opened in it: states of workers call that of the state that starts them.
+constexpr const char* kPrepareState = "mtorch.prepare_state";
 
 }  // namespace mt::lua

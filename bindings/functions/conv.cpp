@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
+#include "bindings/functions/ranked.h"
 #include "bindings/functions/same_dtype.h"
 
 namespace mt::lua {
@@ -33,27 +34,25 @@ template <> struct Arg<Scales> { static constexpr Type type{kind::number | kind:
 
 namespace {
 
-template <int Spatial>
-Tensor convolution(const char* name, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                   const Shape& stride, const ConvPadding& padding, const Shape& dilation,
-                   int64_t groups) {
+Tensor convolution(const char* name, Rank rank, const Tensor& input, const Tensor& weight,
+                   const Tensor& bias, const Shape& stride, const ConvPadding& padding,
+                   const Shape& dilation, int64_t groups) {
   check_same_dtype(input, weight);
-  return conv(name, Spatial, input, weight, bias,
+  return conv(name, rank, input, weight, bias,
               {stride, padding.sides, dilation, padding.same, groups, {}});
 }
 
-template <int Spatial>
-Tensor transposed(const char* name, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                  const Shape& stride, const Shape& padding, const Shape& output_padding,
-                  int64_t groups, const Shape& dilation) {
+Tensor transposed(const char* name, Rank rank, const Tensor& input, const Tensor& weight,
+                  const Tensor& bias, const Shape& stride, const Shape& padding,
+                  const Shape& output_padding, int64_t groups, const Shape& dilation) {
   check_same_dtype(input, weight);
-  return conv_transpose(name, Spatial, input, weight, bias,
+  return conv_transpose(name, rank, input, weight, bias,
                         {stride, padding, dilation, false, groups, output_padding});
 }
 
-template <int Spatial>
-Tensor anchored(const char* name, const Tensor& input, const Tensor& weight, bool reverse) {
-  return conv_anchored(name, Spatial, input, weight, reverse);
+Tensor anchored(const char* name, Rank rank, const Tensor& input, const Tensor& weight,
+                bool reverse) {
+  return conv_anchored(name, rank, input, weight, reverse);
 }
 
 /// Values, and their positions if requested.
@@ -63,31 +62,30 @@ WithIndices asked(Pooled p, bool indices) {
           indices ? std::optional(Positions{std::move(p.index)}) : std::nullopt};
 }
 
-template <int Spatial>
-WithIndices max_pooled(const char* name, const Tensor& input, const Shape& kernel,
+WithIndices max_pooled(const char* name, Rank rank, const Tensor& input, const Shape& kernel,
                        const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil,
                        bool indices) {
   PoolOptions o;
   o.kernel = kernel, o.stride = stride, o.padding = padding, o.dilation = dilation, o.ceil = ceil;
-  return asked(max_pool(name, Spatial, input, o), indices);
+  return asked(max_pool(name, rank, input, o), indices);
 }
 
-template <int Spatial>
-Tensor averaged(const char* name, const Tensor& input, const Shape& kernel, const Shape& stride,
-                const Shape& padding, bool ceil, bool count_pad, std::optional<double> divisor) {
+Tensor averaged(const char* name, Rank rank, const Tensor& input, const Shape& kernel,
+                const Shape& stride, const Shape& padding, bool ceil, bool count_pad,
+                std::optional<double> divisor) {
   PoolOptions o;
   o.kernel = kernel, o.stride = stride, o.padding = padding;
   o.ceil = ceil, o.count_include_pad = count_pad, o.divisor = divisor;
-  return avg_pool(name, Spatial, input, o);
+  return avg_pool(name, rank, input, o);
 }
 
-template <int Spatial> Tensor adaptive(const char* name, const Tensor& input, const Shape& size) {
-  return adaptive_avg_pool(name, Spatial, input, size);
+Tensor adaptive(const char* name, Rank rank, const Tensor& input, const Shape& size) {
+  return adaptive_avg_pool(name, rank, input, size);
 }
 
-template <int Spatial>
-WithIndices adaptive_max(const char* name, const Tensor& input, const Shape& size, bool indices) {
-  return asked(adaptive_max_pool(name, Spatial, input, size), indices);
+WithIndices adaptive_max(const char* name, Rank rank, const Tensor& input, const Shape& size,
+                         bool indices) {
+  return asked(adaptive_max_pool(name, rank, input, size), indices);
 }
 
 /// The size and the scale of each spatial dimension; a scale of 0 means the ratio of the sizes.
@@ -169,91 +167,55 @@ int interpolated(Args& a) {
   return a.push(y);
 }
 
+const RankedEntry kOfRank[] = {
+    {"conv#d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
+     "Cross-correlation of [n x in x <length|h x w|d x h x w>] with [out x in/groups x "
+     "<kernel|kh x kw|kd x kh x kw>]; <padding: a number,|stride, padding and dilation: a number or "
+     "{h, w}; padding also|stride, padding and dilation: a number or {d, h, w}; padding also> 'same' "
+     "or 'valid'<||. It is conv2d over the windows of the depth, which take kd times the input's "
+     "memory>; of floats only.",
+     bind<convolution>},
+    {"conv_transpose#d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
+     "dilation=1)",
+     "The gradient of conv#d for its input, as an operation; weight [in x out/groups x "
+     "<kernel|kh x kw|kd x kh x kw>]; of floats only.",
+     bind<transposed>},
+    {"conv#d_anchored(input, weight, reverse=false)",
+     "<MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
+     "[n x in x t] and [out x in x k] give [n x out x t].|conv1d_anchored over two dimensions: "
+     "[n x in x h x w] and [out x in x kh x kw].>",
+     bind<anchored>, 1, 2},
+    {"max_pool#d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
+     "return_indices=false)",
+     "The largest of each window< of the last dimension|| of the last three dimensions: a number or "
+     "{d, h, w}>; with return_indices also its position< (from 1)| in its plane, counted row by row "
+     "from 1| in its volume, counted from 1>; of floats only.",
+     bind<max_pooled>},
+    {"avg_pool#d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
+     "count_include_pad=true, divisor_override=nil)",
+     "The mean of each window of the last <|two|three> dimensions; of floats only.", bind<averaged>,
+     2},
+    {"adaptive_avg_pool#d(input, output_size)",
+     "Means over windows that cut the last <dimension|two dimensions|three dimensions> into "
+     "output_size parts<|: a number or {h, w}; -1 keeps a size|: a number or {d, h, w}; -1 keeps a "
+     "size>; of floats only.",
+     bind<adaptive>},
+    {"adaptive_max_pool#d(input, output_size, return_indices=false)",
+     "The largest of windows that cut the last <dimension|two dimensions> into output_size parts<|: a "
+     "number or {h, w}, -1 keeps a size>; with return_indices also its position< (from 1)| in its "
+     "plane, counted row by row from 1>; of floats only.",
+     bind<adaptive_max>, 1, 2},
+};
+
 /// Functions of the module only.
 const Entry kConvFunctions[] = {
-    {"conv1d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
-     "Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, "
-     "'same' or 'valid'; of floats only.",
-     bind<convolution<1>>},
-    {"conv2d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
-     "Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and "
-     "dilation: a number or {h, w}; padding also 'same' or 'valid'; of floats only.",
-     bind<convolution<2>>},
-    {"conv3d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
-     "Cross-correlation of [n x in x d x h x w] with [out x in/groups x kd x kh x kw]; stride, "
-     "padding and dilation: a number or {d, h, w}; padding also 'same' or 'valid'. It is conv2d over "
-     "the windows of the depth, which take kd times the input's memory; of floats only.",
-     bind<convolution<3>>},
-    {"conv_transpose1d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
-     "dilation=1)",
-     "The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel]; "
-     "of floats only.",
-     bind<transposed<1>>},
-    {"conv_transpose2d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
-     "dilation=1)",
-     "The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw]; "
-     "of floats only.",
-     bind<transposed<2>>},
-    {"conv_transpose3d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
-     "dilation=1)",
-     "The gradient of conv3d for its input, as an operation; weight [in x out/groups x kd x kh x "
-     "kw]; of floats only.",
-     bind<transposed<3>>},
-    {"conv1d_anchored(input, weight, reverse=false)",
-     "MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
-     "[n x in x t] and [out x in x k] give [n x out x t].",
-     bind<anchored<1>>},
-    {"conv2d_anchored(input, weight, reverse=false)",
-     "conv1d_anchored over two dimensions: [n x in x h x w] and [out x in x kh x kw].",
-     bind<anchored<2>>},
-    {"max_pool1d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
-     "return_indices=false)",
-     "The largest of each window of the last dimension; with return_indices also its position "
-     "(from 1); of floats only.",
-     bind<max_pooled<1>>},
-    {"max_pool2d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
-     "return_indices=false)",
-     "The largest of each window; with return_indices also its position in its plane, counted row "
-     "by row from 1; of floats only.",
-     bind<max_pooled<2>>},
-    {"max_pool3d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
-     "return_indices=false)",
-     "The largest of each window of the last three dimensions: a number or {d, h, w}; with "
-     "return_indices also its position in its volume, counted from 1; of floats only.",
-     bind<max_pooled<3>>},
     {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true)",
      "The mean of each window of the last dimension; of floats only.",
      bind<[](const char* name, const Tensor& input, const Shape& kernel, const Shape& stride,
              const Shape& padding, bool ceil, bool count_pad) {
-       return averaged<1>(name, input, kernel, stride, padding, ceil, count_pad, {});
+       return averaged(name, {1}, input, kernel, stride, padding, ceil, count_pad, {});
      }>},
-    {"avg_pool2d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
-     "count_include_pad=true, divisor_override=nil)",
-     "The mean of each window of the last two dimensions; of floats only.", bind<averaged<2>>},
-    {"avg_pool3d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
-     "count_include_pad=true, divisor_override=nil)",
-     "The mean of each window of the last three dimensions; of floats only.", bind<averaged<3>>},
-    {"adaptive_avg_pool1d(input, output_size)",
-     "Means over windows that cut the last dimension into output_size parts; of floats only.",
-     bind<adaptive<1>>},
-    {"adaptive_avg_pool2d(input, output_size)",
-     "Means over windows that cut the last two dimensions into output_size parts: a number or "
-     "{h, w}; -1 keeps a size; of floats only.",
-     bind<adaptive<2>>},
-    {"adaptive_avg_pool3d(input, output_size)",
-     "Means over windows that cut the last three dimensions into output_size parts: a number or "
-     "{d, h, w}; -1 keeps a size; of floats only.",
-     bind<adaptive<3>>},
-    {"adaptive_max_pool1d(input, output_size, return_indices=false)",
-     "The largest of windows that cut the last dimension into output_size parts; with "
-     "return_indices also its position (from 1); of floats only.",
-     bind<adaptive_max<1>>},
-    {"adaptive_max_pool2d(input, output_size, return_indices=false)",
-     "The largest of windows that cut the last two dimensions into output_size parts: a number or "
-     "{h, w}, -1 keeps a size; with return_indices also its position in its plane, counted row by "
-     "row from 1; of floats only.",
-     bind<adaptive_max<2>>},
     {"max_unpool2d(input, indices, kernel_size, stride=nil, padding=0, output_size=nil)",
      "Zeros with the input's values at the positions that max_pool2d returned for them.",
      bind<max_unpool2d>},
@@ -280,6 +242,9 @@ const Entry kConvFunctions[] = {
 
 }  // namespace
 
-void register_conv(Registry& c) { c.functions(kConvFunctions); }
+void register_conv(Registry& c) {
+  add_ranks(kOfRank, [&](const Entry& e) { c.function(e); });
+  c.functions(kConvFunctions);
+}
 
 }  // namespace mt::lua

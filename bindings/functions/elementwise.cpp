@@ -197,7 +197,7 @@ int mvlgamma_body(Args& a) {
   const Tensor halves = range(0, (p - 1) / 2, 0.5, y.dtype(), y.device());
   const Tensor sums = sum(lgamma(unsqueeze(y, -1) - halves), {-1});
   const Tensor all = sums + Tensor(p * (p - 1) / 4 * 1.14472988584940017);
-  return push_or_write(a, is_half(x.dtype()) ? to(all, x.dtype()) : all);
+  return push_or_write(a, is_reduced_float(x.dtype()) ? to(all, x.dtype()) : all);
 }
 
 /// Operations with their own body, and its arguments.

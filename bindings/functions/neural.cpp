@@ -1,6 +1,7 @@
 // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
 #include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
+#include "bindings/functions/ranked.h"
 #include "bindings/functions/same_dtype.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/recurrent.h"
@@ -37,10 +38,17 @@ Tensor checked_cross_entropy(const Tensor& x, const Tensor& target, const Tensor
   return cross_entropy(x, target, weight, ignore_index, how, smoothing);
 }
 
-template <int Spatial>
-Tensor feature_dropped(const char* name, const Tensor& x, double p, bool training) {
-  return feature_dropout(name, Spatial, x, p, training);
+Tensor feature_dropped(const char* name, Rank rank, const Tensor& x, double p, bool training) {
+  return feature_dropout(name, rank, x, p, training);
 }
+
+const RankedEntry kOfRank[] = {
+    {"dropout#d(x, p=0.5, training=true)",
+     "Whole channels of <[n x c x length] or [c x length]|[n x c x h x w]|[n x c x d x h x w] or "
+     "[c x d x h x w]> zeroed with probability p, the others scaled by 1 / (1 - p)<|; [n x c x length] "
+     "is taken as by dropout1d>.",
+     bind<feature_dropped>},
+};
 
 /// Functions of the module that are also methods of their first argument.
 const Entry kNeuralMethods[] = {
@@ -106,18 +114,6 @@ const Entry kNeuralMethods[] = {
     {"dropout(x, p=0.5, training=true)",
      "Elements zeroed with probability p, the others scaled by 1 / (1 - p).", bind<dropout>},
     {"dropout_(x, p=0.5, training=true)", "dropout in place.", bind<dropout_>},
-    {"dropout1d(x, p=0.5, training=true)",
-     "Whole channels of [n x c x length] or [c x length] zeroed with probability p, the others "
-     "scaled by 1 / (1 - p).",
-     bind<feature_dropped<1>>},
-    {"dropout2d(x, p=0.5, training=true)",
-     "Whole channels of [n x c x h x w] zeroed with probability p, the others scaled by 1 / (1 - p); "
-     "[n x c x length] is taken as by dropout1d.",
-     bind<feature_dropped<2>>},
-    {"dropout3d(x, p=0.5, training=true)",
-     "Whole channels of [n x c x d x h x w] or [c x d x h x w] zeroed with probability p, the others "
-     "scaled by 1 / (1 - p).",
-     bind<feature_dropped<3>>},
     {"alpha_dropout(x, p=0.5, training=false)",
      "Elements dropped to where selu is flat, with probability p; mean and variance stay. For "
      "training only when told so, as in PyTorch.",
@@ -215,6 +211,7 @@ const Entry kNeuralFunctions[] = {
 void register_neural(Registry& c) {
   c.functions(kNeuralFunctions);
   c.add_with_method(kNeuralMethods);
+  add_ranks(kOfRank, [&](const Entry& e) { c.both(e); });
 }
 
 }  // namespace mt::lua

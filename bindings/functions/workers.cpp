@@ -19,8 +19,6 @@
 
 namespace mt::lua {
 
-void (*prepare_state)(lua_State* L) = nullptr;
-
 namespace {
 
 /// Ctrl-C does not wake waiting threads: each polls with this period.
@@ -42,6 +40,7 @@ struct Team {
   std::shared_ptr<const Parcel> setup;  // the dataset and the collate function
   int64_t next = 1;                     // the next ticket
   std::atomic<int64_t> oldest{1};       // earlier tickets were cancelled
+  lua_CFunction prepare = nullptr;      // states.h
   int alive = 0;
   std::string death;  // why a worker ended without a request
   std::atomic<bool> stopping{false};
@@ -72,7 +71,10 @@ int open_and_work(lua_State* L) {
   luaL_openlibs(L);
   open_lua(L);
   lua_settop(L, 0);
-  if (prepare_state) prepare_state(L);
+  if (const lua_CFunction prepare = worker().team->prepare) {
+    lua_pushcfunction(L, prepare);
+    lua_call(L, 0, 0);
+  }
   lua_getglobal(L, "require");
   lua_pushliteral(L, "mtorch.data.worker");
   lua_call(L, 1, 1);
@@ -153,7 +155,8 @@ struct Workers {
   std::shared_ptr<Team> team = std::make_shared<Team>();
   std::vector<std::thread> threads;
 
-  explicit Workers(int n) {
+  Workers(int n, lua_CFunction prepare) {
+    team->prepare = prepare;
     sigset_t blocked, before;  // Ctrl-C and timers belong to the main thread; faults stay unblocked
     sigfillset(&blocked);
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
@@ -230,7 +233,11 @@ int take(Args& a) {
 
 const Entry kWorkers[] = {
     {"start(n)", "Starts n workers.",
-     bind<[](int64_t n) { return std::make_unique<Workers>(int(n)); }>},
+     [](Args& a) {
+       lua_getfield(a.L, LUA_REGISTRYINDEX, kPrepareState);
+       return push_result(a,
+                          std::make_unique<Workers>(int(a.integer(1)), lua_tocfunction(a.L, -1)));
+     }},
     {"set_up(values, team)", "Sets the constants of the following jobs.", set_up},
     {"post(job, team)", "Requests a batch; returns its ticket.", post},
     {"take(team, ticket)", "Waits for a batch.", take},

@@ -1,5 +1,4 @@
 // doctor.cpp -- `mtorch doctor`: the libraries and devices found, and how to get missing ones
-#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include "kernels/cpu/libraries/onednn.h"
 #include "kernels/cpu/libraries/openblas.h"
 #include "kernels/cpu/pool/parallel.h"
+#include "kernels/dynamic_library.h"
 
 namespace mt::program {
 namespace {
@@ -24,9 +24,10 @@ void row(const char* what, bool good, const std::string& found, const std::strin
 }
 
 bool can_load(const char* library) {
-  void* handle = dlopen(library, RTLD_LAZY);
-  if (handle) dlclose(handle);
-  return handle;
+  DynamicLibrary found({library});
+  const bool loaded = bool(found);
+  found.close();
+  return loaded;
 }
 
 /// Prints the BLAS library, and whether it uses its best kernels.

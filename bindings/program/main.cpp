@@ -233,7 +233,7 @@ package.loaders[2] = function(name)
 end
 )lua";
 
-void adjust_library(lua_State* L) {
+int adjust_library(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(L, -1, "mtorch.core");
   lua_pushcfunction(L, traceback);  // for interactive.lua
@@ -251,6 +251,7 @@ void adjust_library(lua_State* L) {
   lua_pushcfunction(L, gsub);
   if (plain_gsub) lua_setfield(L, -2, "gsub");
   lua_settop(L, 0);
+  return 0;
 }
 
 /// Reads standard input; a shebang line becomes a comment.
@@ -610,7 +611,8 @@ int main(int argc, char** argv) {
   open_lua(L);
   lua_settop(L, 0);
   adjust_library(L);
-  lua::prepare_state = adjust_library;
+  lua_pushcfunction(L, adjust_library);
+  lua_setfield(L, LUA_REGISTRYINDEX, lua::kPrepareState);
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);

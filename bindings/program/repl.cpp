@@ -1,6 +1,5 @@
 // repl.cpp -- the interactive prompt: prints results, continues unfinished input, and survives
 // errors
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "bindings/core/lua.h"
 #include "bindings/program/program.h"
+#include "kernels/dynamic_library.h"
 
 namespace mt::program {
 
@@ -60,22 +60,23 @@ class Editor {
  public:
   explicit Editor(lua_State* L) {
     if (!isatty(STDIN_FILENO)) return;
-    void* library = dlopen("libedit.so.2", RTLD_LAZY);
-    if (!library) return;
-    readline_ = reinterpret_cast<char* (*)(const char*)>(dlsym(library, "readline"));
-    add_ = reinterpret_cast<int (*)(const char*)>(dlsym(library, "add_history"));
-    write_ = reinterpret_cast<int (*)(const char*)>(dlsym(library, "write_history"));
-    const auto read = reinterpret_cast<int (*)(const char*)>(dlsym(library, "read_history"));
+    const DynamicLibrary library({"libedit.so.2"});
+    int (*read)(const char*) = nullptr;
+    if (library.lacks({{"readline", readline_},
+                       {"add_history", add_},
+                       {"write_history", write_},
+                       {"read_history", read}}))
+      return;
     complete_with(library, L);
     path_ = history_path();
-    if (read && !path_.empty()) read(path_.c_str());
+    if (!path_.empty()) read(path_.c_str());
   }
 
   /// Returns false at the end of input, and after Ctrl-C.
   bool read(const char* prompt, std::string& line) {
     gave_up = false;
     take_interrupt();  // of the previous code
-    if (readline_ && add_) {
+    if (readline_) {
       char* text = readline_(prompt);
       if (!text && take_interrupt()) {
         say(stdout, "\n");
@@ -101,22 +102,19 @@ class Editor {
 
  private:
   /// Tab completes what prompt.lua says.
-  static void complete_with(void* library, lua_State* L) {
-    using Matches = char** (*)(const char*, char* (*)(const char*, int));
-    static Matches matches = nullptr;
-    matches = reinterpret_cast<Matches>(dlsym(library, "rl_completion_matches"));
-    const auto find = reinterpret_cast<char** (**)(const char*, int, int)>(
-        dlsym(library, "rl_attempted_completion_function"));
-    const auto over = static_cast<int*>(dlsym(library, "rl_attempted_completion_over"));
-    const auto breaks =
-        static_cast<const char**>(dlsym(library, "rl_completer_word_break_characters"));
-    const auto append = static_cast<int*>(dlsym(library, "rl_completion_append_character"));
-    line_buffer = static_cast<char**>(dlsym(library, "rl_line_buffer"));
-    line_cursor = static_cast<int*>(dlsym(library, "rl_point"));
-    if (!matches || !find || !over || !breaks || !append || !line_buffer || !line_cursor) return;
-    completing = L;
+  static void complete_with(const DynamicLibrary& library, lua_State* L) {
+    static char** (*matches)(const char*, char* (*)(const char*, int)) = nullptr;
     static int* stop = nullptr;  // otherwise libedit completes file names
-    stop = over;
+    char** (**find)(const char*, int, int);
+    const char** breaks;
+    int* append;
+    if (library.lacks({{"rl_completion_matches", matches},
+                       {"rl_attempted_completion_function", find},
+                       {"rl_attempted_completion_over", stop},
+                       {"rl_completer_word_break_characters", breaks},
+                       {"rl_completion_append_character", append}}))
+      return;
+    completing = L;
     *breaks = " \t\n\"'`@$><=;|&{}()[]+*^%,~#";
     *append = 0;
     *find = [](const char* word, int start, int) {

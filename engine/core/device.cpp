@@ -1,24 +1,21 @@
 // device.cpp -- finding devices by name; the CUDA plug-in, which is opened on first use
 #include "engine/core/device.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <utility>
 
 #include "engine/core/error.h"
-#include "engine/core/host.h"
+#include "kernels/dynamic_library.h"
 #include "kernels/module.h"
 
 namespace mt {
 
 namespace {
 
-void* plugin_library = nullptr;
+DynamicLibrary plugin_library;
 
 /// libmtorch_cuda.so: next to the program, in its ../lib/mtorch, or at MTORCH_CUDA_PLUGIN.
 struct Plugin {
@@ -30,31 +27,32 @@ struct Plugin {
   std::string why;
 
   Plugin() {
-    void* library = nullptr;
+    constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+    DynamicLibrary library;
     if (const char* path = std::getenv("MTORCH_CUDA_PLUGIN"); path && *path) {
-      library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      library = DynamicLibrary({path}, kFlags);
       if (!library) {
-        why = std::string("MTORCH_CUDA_PLUGIN cannot be loaded: ") + dlerror();
+        why = std::string("MTORCH_CUDA_PLUGIN cannot be loaded: ") + library.error();
         return;
       }
     } else {
       const std::string here = folder();
       for (const char* place : {"/libmtorch_cuda.so", "/../lib/mtorch/libmtorch_cuda.so"}) {
         if (library) break;
-        dlerror();
-        library = dlopen((here + place).c_str(), RTLD_NOW | RTLD_LOCAL);
-        const char* said = dlerror();
-        if (said && !std::string_view(said).ends_with("No such file or directory")) why = said;
+        library = DynamicLibrary({(here + place).c_str()}, kFlags);
+        if (const std::string_view said = library.error();
+            !said.empty() && !said.ends_with("No such file or directory"))
+          why = said;
       }
       if (!library) {
         why = why.empty() ? "this build of mtorch has no CUDA plug-in" : "the CUDA plug-in: " + why;
         return;
       }
     }
-    const auto count = reinterpret_cast<Count>(dlsym(library, "mtorch_cuda_count"));
-    open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
-    modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
-    if (!count || !open || !modules) {
+    Count count = nullptr;
+    if (library.lacks({{"mtorch_cuda_count", count},
+                       {"mtorch_cuda_device", open},
+                       {"mtorch_cuda_modules", modules}})) {
       why = "the CUDA plug-in is not a plug-in of mtorch";
       return;
     }
@@ -140,8 +138,7 @@ const Device& device_named(std::string_view name) {
   char why[512] = "";
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
-  if (index < kMaxGpus && !std::exchange(opened[index], d) && host.on_cuda_open)
-    host.on_cuda_open();
+  if (index < kMaxGpus) opened[index] = d;
   gpus_synchronous |= d->synchronous;
   gpus_in_use = true;
   return *d;
@@ -152,7 +149,9 @@ void for_each_cuda(void (*call)(const Device&)) {
     if (gpu) call(*gpu);
 }
 void* cuda_symbol(const char* name) {
-  return plugin_library ? dlsym(plugin_library, name) : nullptr;
+  void* found = nullptr;
+  plugin_library.find(name, found);
+  return found;
 }
 
 bool gpus_synchronous = false, gpus_in_use = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "kernels/math/number.h"
 
@@ -12,7 +13,8 @@ namespace {
 #define MT_TEXT(name, T, text, ...) text,
 constexpr const char* kNames[] = {MT_DTYPES(MT_TEXT)};
 #undef MT_TEXT
-#define MT_TEXT(name, T, ...) is_half(Dtype::name) ? "uint16_t" : #T,
+#define MT_TEXT(name, T, ...) \
+  !is_reduced_float(Dtype::name) ? #T : is_half(Dtype::name) ? "uint16_t" : "uint8_t",
 constexpr const char* kCTypes[] = {MT_DTYPES(MT_TEXT)};
 #undef MT_TEXT
 
@@ -31,15 +33,22 @@ Dtype dtype_named(std::string_view name) {
 Dtype promote(Dtype a, Dtype b) {
   if (a == Dtype::none || a == b) return b;
   if (b == Dtype::none) return a;
-  // A wider dtype if neither holds the other: int16 for uint8 and int8, float32 for the 16-bit floats.
   const auto rank = [](Dtype d) {
-    constexpr Dtype order[] = {Dtype::b8,  Dtype::u8,  Dtype::i8,   Dtype::i16, Dtype::i32,
-                               Dtype::i64, Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
-    return std::find(order, std::end(order), d) - order;
+    return std::tuple(is_float(d), d != Dtype::b8, item_size(d), d);
   };
   if (rank(a) > rank(b)) std::swap(a, b);
-  if (b == Dtype::i8 && a == Dtype::u8) return Dtype::i16;
-  return b == Dtype::bf16 && a == Dtype::f16 ? Dtype::f32 : b;
+  // A wider dtype if neither holds the other.
+  if (is_float(a) && item_size(a) == item_size(b))
+    return item_size(a) == 1 ? Dtype::f16 : Dtype::f32;
+  return b == Dtype::i8 && a == Dtype::u8 ? Dtype::i16 : b;
+}
+
+int64_t largest_whole(Dtype dtype) {
+  return with_dtype(dtype, []<class T>(T) {
+    if constexpr (math::is_stored<T>) return int64_t(1) << T::kDigits;
+    else if constexpr (math::is_floating<T>) return int64_t(1) << (sizeof(T) == 8 ? 53 : 24);
+    else return int64_t(math::highest<T>());
+  });
 }
 
 void check_value(const char* operation, double v, Dtype dtype) {

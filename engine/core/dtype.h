@@ -14,17 +14,20 @@ MT_DTYPES(MT_DTYPE_OF)
 #undef MT_DTYPE_OF
 /// 'float32', 'int64', ..; messages can format a Dtype directly.
 const char* dtype_name(Dtype);
-/// The C type of an element's bits: "float", "uint16_t" for the 16-bit floats.
+/// The C type of an element's bits: "float", "uint16_t" and "uint8_t" for floats of 16 and 8 bits.
 const char* dtype_ctype(Dtype);
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
 /// Whether it is an integer dtype; bool is not one.
 constexpr bool is_integer(Dtype d) { return !is_float(d) && d != Dtype::b8; }
 /// The smallest dtype that holds both, as in PyTorch: float wins over integer, integer over bool,
-/// then the wider one; uint8 and int8 give int16, float16 and bfloat16 give float32.
+/// then the wider one; uint8 and int8 give int16, the two 8-bit floats give
+/// float16, float16 and bfloat16 give float32.
 Dtype promote(Dtype, Dtype);
 /// Refuses a number that a dtype cannot represent: 300 in uint8, 2.5 in int64.
 void check_value(const char* operation, double value, Dtype);
+/// The largest integer up to which all integers are exact in the dtype.
+int64_t largest_whole(Dtype);
 /// Whether results of one dtype may be written in place into another: floats never into integers.
 bool can_hold(Dtype target, Dtype result);
 /// The default of this thread: float32, or the argument of `set_default_dtype`. Numbers without a dtype get it.

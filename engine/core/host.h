@@ -13,9 +13,6 @@ struct Host {
   std::string (*where)() = nullptr;     // the current line of the script, "train.lua:12"
   const char* (*function)() = nullptr;  // its function that is running, or null
   void (*on_cuda_open)() = nullptr;     // called when a GPU is first used
-  // An expression program: engine/compiler/cuda/program_cuda.h.
-  bool (*run_on_gpu)(const Run&, const Device&) = nullptr;
-  bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;
 };
 extern constinit Host host;
 

@@ -5,7 +5,6 @@
 #include <type_traits>
 
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 
 namespace mt {
 namespace {
@@ -31,8 +30,6 @@ bool call_verb(const Device& d, Verb verb, const void* argument) {
     const Move& m = *static_cast<const Move*>(argument);
     return call(by, m.to, m.from, m.bytes);
   };
-  if (verb == Verb::run && !is_cpu(d))
-    return host.run_on_gpu && host.run_on_gpu(*static_cast<const Run*>(argument), d);
   switch (verb) {
     case Verb::alloc: *allocation().data = v.alloc(allocation().bytes); return true;
     case Verb::free: return call(v.free, *allocation().data, allocation().bytes);
@@ -57,14 +54,17 @@ bool call_verb(const Device& d, Verb verb, const void* argument) {
 
 bool InterceptedCall::next() {
   Interceptor* const i = next_;
-  if (!i) return call_verb(device, verb, argument);
+  if (!i) return call_(device, verb, argument);
   Interceptor* const process = of_process.load(std::memory_order_acquire);
   next_ = i->outer_ ? i->outer_ : i == process ? nullptr : process;
   return i->around(*this);
 }
-bool intercept(const Device& d, Verb verb, const void* argument) {
+bool intercept(const Device& d, Verb verb, const void* argument, CallVerb* call) {
   Interceptor* const first = innermost ? innermost : of_process.load(std::memory_order_acquire);
-  return InterceptedCall(d, verb, argument, first).next();
+  return InterceptedCall(d, verb, argument, first, call).next();
+}
+bool intercept(const Device& d, Verb verb, const void* argument) {
+  return intercept(d, verb, argument, call_verb);
 }
 
 void add_interceptor(Interceptor& i) {

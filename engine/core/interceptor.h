@@ -5,6 +5,8 @@
 namespace mt {
 
 class Interceptor;
+/// Calls a verb of a device.
+using CallVerb = bool(const Device&, Verb, const void* argument);
 
 /// A call of a verb that is being passed to the device.
 class InterceptedCall {
@@ -13,17 +15,19 @@ class InterceptedCall {
   const Verb verb;
   const void* const argument;  // see with_argument
 
-  InterceptedCall(const Device& d, Verb v, const void* a, Interceptor* first)
+  InterceptedCall(const Device& d, Verb v, const void* a, Interceptor* first, CallVerb* call)
       : device(d),
         verb(v),
         argument(a),
-        next_(first) {}
+        next_(first),
+        call_(call) {}
   /// Passes the call on: to the next interceptor, and finally to the device. False if an index is
   /// out of bounds, or the device cannot run the program.
   bool next();
 
  private:
   Interceptor* next_;
+  CallVerb* const call_;
 };
 
 class Interceptor {
@@ -47,11 +51,12 @@ void remove_interceptor(Interceptor&);
 /// Sets the interceptor that receives the calls of all threads after those; null removes it.
 void set_process_interceptor(Interceptor*);
 
-/// Calls the verb of the device itself, including the way in which it runs a program.
-bool call_verb(const Device&, Verb, const void* argument);
-/// Calls the verb through the interceptors, if there are any.
-inline bool run_verb(const Device& d, Verb verb, const void* argument) {
-  return intercepted() ? intercept(d, verb, argument) : call_verb(d, verb, argument);
+/// Calls the verb of the device itself.
+CallVerb call_verb;
+/// Makes a call through the interceptors, if there are any.
+bool intercept(const Device&, Verb, const void* argument, CallVerb*);
+inline bool run_verb(const Device& d, Verb verb, const void* argument, CallVerb* call = call_verb) {
+  return intercepted() ? intercept(d, verb, argument, call) : call(d, verb, argument);
 }
 
 /// Calls f(the argument with its type): the struct that MT_VERBS names, Allocation, Move, Copy,

@@ -10,10 +10,15 @@ namespace mt {
 
 /// x in another dtype, outside the graph.
 Tensor cast_no_grad(const Tensor& x, Dtype dtype);
-/// x in its compute dtype: float32 for a 16-bit float, int32 for int8 and int16, otherwise x
+/// x in its compute dtype: float32 for a 16-bit or 8-bit float, int32 for int8 and int16, otherwise x
 /// itself. A converted tensor is outside the graph.
 inline Tensor to_compute_dtype(const Tensor& x) {
   return x.defined() && is_storage_only(x.dtype()) ? cast_no_grad(x, compute_dtype(x.dtype())) : x;
+}
+/// The dtype in which products, convolutions and attention of a device compute: that of the
+/// elements, which for a GPU may be a 16-bit float.
+inline Dtype product_dtype(Dtype d, const Device& device) {
+  return is_half(d) && !is_cpu(device) ? d : compute_dtype(d);
 }
 /// Converts `wide` into the elements of `out`, outside the graph.
 void round_into(const Tensor& out, const Tensor& wide);

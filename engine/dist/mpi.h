@@ -1,6 +1,6 @@
 // mpi.h -- Open MPI, loaded when a process joins a group: the functions that collective operations need
 #pragma once
-#include "engine/io/dynamic_library.h"
+#include "engine/io/required_library.h"
 
 namespace mt::dist {
 
@@ -8,8 +8,8 @@ namespace mt::dist {
 using Object = const void*;
 
 /// Open MPI 4 or 5 (the ABI of libmpi.so.40).
-struct Mpi : DynamicLibrary {
-  Mpi() : DynamicLibrary("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
+struct Mpi : RequiredLibrary {
+  Mpi() : RequiredLibrary("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
 
   template <class... Parameters> using Call = int(Parameters...);
   Call<int*, char***, int, int*>* init_thread =

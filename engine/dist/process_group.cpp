@@ -68,8 +68,8 @@ const ProcessGroup& group() {
   return group;
 }
 
-/// The dtype for MPI; 16-bit floats are sent as float32, bool as uint8.
-Dtype wire(Dtype d) { return is_half(d) ? Dtype::f32 : d == Dtype::b8 ? Dtype::u8 : d; }
+/// The dtype for MPI; storage-only floats are sent as float32, bool as uint8.
+Dtype wire(Dtype d) { return is_reduced_float(d) ? Dtype::f32 : d == Dtype::b8 ? Dtype::u8 : d; }
 Object datatype(Dtype d) {
   switch (wire(d)) {
     case Dtype::u8: return mpi().object("ompi_mpi_uint8_t");

@@ -74,7 +74,7 @@ const NvrtcLocation& place() {
 void open_builtins() {
   glob_t found{};
   if (glob((folder_of(place().path) + "/libnvrtc-builtins.so.*").c_str(), 0, nullptr, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; ++i) dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < found.gl_pathc; ++i) DynamicLibrary({found.gl_pathv[i]});
   globfree(&found);
 }
 
@@ -101,36 +101,32 @@ struct Nvrtc {
   std::string unavailable_reason;
 
   Nvrtc() {
-    void* handle = nullptr;
-    if (!place().path.empty()) {
-      handle = dlopen(place().path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (place().path.find('/') != std::string::npos) open_builtins();
-    } else {
-      for (const char* name : kNames)
-        if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    }
-    if (!handle) {
+    const DynamicLibrary library = place().path.empty() ? DynamicLibrary({kNames[0], kNames[1]})
+                                                        : DynamicLibrary({place().path.c_str()});
+    if (!library) {
       unavailable_reason =
           place().path.empty()
               ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
-                "install the CUDA toolkit, or name the file in MTORCH_NVRTC"
-              : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
+                "install the "
+                "CUDA toolkit, or name the file in MTORCH_NVRTC"
+              : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(library.error());
       return;
     }
-    const bool all = cuda::find(handle, {{"nvrtcCreateProgram", create},
-                                         {"nvrtcDestroyProgram", destroy},
-                                         {"nvrtcCompileProgram", compile},
-                                         {"nvrtcGetProgramLogSize", log_size},
-                                         {"nvrtcGetProgramLog", log},
-                                         {"nvrtcGetCUBINSize", cubin_size},
-                                         {"nvrtcGetCUBIN", cubin},
-                                         {"nvrtcGetPTXSize", ptx_size},
-                                         {"nvrtcGetPTX", ptx},
-                                         {"nvrtcAddNameExpression", add_name},
-                                         {"nvrtcGetLoweredName", lowered},
-                                         {"nvrtcGetNumSupportedArchs", archs_count},
-                                         {"nvrtcGetSupportedArchs", archs},
-                                         {"nvrtcGetErrorString", error_text}});
+    if (place().path.find('/') != std::string::npos) open_builtins();
+    const bool all = !library.lacks({{"nvrtcCreateProgram", create},
+                                     {"nvrtcDestroyProgram", destroy},
+                                     {"nvrtcCompileProgram", compile},
+                                     {"nvrtcGetProgramLogSize", log_size},
+                                     {"nvrtcGetProgramLog", log},
+                                     {"nvrtcGetCUBINSize", cubin_size},
+                                     {"nvrtcGetCUBIN", cubin},
+                                     {"nvrtcGetPTXSize", ptx_size},
+                                     {"nvrtcGetPTX", ptx},
+                                     {"nvrtcAddNameExpression", add_name},
+                                     {"nvrtcGetLoweredName", lowered},
+                                     {"nvrtcGetNumSupportedArchs", archs_count},
+                                     {"nvrtcGetSupportedArchs", archs},
+                                     {"nvrtcGetErrorString", error_text}});
     int n = 0;
     if (!all || archs_count(&n) != 0 || n < 1) {
       unavailable_reason = "NVRTC, CUDA's compiler library, is too old; CUDA 12 or 13 is needed";

@@ -27,6 +27,8 @@ inline constexpr StoredType kStoredTypes[] = {
     {Stored::same, Dtype::f64, "f8", "F64", "torch.float64", "torch.DoubleStorage", 0x0e},
     {Stored::same, Dtype::f16, "f2", "F16", "torch.float16", "torch.HalfStorage", 0},
     {Stored::same, Dtype::bf16, "", "BF16", "torch.bfloat16", "torch.BFloat16Storage", 0},
+    {Stored::same, Dtype::f8_e4m3fn, "", "F8_E4M3", "torch.float8_e4m3fn", "", 0},
+    {Stored::same, Dtype::f8_e5m2, "", "F8_E5M2", "torch.float8_e5m2", "", 0},
     {Stored::same, Dtype::i64, "i8", "I64", "torch.int64", "torch.LongStorage", 0},
     {Stored::same, Dtype::i32, "i4", "I32", "torch.int32", "torch.IntStorage", 0x0c},
     {Stored::same, Dtype::i16, "i2", "I16", "torch.int16", "torch.ShortStorage", 0x0b},

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "engine/io/bytes.h"
-#include "engine/io/dynamic_library.h"
+#include "engine/io/required_library.h"
 
 extern "C" {  // of openssl/evp.h
 struct evp_md_st;
@@ -24,8 +24,8 @@ int EVP_Digest(const void*, size_t, unsigned char*, unsigned int*, const evp_md_
 namespace mt {
 namespace {
 
-struct Curl : DynamicLibrary {
-  Curl() : DynamicLibrary("downloads", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
+struct Curl : RequiredLibrary {
+  Curl() : RequiredLibrary("downloads", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
   }
   MT_SYMBOL(curl_global_init)
@@ -41,8 +41,8 @@ const Curl& curl() {
   return library;
 }
 
-struct Crypto : DynamicLibrary {
-  Crypto() : DynamicLibrary("checksums", "libssl3", {"libcrypto.so.3", "libcrypto.so.1.1"}) {}
+struct Crypto : RequiredLibrary {
+  Crypto() : RequiredLibrary("checksums", "libssl3", {"libcrypto.so.3", "libcrypto.so.1.1"}) {}
   MT_SYMBOL(EVP_sha256)
   MT_SYMBOL(EVP_md5)
   MT_SYMBOL(EVP_Digest)

@@ -11,15 +11,15 @@
 #include <span>
 #include <vector>
 
-#include "engine/io/dynamic_library.h"
+#include "engine/io/required_library.h"
 
 namespace mt {
 namespace {
 
 constexpr uint64_t kMaxPixels = 178956970;
 
-struct Png : DynamicLibrary {
-  Png() : DynamicLibrary("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
+struct Png : RequiredLibrary {
+  Png() : RequiredLibrary("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
   MT_SYMBOL(png_create_read_struct)
   MT_SYMBOL(png_create_info_struct)
   MT_SYMBOL(png_destroy_read_struct)
@@ -46,8 +46,8 @@ const Png& png() {
   return library;
 }
 
-struct Jpeg : DynamicLibrary {
-  Jpeg() : DynamicLibrary("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
+struct Jpeg : RequiredLibrary {
+  Jpeg() : RequiredLibrary("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
   MT_SYMBOL(tjInitDecompress)
   MT_SYMBOL(tjInitCompress)
   MT_SYMBOL(tjDecompressHeader3)

@@ -16,7 +16,7 @@ Tensor read_npy(const char* operation, const std::string& path);
 TensorFile parse_npz(const void* data, size_t size);
 TensorFile read_npz(const char* operation, const std::string& path);
 
-/// Writes contiguous CPU tensors as NumPy does; throws Error for bfloat16, which NumPy lacks.
+/// Writes contiguous CPU tensors as NumPy does; throws Error for the floats that NumPy lacks.
 void write_npy(const char* operation, const std::string& path, const Tensor& x);
 void write_npz(const char* operation, const std::string& path,
                const std::vector<NamedTensor>& tensors, Tensor (*to_host)(const Tensor&));

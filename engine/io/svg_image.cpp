@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/core/tensor.h"
-#include "engine/io/dynamic_library.h"
+#include "engine/io/required_library.h"
 
 extern "C" {
 // of glib.h and gio/gio.h
@@ -43,8 +43,8 @@ namespace mt {
 namespace {
 
 /// librsvg depends on cairo and GLib: dlsym also searches the dependencies of a library.
-struct Rsvg : DynamicLibrary {
-  Rsvg() : DynamicLibrary("pictures of figures as PNG", "librsvg2-2", {"librsvg-2.so.2"}) {}
+struct Rsvg : RequiredLibrary {
+  Rsvg() : RequiredLibrary("pictures of figures as PNG", "librsvg2-2", {"librsvg-2.so.2"}) {}
   MT_SYMBOL(g_error_free)
   MT_SYMBOL(g_object_unref)
   MT_SYMBOL(g_memory_input_stream_new_from_data)

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 
-#include "engine/io/dynamic_library.h"
+#include "engine/io/required_library.h"
 
 namespace mt {
 namespace {
 
-struct Zip : DynamicLibrary {
-  Zip() : DynamicLibrary("zip", "libzip-dev", {"libzip.so.5", "libzip.so.4"}) {}
+struct Zip : RequiredLibrary {
+  Zip() : RequiredLibrary("zip", "libzip-dev", {"libzip.so.5", "libzip.so.4"}) {}
   MT_SYMBOL(zip_error_init)
   MT_SYMBOL(zip_error_strerror)
   MT_SYMBOL(zip_error_fini)

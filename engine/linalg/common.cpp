@@ -15,7 +15,8 @@ void check_matrices(const char* name, const Tensor& x) {
   if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
   if (!is_float(x.dtype()))
     fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
-  if (is_half(x.dtype())) fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
+  if (is_reduced_float(x.dtype()))
+    fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
   if (&x.device() != &cpu_device())
     fail("{}: runs on the CPU only, this tensor is on {}; use x:cpu()", name, x.device().name);
   if (rows_of(x) > lapack::kMaxSide || columns_of(x) > lapack::kMaxSide)

@@ -7,6 +7,7 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/upcast.h"
 #include "engine/ops/flash_attention.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
@@ -340,7 +341,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
       broadcast(kAttention, broadcast(kAttention, leading(q), leading(k)), leading(v));
   const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   // The tensor cores of a GPU compute with 16-bit floats directly.
-  const Dtype computed = is_cpu(q.device()) ? compute_dtype(dtype) : dtype;
+  const Dtype computed = product_dtype(dtype, q.device());
   const int64_t e = q.size(-1), l = q.size(-2), s = k.size(-2);
   const auto four = [&](const Tensor& x) { return to_4d(to(x, computed), lead); };
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),

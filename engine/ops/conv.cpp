@@ -33,9 +33,9 @@ int64_t scratch_of(const Conv& c) {
 Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
-  if (is_half(one.dtype()) && is_cpu(one.device())) {
+  if (product_dtype(one.dtype(), one.device()) != one.dtype()) {
     const Tensor operands[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
-                                to_compute_dtype(given[kY])};
+                            to_compute_dtype(given[kY])};
     return to(compute(result, operands, to_compute_dtype(bias), g), one.dtype());
   }
   Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one);
@@ -64,7 +64,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
     scratch = empty({bytes}, Dtype::u8);
     c.scratch = scratch.data();
   }
-  with_openblas("conv", [&] { out.device().conv(c); });
+  if (!out.device().conv(c)) require_openblas("conv");
   return out;
 }
 

@@ -38,13 +38,14 @@ template <class Op, int Part> bool is_identity_gradient() {
 using RecordedFormula = Tensor (*)(const Tensor* operands, const double* params);
 
 struct Derivative {
-  bool exists, is_identity;
+  bool exists;
   uint8_t saves;
+  bool (*is_identity)();
   RecordedFormula recorded;
 };
-template <class Op, int Part> Derivative derivative_of() {
+template <class Op, int Part> constexpr Derivative derivative_of() {
   if constexpr (op::has_derivative<Op, Part>)
-    return {true, is_identity_gradient<Op, Part>(), Op::info.saves[Part - 1],
+    return {true, Op::info.saves[Part - 1], is_identity_gradient<Op, Part>,
             &op::call_formula<Op, Part, Tensor>};
   else return {};
 }
@@ -62,15 +63,13 @@ struct OpEntry {
   OpRow row;
   Derivative derivatives[3];
 };
-template <class Op> OpEntry op_entry() {
+template <class Op> constexpr OpEntry op_entry() {
   const Derivative by[] = {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()};
   return {{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
            op::mask_first<Op>, by[0].exists || by[1].exists || by[2].exists, flat_inputs<Op>()},
           {by[0], by[1], by[2]}};
 }
-using OpEntries = std::array<OpEntry, op::Operations::size>;
-// Initialised before a program's own global tensors, even if its files are linked first.
-const OpEntries op_entries [[gnu::init_priority(101)]] =
+constexpr std::array<OpEntry, op::Operations::size> op_entries =
     table_of(op::Operations{}, [](auto op) { return op_entry<decltype(op)>(); });
 
 // ---- backward -----------------------------------------------------------------------------------
@@ -92,11 +91,11 @@ bool is_column_major(const Tensor& x) {
   return false;
 }
 
-/// A plain number has the dtype d of the tensors next to it. Next to 16-bit floats it is float32 in
+/// A plain number has the dtype d of the tensors next to it. Next to storage-only floats it is float32 in
 /// x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 (`wide_numbers`), the dtype that they are computed in, so
 /// that the number is not rounded first. The same holds in PyTorch on the CPU.
 Dtype number_dtype(int op, int input, Dtype d) {
-  if (!is_half(d) || op >= kOps) return d;
+  if (!is_reduced_float(d) || op >= kOps) return d;
   return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? compute_dtype(d) : d;
 }
 
@@ -121,13 +120,15 @@ struct Numbers {
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params);
 
-/// run_part for int8 and int16, which the kernels of a GPU do not convert.
-void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand,
-                  int n, const double* params) {
+/// run_part for int8, int16 and 8-bit floats, which the kernels of a GPU do not convert.
+void run_converted(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand,
+                   int n, const double* params) {
   Tensor computed[kMaxOperands];
   const Tensor* given[kMaxOperands];
   for (int k = 0; k < n; ++k) {
-    computed[k] = operand[k]->impl()->number ? *operand[k] : to_compute_dtype(*operand[k]);
+    const bool number = operand[k]->impl()->number;
+    if (number && number_dtype(op, k, dtype) != dtype) computed[k] = *operand[k];
+    else computed[k] = to_compute_dtype(number ? cast_no_grad(*operand[k], dtype) : *operand[k]);
     given[k] = &computed[k];
   }
   if (out.dtype() != dtype) return run_part(op, part, compute_dtype(dtype), out, given, n, params);
@@ -140,15 +141,15 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
 /// GPU's. Operands that are contiguous or one repeated element are passed as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
-  if (is_storage_only(dtype) && !is_float(dtype) && !is_cpu(out.device()))
-    return run_as_int32(op, part, dtype, out, operand, n, params);
+  if (is_storage_only(dtype) && !is_half(dtype) && !is_cpu(out.device()))
+    return run_converted(op, part, dtype, out, operand, n, params);
   Map m;
   m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;
   const auto type_of = [&](int k) {
     const Tensor& x = *operand[k - 1];
     return x.impl()->number ? number_dtype(op, k - 1, dtype) : x.dtype();
   };
-  if (is_half(dtype)) [[unlikely]]
+  if (is_reduced_float(dtype)) [[unlikely]]
     for (int k = 1; k <= n; ++k) m.plain |= unsigned(type_of(k) == Dtype::f32) << k;
   if (params) std::copy_n(params, op::kMaxParams, m.scalar);
   const TensorImpl& o = *out.impl();
@@ -203,7 +204,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
   for (int i = 0; i < node.inputs; ++i) {
     if (!node.wants(i)) continue;
     const Derivative& d = op_entries[op].derivatives[i];
-    if (d.is_identity) {
+    if (d.is_identity()) {
       dx[i] = g;
       continue;
     }
@@ -455,11 +456,14 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   return out;
 }
 
-/// The parameters of a call. Defaults that are the largest or lowest number of a dtype are, for
-/// 16-bit floats, those of the input's dtype, not of the dtype it is computed in.
+/// The parameters of a call. Where limits are defaults, those of a tensor of storage-only floats are
+/// the limits of its own dtype, not of the dtype it is computed in.
 const double* params_for(int op, const Tensor& x, const double* params, double* own) {
-  if (!is_half(x.dtype()) || !params) return params;
-  const double largest = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
+  if (!is_reduced_float(x.dtype()) || !params) return params;
+  const double most = with_dtype(x.dtype(), []<class T>(T) -> double {
+    if constexpr (math::is_stored<T>) return T::kLargest;
+    else return math::kInfinity;
+  });
   for (int i = 0; i < op::kMaxParams; ++i) {
     const op::Default is = op_entries[op].row.info->params[i].is;
     own[i] = is == op::Default::value || !std::isnan(params[i]) ? params[i]

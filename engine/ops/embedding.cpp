@@ -128,7 +128,8 @@ Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, cons
 Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
                     int64_t bags, int64_t each = 0) {
   const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();
-  Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
+  Tensor out =
+      zeros({bags, x.size(1)}, each || !is_reduced_float(dtype) ? dtype : Dtype::f32, x.device());
   {
     NoGrad off;
     each_run(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {

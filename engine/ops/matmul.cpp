@@ -12,9 +12,7 @@ namespace {
 
 /// Whether the operands are converted to float32: the tensor cores of a GPU compute with 16-bit
 /// floats directly.
-bool through_float32(const Tensor& a) {
-  return is_storage_only(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
-}
+bool through_float32(const Tensor& a) { return product_dtype(a.dtype(), a.device()) != a.dtype(); }
 
 [[noreturn]] void fail_inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
   const Shape x = a.shape(), y = b.shape();
@@ -109,7 +107,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate) {
   const Matmul m = matmul_args(out, a, b, accumulate);
-  with_openblas(name, [&] { out.device().matmul(m); });
+  if (!out.device().matmul(m)) require_openblas(name);
 }
 
 Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {

@@ -135,14 +135,14 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
                    Statistics* statistics = nullptr) {
   check_float(name, given);
   if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
-  if (is_half(given.dtype())) {  // recorded: backward reads float32
+  if (is_reduced_float(given.dtype())) {  // recorded: backward reads float32
     const auto wider = [](const Tensor& t) {
-      return t.defined() && is_half(t.dtype()) ? to(t, Dtype::f32) : t;
+      return t.defined() && is_reduced_float(t.dtype()) ? to(t, Dtype::f32) : t;
     };
     const Tensor y =
         standardize(name, wider(given), n, eps, wider(weight), wider(bias), centred, statistics);
-    const bool stays = (weight.defined() && !is_half(weight.dtype())) ||
-                       (bias.defined() && !is_half(bias.dtype()));
+    const bool stays = (weight.defined() && !is_reduced_float(weight.dtype())) ||
+                       (bias.defined() && !is_reduced_float(bias.dtype()));
     return stays ? y : to(y, given.dtype());
   }
   const bool fused = weight.defined() && weight.dtype() == given.dtype() &&

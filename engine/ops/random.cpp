@@ -248,15 +248,4 @@ const Tensor& random_(const Tensor& x, int64_t low, int64_t high, Generator* g) 
   return write_("random_", x, randint(low, high, x.shape(), x.dtype(), x.device(), g));
 }
 
-int64_t largest_whole(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f64: return int64_t(1) << 53;
-    case Dtype::f32: return int64_t(1) << 24;
-    case Dtype::f16: return int64_t(1) << 11;
-    case Dtype::bf16: return int64_t(1) << 8;
-    default:
-      return with_dtype(dtype, [](auto zero) { return int64_t(math::highest<decltype(zero)>()); });
-  }
-}
-
 }  // namespace mt

@@ -43,7 +43,5 @@ const Tensor& bernoulli_(const Tensor& x, const Tensor& p, Generator* = nullptr)
 const Tensor& exponential_(const Tensor& x, double rate, Generator* = nullptr);
 /// Integers from low to high, both included.
 const Tensor& random_(const Tensor& x, int64_t low, int64_t high, Generator* = nullptr);
-/// The largest integer up to which all integers are exact in the dtype.
-int64_t largest_whole(Dtype);
 
 }  // namespace mt

@@ -8,7 +8,7 @@ namespace mt {
 namespace {
 
 Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor& grad = {}) {
-  if (is_half(input.dtype()))
+  if (is_reduced_float(input.dtype()))
     return cast_no_grad(run(part, to_compute_dtype(input), d, to_compute_dtype(grad)),
                         input.dtype());
   const Tensor in = contiguous(input), g = contiguous(grad);

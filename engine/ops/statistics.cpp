@@ -118,7 +118,8 @@ void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 
 Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
-  if (is_half(x.dtype())) return to(power_norm(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
+  if (is_reduced_float(x.dtype()))
+    return to(power_norm(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
   const Reducing how{op::reduction_id<op::Sum>, "norm", mask, keepdim};
   const Tensor size = abs(x);
   if (count_of(x, mask) == 0) return pow(run_reduce(how, size), 1 / p);

@@ -89,7 +89,7 @@ Tensor grad_w(const Tensor& x, const Tensor& at, const Tensor& g) {
 }  // namespace
 
 Tensor weighted_gather(const Tensor& x, const Tensor& at, const Tensor& weight) {
-  if (is_half(x.dtype()))
+  if (is_reduced_float(x.dtype()))
     return to(weighted_gather(to(x, Dtype::f32), at, to(weight, Dtype::f32)), x.dtype());
   const Tensor out =
       part_of(WeightedPart::sums, x, at, weight, {}, {x.size(0), x.size(1), at.size(2), x.size(3)});
@@ -107,7 +107,7 @@ Tensor gather_along(const Tensor& x, int dim, int64_t size, const Tensor& at,
   Shape result = x.shape();
   result[dim] = size;
   const Shape table{1, at.numel() / size, size};
-  const Dtype dtype = is_half(x.dtype()) ? Dtype::f32 : x.dtype();
+  const Dtype dtype = is_reduced_float(x.dtype()) ? Dtype::f32 : x.dtype();
   const Tensor lines =
       reshape(x, {1, product(x.shape().first(dim)), x.size(dim), product(x.shape().from(dim + 1))});
   return reshape(weighted_gather(lines, reshape(to(at, x.device()), table),

@@ -1,11 +1,11 @@
 // profile_devices.cpp -- devices with the profiler or the log: times of verbs, and kernels of GPUs
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <optional>
 
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/core/interceptor.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/optim.h"
@@ -77,10 +77,26 @@ std::string name_of(Verb verb, const VerbDetail& w) {
   return w.name ? w.name(kNames[int(verb)], w.detail) : kNames[int(verb)];
 }
 
+KernelProfile kernels() {
+  return reinterpret_cast<KernelProfile>(cuda_symbol("mtorch_cuda_profile"));
+}
+
+void sink(const KernelTime& t) { add_kernel(t.tag, t.name, t.device, t.begin, t.end); }
+
+/// Whether the plug-in reports its kernels, which it does once a GPU is in use.
+std::atomic<bool> times_kernels{false};
+void time_kernels() {
+  const KernelProfile profile = times_kernels || depth() == 0 ? nullptr : kernels();
+  if (!profile) return;
+  profile(sink, current_path);
+  times_kernels = true;
+}
+
 /// Measures each call, and prints its log line if requested.
 struct Timer final : Interceptor {
   bool around(InterceptedCall& call) override {
     const bool on_cpu = is_cpu(call.device);
+    if (!on_cpu) time_kernels();
     const Verb verb = call.verb == Verb::map_numbers ? Verb::map : call.verb;
     // CPU memory is from free lists, and there is nothing to wait for, so it has no row.
     const bool small = verb == Verb::alloc || verb == Verb::free || verb == Verb::sync;
@@ -105,30 +121,17 @@ struct Timer final : Interceptor {
 };
 Timer timer;
 
-KernelProfile kernels() {
-  return reinterpret_cast<KernelProfile>(cuda_symbol("mtorch_cuda_profile"));
-}
-
-void sink(const KernelTime& t) { add_kernel(t.tag, t.name, t.device, t.begin, t.end); }
-
-void time_kernels() {
-  if (depth() == 0) return;
-  if (const KernelProfile profile = kernels()) profile(sink, current_path);
-}
-
 }  // namespace
 
 void watch_devices() {
   set_process_interceptor(&timer);
-  host.on_cuda_open = time_kernels;
   time_kernels();
 }
 
 void unwatch_devices() {
   if (const KernelProfile profile = kernels()) profile(nullptr, nullptr);
-  if (logging) return;
-  host.on_cuda_open = nullptr;
-  set_process_interceptor(nullptr);
+  times_kernels = false;
+  if (!logging) set_process_interceptor(nullptr);
 }
 
 void collect_kernels() {

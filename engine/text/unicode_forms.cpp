@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "engine/io/dynamic_library.h"
+#include "engine/io/required_library.h"
 #include "engine/text/unicode.h"
 
 extern "C" {  // of utf8proc.h
@@ -15,10 +15,10 @@ int32_t utf8proc_tolower(int32_t character);
 namespace mt {
 namespace {
 
-struct Utf8proc : DynamicLibrary {
+struct Utf8proc : RequiredLibrary {
   Utf8proc()
-      : DynamicLibrary("Unicode normalization", "libutf8proc-dev",
-                       {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
+      : RequiredLibrary("Unicode normalization", "libutf8proc-dev",
+                        {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
   MT_SYMBOL(utf8proc_map)
   MT_SYMBOL(utf8proc_tolower)
 };

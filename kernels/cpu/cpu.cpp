@@ -51,7 +51,9 @@ void mixed_scan(const Scan& s) {
   const bool slow = any_of<op::Scans>(s.op, op::List<op::Cumsum, op::Cumprod>{});
   (rows && slow ? narrow : wide).scan(s);
 }
-void mixed_matmul(const Matmul& m) { (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m); }
+bool mixed_matmul(const Matmul& m) {
+  return (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m);
+}
 void fill_mixed(Verbs& verbs) {
   isa_avx2::fill_verbs(narrow);
   isa_avx512::fill_verbs(wide);

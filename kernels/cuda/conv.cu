@@ -358,17 +358,22 @@ template <class T> void max_pool_as(const MaxPool& c) {
   if (n > 0) cuda::launch_each("max_pool", pool<T>, n, c, n);
 }
 
-}  // namespace
-
-void conv(const Conv& c) {
-  // cuDNN is slower than a single product.
-  if ((is_plain(c) && conv_by_products(c)) || conv_by_cudnn(c) || conv_by_products(c)) return;
+void direct_conv(const Conv& c) {
   switch (c.dtype) {
     case Dtype::f64: return conv_as<double>(c);
     case Dtype::f16: return conv_as<Float16>(c);
     case Dtype::bf16: return conv_as<Bfloat16>(c);
     default: return conv_as<float>(c);
   }
+}
+
+}  // namespace
+
+bool conv(const Conv& c) {
+  // cuDNN is slower than a single product.
+  if (!(is_plain(c) && conv_by_products(c)) && !conv_by_cudnn(c) && !conv_by_products(c))
+    direct_conv(c);
+  return true;
 }
 
 void max_pool(const MaxPool& c) {

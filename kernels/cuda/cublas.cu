@@ -37,15 +37,15 @@ struct Kind {
     return all;
   }
   static bool expected(bool any) { return kExpected || any; }
-  static bool functions_of(void* library, Cublas& lib) {
-    return find(library, {{"cublasCreate_v2", lib.create},
-                          {"cublasDestroy_v2", lib.destroy},
-                          {"cublasSetStream_v2", lib.set_stream},
-                          {"cublasSetWorkspace_v2", lib.set_workspace},
-                          {"cublasSetMathMode", lib.set_math_mode},
-                          {"cublasGetVersion_v2", lib.version},
-                          {"cublasGemmEx", lib.gemm_ex},
-                          {"cublasGemmStridedBatchedEx", lib.gemm_ex_batched}});
+  static bool functions_of(const DynamicLibrary& library, Cublas& lib) {
+    return !library.lacks({{"cublasCreate_v2", lib.create},
+                           {"cublasDestroy_v2", lib.destroy},
+                           {"cublasSetStream_v2", lib.set_stream},
+                           {"cublasSetWorkspace_v2", lib.set_workspace},
+                           {"cublasSetMathMode", lib.set_math_mode},
+                           {"cublasGetVersion_v2", lib.version},
+                           {"cublasGemmEx", lib.gemm_ex},
+                           {"cublasGemmStridedBatchedEx", lib.gemm_ex_batched}});
   }
   static blas::Handle handle_of(const Cublas& lib, std::string& why) {
     blas::Handle handle = nullptr;

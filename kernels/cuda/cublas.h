@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/library.h"
-#include "kernels/math/half.h"
+#include "kernels/math/reduced_floats.h"
 
 namespace mt::cuda {
 

@@ -34,7 +34,9 @@ struct Kind {
     return all;
   }
   static bool expected(bool) { return !is_default() || !cudnn_files(kFile).empty(); }
-  static bool functions_of(void* library, Cudnn& lib) { return cuda::functions_of(library, lib); }
+  static bool functions_of(const DynamicLibrary& library, Cudnn& lib) {
+    return cuda::functions_of(library, lib);
+  }
   static dnn::Handle handle_of(const Cudnn& lib, std::string& why) {
     dnn::Handle handle = nullptr;
     int status = lib.create(&handle);

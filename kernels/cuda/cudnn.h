@@ -55,29 +55,29 @@ struct Cudnn {
                 const void* beta, dnn::Descriptor, void* result) = {};
 };
 /// Whether an open library has all functions and is version 9.
-inline bool functions_of(void* library, Cudnn& lib) {
-  return find(library, {{"cudnnGetVersion", lib.version}}) && lib.version() / 10000 == 9 &&
-         find(library, {{"cudnnGetErrorString", lib.text},
-                        {"cudnnCreate", lib.create},
-                        {"cudnnDestroy", lib.destroy},
-                        {"cudnnSetStream", lib.set_stream},
-                        {"cudnnCreateTensorDescriptor", lib.create_tensor},
-                        {"cudnnCreateFilterDescriptor", lib.create_filter},
-                        {"cudnnCreateConvolutionDescriptor", lib.create_conv},
-                        {"cudnnDestroyTensorDescriptor", lib.destroy_tensor},
-                        {"cudnnDestroyFilterDescriptor", lib.destroy_filter},
-                        {"cudnnDestroyConvolutionDescriptor", lib.destroy_conv},
-                        {"cudnnSetTensor4dDescriptor", lib.set_tensor},
-                        {"cudnnSetFilter4dDescriptor", lib.set_filter},
-                        {"cudnnSetConvolution2dDescriptor", lib.set_conv},
-                        {"cudnnSetConvolutionGroupCount", lib.set_groups},
-                        {"cudnnSetConvolutionMathType", lib.set_math},
-                        {"cudnnGetConvolutionForwardAlgorithm_v7", lib.propose[0]},
-                        {"cudnnGetConvolutionBackwardDataAlgorithm_v7", lib.propose[1]},
-                        {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", lib.propose[2]},
-                        {"cudnnConvolutionForward", lib.run[0]},
-                        {"cudnnConvolutionBackwardData", lib.run[1]},
-                        {"cudnnConvolutionBackwardFilter", lib.run[2]}});
+inline bool functions_of(const DynamicLibrary& library, Cudnn& lib) {
+  return library.find("cudnnGetVersion", lib.version) && lib.version() / 10000 == 9 &&
+         !library.lacks({{"cudnnGetErrorString", lib.text},
+                         {"cudnnCreate", lib.create},
+                         {"cudnnDestroy", lib.destroy},
+                         {"cudnnSetStream", lib.set_stream},
+                         {"cudnnCreateTensorDescriptor", lib.create_tensor},
+                         {"cudnnCreateFilterDescriptor", lib.create_filter},
+                         {"cudnnCreateConvolutionDescriptor", lib.create_conv},
+                         {"cudnnDestroyTensorDescriptor", lib.destroy_tensor},
+                         {"cudnnDestroyFilterDescriptor", lib.destroy_filter},
+                         {"cudnnDestroyConvolutionDescriptor", lib.destroy_conv},
+                         {"cudnnSetTensor4dDescriptor", lib.set_tensor},
+                         {"cudnnSetFilter4dDescriptor", lib.set_filter},
+                         {"cudnnSetConvolution2dDescriptor", lib.set_conv},
+                         {"cudnnSetConvolutionGroupCount", lib.set_groups},
+                         {"cudnnSetConvolutionMathType", lib.set_math},
+                         {"cudnnGetConvolutionForwardAlgorithm_v7", lib.propose[0]},
+                         {"cudnnGetConvolutionBackwardDataAlgorithm_v7", lib.propose[1]},
+                         {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", lib.propose[2]},
+                         {"cudnnConvolutionForward", lib.run[0]},
+                         {"cudnnConvolutionBackwardData", lib.run[1]},
+                         {"cudnnConvolutionBackwardFilter", lib.run[2]}});
 }
 constexpr const char* kCudnnName = "libcudnn.so.9";
 /// The files with that name, including pip's.

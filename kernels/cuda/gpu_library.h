@@ -61,12 +61,10 @@ template <class Kind> class GpuLibrary {
   bool open(File& file) {
     if (file.tried) return file.good;
     file.tried = true;
-    void* const library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const DynamicLibrary library({file.path.c_str()});
     if (!library) {
-      const char* const error_text = dlerror();
       // The error of the linker's own search adds nothing to that of a file.
-      if (reason_.empty() || file.path.find('/') != file.path.npos)
-        reason_ = error_text ? error_text : file.path;
+      if (reason_.empty() || file.path.find('/') != file.path.npos) reason_ = library.error();
       return false;
     }
     file.good = Kind::functions_of(library, file.functions);

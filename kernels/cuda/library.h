@@ -1,12 +1,13 @@
-// library.h -- finds the files of CUDA's libraries, and the functions in them
+// library.h -- finds the files of CUDA's libraries
 #pragma once
-#include <dlfcn.h>
 #include <glob.h>
 
 #include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <vector>
+
+#include "kernels/dynamic_library.h"
 
 namespace mt::cuda {
 
@@ -59,21 +60,6 @@ inline std::vector<std::string> library_files(const std::string& name,
     globfree(&found);
   }
   return files;
-}
-
-/// The name of a function in a library, and the pointer to set.
-struct Symbol {
-  const char* name;
-  void** to;
-  template <class F>
-  Symbol(const char* name, F*& to) : name(name),
-                                     to(reinterpret_cast<void**>(&to)) {}
-};
-/// Whether an open library has all functions; they are looked up in order.
-inline bool find(void* library, std::initializer_list<Symbol> symbols) {
-  for (const Symbol& s : symbols)
-    if (!(*s.to = dlsym(library, s.name))) return false;
-  return true;
 }
 
 }  // namespace mt::cuda

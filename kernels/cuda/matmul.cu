@@ -210,9 +210,7 @@ template <class T, class Sum> void run(const Matmul& call) {
   run_tiles("matmul", p);
 }
 
-}  // namespace
-
-void matmul(const Matmul& call) {
+void run(const Matmul& call) {
   switch (call.dtype) {
     case Dtype::u8: return run<uint8_t, uint32_t>(call);
     case Dtype::i32: return run<uint32_t, uint32_t>(call);
@@ -224,6 +222,10 @@ void matmul(const Matmul& call) {
     default: return;
   }
 }
+
+}  // namespace
+
+bool matmul(const Matmul& call) { return run(call), true; }
 
 }  // namespace MT_ISA
 }  // namespace mt

@@ -7,7 +7,7 @@
 // mma.m16n8k16"): lane l has rows l / 4 and l / 4 + 8 of a result, columns l % 4 * 2 and the next.
 #pragma once
 #include "kernels/cuda/load.h"
-#include "kernels/math/half.h"
+#include "kernels/math/reduced_floats.h"
 
 namespace mt::cuda {
 

@@ -29,14 +29,14 @@ struct Driver {
   bool found = false;
 
   Driver() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    found = library && find(library, {{"cuModuleLoadDataEx", load},
-                                      {"cuModuleUnload", unload},
-                                      {"cuModuleGetFunction", function},
-                                      {"cuModuleGetGlobal_v2", variable},
-                                      {"cuFuncGetAttribute", attribute},
-                                      {"cuFuncSetAttribute", set_attribute},
-                                      {"cuLaunchKernel", launch}});
+    const DynamicLibrary library({"libcuda.so.1"});
+    found = !library.lacks({{"cuModuleLoadDataEx", load},
+                            {"cuModuleUnload", unload},
+                            {"cuModuleGetFunction", function},
+                            {"cuModuleGetGlobal_v2", variable},
+                            {"cuFuncGetAttribute", attribute},
+                            {"cuFuncSetAttribute", set_attribute},
+                            {"cuLaunchKernel", launch}});
   }
 };
 const Driver& driver() {

@@ -1,7 +1,7 @@
 // number.h -- limits, and arithmetic that differs between integers and floats
 #pragma once
-#include "kernels/math/half.h"
 #include "kernels/math/math_wide.h"
+#include "kernels/math/reduced_floats.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -18,9 +18,7 @@ template <class T> inline constexpr bool is_floating = false;
 template <> inline constexpr bool is_floating<float> = true;
 template <> inline constexpr bool is_floating<double> = true;
 /// Whether T is a storage-only float.
-template <class T> inline constexpr bool is_stored = false;
-template <> inline constexpr bool is_stored<Float16> = true;
-template <> inline constexpr bool is_stored<Bfloat16> = true;
+template <class T> inline constexpr bool is_stored = __is_base_of(StoredFloat, T);
 /// Whether T is a plain number, so that a formula can be evaluated on it directly.
 template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
 
@@ -28,15 +26,17 @@ constexpr double kInfinity = __builtin_inf();
 /// The value of a parameter that is nil and has no number for nil.
 constexpr double kNil = __builtin_nan("");
 
-/// The smallest value of T: -infinity for floats.
+/// The smallest value of T: -infinity for floats that have it.
 template <class T> MT_HD constexpr T lowest() {
-  if constexpr (is_floating<T> || is_stored<T>) return static_cast<T>(-kInfinity);
+  if constexpr (is_stored<T>) return T(T(kInfinity) > 0 ? -kInfinity : -T::kLargest);
+  else if constexpr (is_floating<T>) return static_cast<T>(-kInfinity);
   else if constexpr (T(-1) > T(0)) return T(0);
   else return static_cast<T>(int64_t(uint64_t(1) << 63) >> (64 - 8 * sizeof(T)));
 }
-/// The largest value of T: infinity for floats, true for bool.
+/// The largest value of T: infinity for floats that have it, true for bool.
 template <class T> MT_HD constexpr T highest() {
-  if constexpr (is_floating<T> || is_stored<T>) return static_cast<T>(kInfinity);
+  if constexpr (is_stored<T>) return T(-lowest<T>());
+  else if constexpr (is_floating<T>) return static_cast<T>(kInfinity);
   else if constexpr (T(-1) > T(0)) return T(-1);
   else return static_cast<T>(~lowest<T>());
 }

@@ -14,9 +14,10 @@ import gdb.printing
 
 MAX_SHOWN = 12  # elements shown
 NAMES = {"b8": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-         "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
+         "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16",
+         "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "float8_e5m2"}
 CODES = {"b8": "?", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
-         "f32": "f", "f64": "d", "f16": "e", "bf16": "H"}
+         "f32": "f", "f64": "d", "f16": "e", "bf16": "H", "f8_e4m3fn": "B", "f8_e5m2": "B"}
 
 
 def shape_text(sizes):
@@ -41,6 +42,11 @@ def positions(sizes, strides):
 
 def element(kind, memory):
     value = struct.unpack("<" + CODES[kind], memory)[0]
+    if kind == "f8_e5m2":  # the upper half of a float16
+        value = struct.unpack("<e", struct.pack("<H", value << 8))[0]
+    if kind == "f8_e4m3fn":  # 4 bits of exponent instead of 5, no infinity
+        half = struct.unpack("<e", struct.pack("<H", (value & 0x80) << 8 | (value & 0x7f) << 7))[0]
+        value = half * 256 if value & 0x7f != 0x7f else float("nan")
     if kind == "bf16":
         value = struct.unpack("<f", struct.pack("<I", value << 16))[0]
     return "%g" % value if isinstance(value, float) else str(value).lower()

@@ -259,7 +259,8 @@ local head = [[
 ---@meta mtorch
 -- Stubs for the Lua language server, made by scripts/tools/reference.lua.
 
----@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'
+---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'float8_e4m3fn'|'float8_e5m2'|
+---'int64'|'int32'|'int16'|'int8'|'uint8'|'bool'
 
 ---@class mt.Generator
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "kernels/math/half.h"
+#include "kernels/math/reduced_floats.h"
 
 #define MT_SHOWN extern "C" __attribute__((visibility("default")))
 

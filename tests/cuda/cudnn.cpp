@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/math/half.h"
+#include "kernels/math/reduced_floats.h"
 
 #define MT_SHOWN extern "C" __attribute__((visibility("default")))
 

@@ -370,9 +370,9 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 28900, ['kernels/cpu/verbs'] = 5100, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
+  ['kernels'] = 29000, ['kernels/cpu/verbs'] = 5100, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
   ['kernels/cpu/jit'] = 3800, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 1550,
-  ['kernels/cuda'] = 7500, ['kernels/math'] = 2500,
+  ['kernels/cuda'] = 7500, ['kernels/math'] = 2550,
   ['engine'] = 36500, ['engine/core'] = 2700, ['engine/autograd'] = 2450, ['engine/ops'] = 11200,
   ['engine/linalg'] = 1750, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,
   ['engine/dist'] = 500, ['engine/gpu'] = 2150, ['engine/compiler'] = 9250,

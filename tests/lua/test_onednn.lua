@@ -1,4 +1,4 @@
--- test_onednn.lua -- large products: values and bits with oneDNN, before its first use, and without it
+-- test_onednn.lua -- large products: values and bits by oneDNN and without it, whatever ran before.
 local t = require 'testing'
 local test, eq = t.test, t.eq
 
@@ -46,8 +46,6 @@ local prelude = [[
 --- Runs code; returns its last line, because a message about the instruction set may precede it.
 local function program(settings, code) return t.run(settings, prelude .. code):match '([^\n]*)\n*$' end
 
--- The first result is from mtorch's kernels if they have the same sums, else from oneDNN; the others are computed after
--- so much work that oneDNN computes all.
 local bits = [[
   local first = products()
   for _ = 1, 4 do local x = mt.ones(1000, 1000); x = x:matmul(x) end
@@ -75,6 +73,16 @@ test('mt.explain names the library, which small products do not open', function(
   eq(program('MTORCH_ONEDNN=off', large), 'OpenBLAS (')
   eq(program('MTORCH_ONEDNN=/not/there.so', large), 'OpenBLAS (')
   eq(program('', 'local x = mt.ones(60, 60) print(path(x, x))'), 'own')
+end)
+
+test('what was multiplied before does not choose the library', function()
+  local text = program('', [[
+    local a = mt.randn(200, 200)
+    local first, x = path(a, a), mt.ones(1000, 1000)
+    for _ = 1, 4 do x:matmul(x) end
+    print(first == path(a, a))
+  ]])
+  eq(text, 'true')
 end)
 
 test('addmm by both ways', function()

@@ -53,20 +53,20 @@ test('unsigned integers come in wider ones, any byte but 0 is true', function()
   raises(function() one('U64', 2, ('\1'):rep(8) .. ('\255'):rep(8)) end,
     "tensor 'x': the uint64 18446744073709551615 does")
   eq(one('BOOL', 4, '\0\1\2\255'):tolist(), {false, true, true, true})
-  for _, other in ipairs{'F8_E4M3', 'F4', 'C64', 'X"'} do
+  for _, other in ipairs{'F8_E8M0', 'F4', 'C64', 'X"'} do
     raises(function() one((other:gsub('"', '\\"')), 1, '\0') end, "tensor 'x': it has the dtype " .. other)
   end
 end)
 
 test('unsupported entries are skipped and reported, and unknown keys of entries are ignored', function()
-  local header = '{"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[1],' ..
+  local header = '{"a":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[1],' ..
     '"data_offsets":[2,6],"more":[1]},"c":{"dtype":"U64","shape":[1],"data_offsets":[6,14]},' ..
     '"d":{"dtype":"C64","shape":[1],"data_offsets":[14,%d]}}'
   local values = ('\0'):rep(6) .. ('\255'):rep(8) .. ('\0'):rep(8)
   file(header:format(22), values)
   local tensors, metadata, left_out = data.safetensors(path)
   eq({tensors.b:tolist(), tensors.a, metadata}, {{0}, nil, {}})
-  eq(left_out, {a = 'it has the dtype F8_E4M3, which tensors here do not have',
+  eq(left_out, {a = 'it has the dtype F8_E8M0, which tensors here do not have',
     c = 'the uint64 18446744073709551615 does not fit int64',
     d = 'it has the dtype C64, which tensors here do not have'})
   eq(mt.load(path).b:tolist(), {0})

@@ -117,7 +117,7 @@ t.test('promotion and conversion', function()
   t.eq({p[0], p[7], a:element_size(), a:short():data()[1]}, {-128, 127, 1, -100})
   t.eq(tostring(a):gsub(' +', ' '), ' -128 -100 -7 -1 0 3 100 127\n[(8) int8 cpu]')
   is(mt.frombuffer('\255\127\1', 'int8'), {-1, 127, 1})
-  t.raises(function() return mt.zeros({1}, 'int7') end, "'int7' is not a dtype; use 'bool', 'uint8', .* or 'int16'")
+  t.raises(function() return mt.zeros({1}, 'int7') end, "'int7' is not a dtype; use 'bool', 'uint8', .* or '")
 end)
 
 t.finish()

@@ -89,8 +89,20 @@ inline Tensor random_tensor(Rng& rng, const Shape& shape, Dtype dtype = Dtype::f
   return x;
 }
 
+/// The value that a dtype has for x.
+inline double rounded(double x, Dtype d) {
+  return with_dtype(d, [&](auto zero) { return double(math::convert<decltype(zero)>(x)); });
+}
+
 inline bool same_value(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
+}
+
+/// Whether x is a result in this dtype: `expected`, with a relative error before it is rounded.
+inline bool is_result(double x, double expected, double error, Dtype d) {
+  error *= std::fabs(expected);
+  const double low = rounded(expected - error, d), high = rounded(expected + error, d);
+  return (low <= x && x <= high) || same_value(x, low) || same_value(x, high);
 }
 
 /// What is not alike in two tensors: dtype, shape, or an element; empty when all is. NaN equals

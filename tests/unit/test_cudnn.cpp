@@ -101,9 +101,8 @@ TEST_CASE("the library of cuDNN has every function in use, and takes our sizes",
     WARN("skipped: libcudnn.so.9 was not found; MTORCH_CUDNN may name it");
     return;
   }
-  void* const library = dlopen(files[0].c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char* const said = library ? "" : dlerror();
-  INFO(files[0] << " " << said);
+  const mt::DynamicLibrary library({files[0].c_str()});
+  INFO(files[0] << " " << library.error());
   REQUIRE(library);
   Cudnn lib;
   REQUIRE(functions_of(library, lib));

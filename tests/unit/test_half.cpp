@@ -1,11 +1,11 @@
-// test_half.cpp -- the 16-bit floats: every pattern to float32 and back, rounding, the types they make
+// test_half.cpp -- the 16-bit and 8-bit floats: every pattern to float32 and back, rounding, the types they make
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "engine/ops/create.h"
 #include "engine/ops/ops.h"
-#include "kernels/math/half.h"
+#include "kernels/math/reduced_floats.h"
 #include "tests/unit/catch.h"
 
 using namespace mt;
@@ -114,4 +114,83 @@ TEST_CASE("16-bit floats and other types promote as in PyTorch", "[half]") {
   }
   CHECK(promote(Dtype::f16, Dtype::bf16) == Dtype::f32);
   CHECK(promote(Dtype::bf16, Dtype::f16) == Dtype::f32);
+}
+
+namespace {
+
+/// The number of an 8-bit pattern. A `finite` format has one NaN per sign and no infinity.
+double value_of_8_bits(uint32_t code, int mantissa_bits, bool finite) {
+  const int exponent_bits = 7 - mantissa_bits, bias = (1 << (exponent_bits - 1)) - 1;
+  const int e = int(code >> mantissa_bits) & ((1 << exponent_bits) - 1);
+  const int m = int(code) & ((1 << mantissa_bits) - 1);
+  const double sign = code >> 7 ? -1 : 1;
+  if (finite ? (code & 0x7f) == 0x7f : e == (1 << exponent_bits) - 1)
+    return m ? NAN : sign * INFINITY;
+  const double fraction = std::ldexp(double(m), -mantissa_bits);
+  return sign * (e ? std::ldexp(1 + fraction, e - bias) : std::ldexp(fraction, 1 - bias));
+}
+
+template <class F> uint32_t bits_of(float x) { return F(x).bits; }
+template <class F> float number_of(uint32_t code) {
+  F x;
+  x.bits = uint8_t(code);
+  return x;
+}
+
+template <class F> void check_float8(Dtype dtype, int mantissa, bool finite) {
+  const auto value = [&](uint32_t code) { return value_of_8_bits(code, mantissa, finite); };
+  std::string bytes;
+  for (uint32_t code = 0; code < 256; ++code) {
+    bytes += char(code);
+    const double expected = value(code);
+    const float found = number_of<F>(code);
+    if (std::isnan(expected)) {
+      REQUIRE(std::isnan(found));
+      REQUIRE(bits_of<F>(found) == (code | 0x7f));
+      continue;
+    }
+    REQUIRE(same_bits(found, float(expected)));
+    REQUIRE(bits_of<F>(found) == code);
+  }
+  // Between two numbers; above the largest lies the one that NaN or infinity would be.
+  const uint32_t end = finite ? 0x7f : 0x7c;
+  for (uint32_t code = 0; code < end; ++code) {
+    const double low = value(code);
+    const double high = code + 1 < end ? value(code + 1) : 2 * low - value(code - 1);
+    const float middle = float(low + (high - low) / 2);
+    const uint32_t even = code % 2 ? code + 1 : code;
+    REQUIRE(bits_of<F>(middle) == even);
+    REQUIRE(bits_of<F>(-middle) == (even | 0x80));
+    REQUIRE(bits_of<F>(std::nextafter(middle, INFINITY)) == code + 1);
+    REQUIRE(bits_of<F>(std::nextafter(middle, 0.0f)) == code);
+  }
+  for (const float big : {3e38f, INFINITY}) {
+    CHECK(bits_of<F>(big) == end);
+    CHECK(bits_of<F>(-big) == (end | 0x80));
+  }
+  CHECK(bits_of<F>(1e-45f) == 0);
+  CHECK(bits_of<F>(-0.0f) == 0x80);
+  CHECK(F::kLargest == value(end - 1));
+  CHECK((item_size(dtype) == 1 && is_float(dtype) && !is_half(dtype)));
+  // The kernels.
+  const Tensor x = from_bytes(bytes, dtype, nullptr), wide = to(x, Dtype::f32),
+               back = to(wide, dtype), sum = x + x;
+  for (uint32_t code = 0; code < 256; ++code) {
+    const float one = number_of<F>(code);
+    if (std::isnan(one)) {
+      REQUIRE(std::isnan(wide.data_as<float>()[code]));
+      continue;
+    }
+    REQUIRE(same_bits(wide.data_as<float>()[code], one));
+    REQUIRE(back.data_as<uint8_t>()[code] == code);
+    REQUIRE(sum.data_as<uint8_t>()[code] == bits_of<F>(one + one));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every 8-bit pattern is the float of its fields, and floats are rounded to the nearest",
+          "[half]") {
+  check_float8<Float8E4M3fn>(Dtype::f8_e4m3fn, 3, true);
+  check_float8<Float8E5M2>(Dtype::f8_e5m2, 2, false);
 }

@@ -172,15 +172,13 @@ MT_TEST("each operation gives the values computed elsewhere", "[ops]") {
         }
         if (!fits) continue;
         const Tensor y = c.run(in);
-        const double tolerance = y.dtype() == Dtype::f64    ? 1e-14
-                                 : y.dtype() == Dtype::f32  ? 3 * 0x1p-23
-                                 : y.dtype() == Dtype::f16  ? 1.001 * 0x1p-11  // one rounding
-                                 : y.dtype() == Dtype::bf16 ? 1.001 * 0x1p-8
-                                                            : 0;
         double expected = c.row.info->results[k];
         if (y.dtype() == Dtype::u8) expected = double(uint8_t(int64_t(expected)));
         if (y.dtype() == Dtype::b8 && !c.takes(Dtype::f32)) continue;  // shorter than the points
-        CHECK(std::fabs(y.item() - expected) <= tolerance * std::fabs(expected));
+        const double error = y.dtype() == Dtype::f64 ? 1e-14
+                             : is_float(y.dtype())   ? 3 * 0x1p-23
+                                                     : 0;
+        CHECK(is_result(y.item(), expected, error, y.dtype()));
       }
   }
 }
@@ -262,8 +260,8 @@ MT_TEST("mixed dtypes are promoted before the operation", "[ops]") {
 MT_TEST("each layout gives the bits of a contiguous clone", "[ops]") {
   Rng rng(14);
   for_each_case([&](const Case& c) {
-    for (const Dtype dtype :
-         {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::u8, Dtype::i64}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::f8_e4m3fn,
+                              Dtype::f8_e5m2, Dtype::u8, Dtype::i64}) {
       if (!is_float(dtype) && c.row.info->accepts == op::Accepts::real && c.row.inputs > 1)
         continue;
       if (!c.takes(dtype)) continue;

@@ -83,11 +83,10 @@ Tensor sample(Rng& rng, const Case& c, const Shape& shape, Dtype dtype) {
 }
 /// How far results may lie apart that were joined in another order.
 double tolerance(Dtype d) {
-  return d == Dtype::f64    ? 1e-12
-         : d == Dtype::f32  ? 4e-6
-         : d == Dtype::f16  ? 0x1p-9
-         : d == Dtype::bf16 ? 0x1p-6
-                            : 0;
+  return d == Dtype::f64   ? 1e-12
+         : d == Dtype::f32 ? 4e-6
+         : is_float(d)     ? 4.0 / double(largest_whole(d))
+                           : 0;
 }
 void check_close(const Tensor& got, const Tensor& expected) {
   REQUIRE(got.dtype() == expected.dtype());
@@ -126,12 +125,10 @@ MT_TEST("each reduction and scan gives the values computed elsewhere", "[reduce]
         if (!c.accepts(dtype) || difference(to(given, Dtype::f64), x) != "") continue;
         INFO("as " << dtype_name(dtype));
         const Tensor y = c.run(given, {0});
-        const double near = y.dtype() == Dtype::f64    ? 1e-14
-                            : y.dtype() == Dtype::f32  ? 3 * 0x1p-23
-                            : y.dtype() == Dtype::f16  ? 1.001 * 0x1p-11
-                            : y.dtype() == Dtype::bf16 ? 1.001 * 0x1p-8
-                                                       : 0;
-        CHECK(difference(y, {out, out + y.numel()}, near) == "");
+        const double error = y.dtype() == Dtype::f64 ? 1e-14
+                             : is_float(y.dtype())   ? 3 * 0x1p-23
+                                                     : 0;
+        for (int64_t i = 0; i < y.numel(); ++i) CHECK(is_result(y.at(i), out[i], error, y.dtype()));
       }
   });
 }
@@ -152,7 +149,7 @@ MT_TEST("reductions and scans answer in the dtype that they declare", "[reduce]"
       CHECK(y.shape() == (c.is_scan ? x.shape() : Shape{5}));
       if (!c.is_scan) CHECK(c.run(x, {1}, true).shape() == Shape{5, 1});
       CHECK(difference(y, c.run(to(x, c.taken(dtype)), {1})) == "");
-      if (is_half(dtype))  // calculated in float32, rounded once
+      if (is_reduced_float(dtype))  // calculated in float32, rounded once
         CHECK(difference(y, to(c.run(to(x, Dtype::f32), {1}), y.dtype())) == "");
     }
   });
@@ -278,7 +275,7 @@ MT_TEST("gradients of reductions and scans have the dtype of the input", "[reduc
     const Tensor x = sample(rng, c, {4, 5}, Dtype::f64);
     const TensorFunction f = [&](const std::vector<Tensor>& in) { return c.run(in[0], {1}); };
     const Tensor expected = gradients(f, {leaf(x)})[0];
-    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f8_e5m2}) {
       INFO(dtype_name(dtype));
       for (const bool create_graph : {false, true}) {
         const Tensor g = gradients(f, {leaf(to(x, dtype))}, create_graph)[0];

@@ -5,7 +5,6 @@
 #include "engine/compiler/program/apply.h"
 #include "engine/compiler/program/fuse.h"
 #include "engine/compiler/program/tree.h"
-#include "engine/core/host.h"
 
 namespace mt::lua {
 namespace {
@@ -350,7 +349,6 @@ const ir::Expression& expression_at(const Args& a, int i) {
 }
 
 void add_compile(lua_State* L) {
-  host.run_on_gpu = run_on_gpu, host.prepare_on_gpu = prepare_on_gpu;
   add_internal(L, kCompileParts, Reach::tensors);
   kCompiled.internal = true;
   add_explain(L);

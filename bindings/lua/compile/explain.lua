@@ -117,8 +117,6 @@ local function describe_captured(text, made)
   end
 end
 
-local item_sizes = {float64 = 8, int64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1, int16 = 2}
-
 --- Describes the program for these arguments in a few lines.
 local function describe_program(text, made, dtype, elements)
   if made.kernel then
@@ -141,7 +139,7 @@ local function describe_program(text, made, dtype, elements)
   local machine_code = code_bytes and code_bytes > 0 and ('machine code (%s, %s) from %d elements on, else ')
     :format(isa, bytes_text(code_bytes), facts.native_from) or ''
   text:line('  %sthe interpreter: one operation after the other on each block in the cache', machine_code)
-  local item = item_sizes[dtype] or 4
+  local item = mt.empty({0}, dtype):element_size()
   local fused = (facts.inputs + facts.numbers_out) * item + facts.bools_out
   local eager = facts.moved_numbers * item + facts.moved_bools
   text:line('memory: %s an element read and written; one operation after the other: %s, %.1f times', bytes_text(fused),

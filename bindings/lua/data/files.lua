@@ -9,8 +9,8 @@ files.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST'
 
 files.safetensors = core.declare('safetensors(path: string)',
   'The tensors of a safetensors file (also .gz), a table by name; and the metadata, a table of strings. uint16 ' ..
-  'becomes int32, uint32 int64, uint64 int64 if it fits. Unsupported entries (float8, complex ' ..
-  'numbers) are skipped with a message, if there are others; a third table has the reasons by name.',
+  'becomes int32, uint32 int64, uint64 int64 if it fits. Unsupported entries (complex numbers) ' ..
+  'are skipped with a message, if there are others; a third table has the reasons by name.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
 --- Checks that a string can be stored in the file.

@@ -36,11 +36,12 @@ Dimensions count from 1; -1 is the last. x:view(4, -1), x:reshape(..), x:t(), x:
 x:unsqueeze(1), x:expand(3, -1). Sizes of 1 are repeated where two tensors meet (broadcasting).]],
   dtypes = [[
 Dtypes: 'float32' 'float64' 'int64' 'int32' 'uint8' 'bool'; 'float16' 'bfloat16', which are calculated with in float32
-and rounded after each operation (mt.autocast); 'int8' 'int16', which are calculated with in int32. Numbers make
-float32 whatever their values: mt.tensor({1, 2}) is float32, mt.tensor({1, 2}, {dtype='int64'}) is not; of booleans
-bool. randint, randperm, range with whole ends and results that are positions are int64. x:float() x:double() x:long()
-x:int() x:short() x:byte() x:char() x:bool() x:half() x:bfloat16() x:to('float64'). Between tensors as in PyTorch; a
-Lua number adopts the tensor's dtype, a fraction makes an integer tensor float. mt.set_default_dtype('float64').]],
+and rounded after each operation (mt.autocast), as are 'float8_e4m3fn' 'float8_e5m2'; 'int8' 'int16', which are
+calculated with in int32. Numbers make float32 whatever their values: mt.tensor({1, 2}) is float32,
+mt.tensor({1, 2}, {dtype='int64'}) is not; of booleans bool. randint, randperm, range with whole ends and results that
+are positions are int64. x:float() x:double() x:long() x:int() x:short() x:byte() x:char() x:bool() x:half()
+x:bfloat16() x:to('float64'). Between tensors as in PyTorch; a Lua number adopts the tensor's dtype, a fraction makes
+an integer tensor float. mt.set_default_dtype('float64').]],
   options = [[
 Arguments come in PyTorch's order; optional ones by position (nil is the default) or by name in one
 last table: x:sum(2, true) is x:sum(2, {keepdim=true}) is x:sum{dim=2, keepdim=true}.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "engine/compiler/cuda/cuda_halves.h"
 #include "engine/compiler/cuda/program_text.h"
 #include "engine/core/dtype.h"
 
@@ -70,10 +69,6 @@ __device__ inline mt_int mt_add(int* at, mt_int v) { return atomicAdd(at, (int)v
 __device__ inline float mt_add(float* at, float v) { return atomicAdd(at, v); }
 __device__ inline double mt_add(double* at, double v) { return atomicAdd(at, v); }
 )";
-constexpr char kLoadHalves[] =
-    R"(__device__ inline float mt_load(const mt_bf16* at) { return at ? float(*at) : 0.0f; }
-__device__ inline float mt_load(const mt_f16* at) { return at ? float(*at) : 0.0f; }
-)";
 /// A tensor in constant memory; its `data` is an offset.
 constexpr char kConstantMemory[] = R"(__constant__ double mt_constant[8192];
 template <class T, int N> __device__ inline mt_tensor<const T, N> mt_in_constant(const mt_tensor<T, N>& t) {
@@ -135,9 +130,13 @@ class Text {
     body(k_.body);
     std::string head = kBefore;
     if (warps_) head += kWarps;
-    bool halves = false, constant = false;
-    for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
-    if (halves) (head += kCudaHalves) += kLoadHalves;
+    const char* reduced = "";
+    bool constant = false;
+    for (const Tensor& t : k_.tensors) {
+      if (is_reduced_float(t.dtype)) reduced = reduced_floats_text(t.dtype);
+      constant |= t.constant;
+    }
+    head += reduced;
     if (constant) head += kConstantMemory;
     if (!functions_.functions().empty()) (head += program_head(k_.real)) += functions_.functions();
     return head + fmt::format("extern \"C\" __global__ void {}({}) {{\n{}{}}}\n", cuda_name(k_),
@@ -156,8 +155,7 @@ class Text {
       constexpr const char* kUnsigned[] = {"unsigned char", "unsigned short", "unsigned int"};
       constexpr int size = std::bit_width(sizeof(T)) - 1;
       if constexpr (std::is_same_v<T, bool>) return "bool";
-      else if constexpr (std::is_same_v<T, Float16>) return "mt_f16";
-      else if constexpr (std::is_same_v<T, Bfloat16>) return "mt_bf16";
+      else if constexpr (math::is_stored<T>) return stored_text(dtype_of<T>, false);
       else if constexpr (std::is_same_v<T, double>) return "double";
       else if constexpr (std::is_same_v<T, float>) return "float";
       else if constexpr (std::is_signed_v<T>) return kSigned[size];

@@ -10,6 +10,7 @@
 
 #include "engine/compiler/cuda/program_text.h"
 #include "engine/core/error.h"
+#include "engine/core/interceptor.h"
 #include "kernels/view.h"
 
 namespace mt {
@@ -161,6 +162,11 @@ bool run_on_gpu(const Run& r, const Device& device) {
                {{(v.n + kThreads - 1) / kThreads, 1, 1}, {kThreads, 1, 1}}, one, device);
   check_device(device);
   return true;
+}
+
+bool call_verb_or_program(const Device& d, Verb verb, const void* argument) {
+  return verb == Verb::run && !is_cpu(d) ? run_on_gpu(*static_cast<const Run*>(argument), d)
+                                         : call_verb(d, verb, argument);
 }
 
 bool prepare_on_gpu(const Run& r, const Device& device) {

@@ -15,6 +15,8 @@ std::string cuda_text(const Run&);
 
 /// Queues a run on the GPU. Returns false if there is no kernel: then operations run one by one.
 bool run_on_gpu(const Run&, const Device&);
+/// call_verb, where a GPU also has the verb `run`, by run_on_gpu.
+bool call_verb_or_program(const Device&, Verb, const void* argument);
 /// Compiles the kernel of an elementwise run, whose memory may be missing. False: there is none.
 bool prepare_on_gpu(const Run&, const Device&);
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/compiler/cuda/cuda_halves.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/jit/lower.h"
 
@@ -209,12 +208,16 @@ std::string constant_text(const Instruction& c, Dtype dtype) {
 
 }  // namespace
 
-std::string program_head(Dtype dtype) {
-  return std::string(kHead) + (is_half(dtype) ? kCudaHalves : "");
+std::string program_head(Dtype dtype) { return std::string(kHead) + reduced_floats_text(dtype); }
+const char* reduced_floats_text(Dtype dtype) {
+  return is_reduced_float(dtype) ? kReducedFloats : "";
 }
 const char* stored_text(Dtype dtype, bool is_bool) {
-  if (is_bool || !is_half(dtype)) return type_text(dtype, is_bool);
-  return dtype == Dtype::f16 ? "mt_f16" : "mt_bf16";
+  if (is_bool || !is_reduced_float(dtype)) return type_text(dtype, is_bool);
+#define MT_TYPE(name, T, ...) "mt::" #T,
+  static constexpr const char* kTypes[] = {MT_DTYPES(MT_TYPE)};
+#undef MT_TYPE
+  return kTypes[int(dtype)];
 }
 const char* type_text(Dtype dtype, bool is_bool) {
   return is_bool ? "bool" : dtype == Dtype::f64 ? "double" : "float";

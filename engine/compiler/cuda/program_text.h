@@ -12,7 +12,10 @@ namespace mt {
 /// The prologue of the kernel of a program whose operands have this dtype. Its casts preserve the
 /// bits of floats.
 std::string program_head(Dtype);
-/// The type of a value in computations, and of an operand in memory: 16-bit floats are converted to
+extern const char kReducedFloats[];  // the text of kernels/math/reduced_floats.h
+/// That text, with the types of storage-only floats, if the dtype is one.
+const char* reduced_floats_text(Dtype);
+/// The type of a value in computations, and of an operand in memory: those floats are converted to
 /// float when they are read, and rounded when they are written.
 const char* type_text(Dtype, bool is_bool);
 const char* stored_text(Dtype, bool is_bool);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/autograd/function.h"
+#include "engine/compiler/cuda/program_cuda.h"
 #include "engine/core/device.h"
 #include "engine/core/interceptor.h"
 #include "engine/core/lazy_scope.h"
@@ -113,7 +114,7 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
     scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
     r.scratch = static_cast<char*>(scratch.data());
   }
-  return run_verb(device, Verb::run, &r);
+  return run_verb(device, Verb::run, &r, call_verb_or_program);
 }
 
 /// The tensors of a run, converted to a dtype.

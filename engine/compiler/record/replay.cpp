@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/autograd/graph.h"
+#include "engine/compiler/cuda/program_cuda.h"
 #include "engine/core/async_errors.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
@@ -178,7 +179,7 @@ void StepReplay::start(const TensorList& inputs) {
 bool StepReplay::call(const Call& c) const {
   if (c.random)
     c.random->seed = default_generator().initial_seed(), c.random->offset = begun_ + c.place;
-  const bool there = run_verb(*c.device, c.verb, c.argument);
+  const bool there = run_verb(*c.device, c.verb, c.argument, call_verb_or_program);
   if (c.bound) defer_again(*c.device, *c.bound);
   return there;
 }

@@ -13,10 +13,10 @@
 #include <memory>
 #include <optional>
 
+#include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/program/builder.h"
 #include "engine/compiler/program/fuse.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/jit/lower.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -457,8 +457,7 @@ bool StepFuser::emit(Group& g) {
     if (p.by_rows != g.rows || (g.rows && e.is_row(k) != out[k]->row)) return false;
     place(k, *out[k], true);
   }
-  if (!is_cpu(*g.device) && !(host.prepare_on_gpu && host.prepare_on_gpu(r, *g.device)))
-    return false;
+  if (!is_cpu(*g.device) && !prepare_on_gpu(r, *g.device)) return false;
   if (p.by_rows) {
     const int64_t row = g.size[g.size.size() - 1];
     const size_t bytes = cpu_threads() * row_scratch(p, item_size(g.dtype), row);

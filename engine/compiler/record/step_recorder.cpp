@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/autograd/graph.h"
+#include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/record/replay.h"
 #include "engine/compiler/record/step_fuse.h"
 #include "engine/core/async_errors.h"
@@ -321,7 +322,7 @@ void StepRecorder::upload_constants(StepReplay& made) {
     made.kept_.push_back(Ref<Storage>::share(memory.impl()->storage));
     to.set(places[to.buffer] = static_cast<std::byte*>(memory.data()));
     b.kind = StepBuffer::Kind::constant;
-    c.done = run_verb(*c.device, c.verb, c.argument);
+    c.done = run_verb(*c.device, c.verb, c.argument, call_verb_or_program);
   }
   for (const StepCall& c : calls_)
     for (const BufferUse& u : c.uses)

@@ -245,7 +245,7 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
 namespace mt {
 
 bool lower(const Program& program, Dtype dtype, ir::LaneProgram& lanes) {
-  if (!is_float(dtype)) return false;
+  if (!is_float(dtype) || item_size(dtype) < 2) return false;
   const bool doubles = dtype == Dtype::f64;
   ir::LaneBuilder builder(doubles ? 8 : 4);
   if (!(doubles ? ir::record_program<double>(program, dtype, builder)

@@ -111,10 +111,10 @@ LibraryLoader loader{kCure};
 // ---- the file ------------------------------------------------------------------------------------
 
 /// The name of the first function that the file lacks, or null.
-const char* find_all(void* file) {
+const char* find_all(const DynamicLibrary& file) {
   const char* missing = nullptr;
 #define MT_FIND(Result, name, arguments) \
-  if (!missing && !find_function(file, dnnl.name, #name)) missing = #name;
+  if (!missing && !file.find(#name, dnnl.name)) missing = #name;
   MT_ONEDNN(MT_FIND)
   if (missing) return missing;
   if (dnnl.dnnl_version()->major == 2) {
@@ -126,7 +126,7 @@ const char* find_all(void* file) {
   return missing;
 }
 
-bool accept(void* file, const char* name) {
+bool accept(const DynamicLibrary& file, const char* name) {
   if (const char* missing = find_all(file)) return loader.lacks(name, missing);
   const Version& version = *dnnl.dnnl_version();
   the_library = {loader.path, version.major, version.minor, version.patch, false, false};
@@ -146,7 +146,7 @@ bool accept(void* file, const char* name) {
 }
 
 bool open_file(const char* name) {
-  void* const file = loader.open(name);
+  const DynamicLibrary file = loader.open(name);
   return file && accept(file, name);  // never closed: thread-local data may be in use
 }
 

@@ -1,12 +1,10 @@
 // openblas.cpp -- finds OpenBLAS at first use, and selects its kernels by CPU features
 #include "kernels/cpu/libraries/openblas.h"
 
-#include <dlfcn.h>
 #include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +22,6 @@ constexpr const char* kCure =
 
 Library the_library;
 LibraryLoader loader{kCure};
-std::atomic<int> skipped{0};
 
 // ---- the processor and the kernels for it --------------------------------------------------------
 
@@ -105,13 +102,11 @@ bool has_room() {
 }
 
 /// Fills the_library from an open file, unless the file is unsuitable.
-bool accept(void* file, const char* name, const char* note) {
+bool accept(const DynamicLibrary& file, const char* name, const char* note) {
   Library& to = the_library;
-  const char* missing = nullptr;
-#define MT_FIND(symbol) \
-  if (!missing && !find_function(file, to.symbol, #symbol)) missing = #symbol;
-  MT_OPENBLAS(MT_FIND)
-  if (missing) return loader.lacks(name, missing);
+#define MT_FIND(symbol) {#symbol, to.symbol},
+  if (const char* missing = file.lacks({MT_OPENBLAS(MT_FIND)})) return loader.lacks(name, missing);
+#undef MT_FIND
   if (to.openblas_get_parallel() != 2)
     return loader.refuse(name,
                          "this is not OpenBLAS's OpenMP build, and would run threads of its own");
@@ -124,18 +119,18 @@ bool accept(void* file, const char* name, const char* note) {
 
 bool open_file(const char* name) {
   const CoreType core;
-  void* const file = loader.open(name);
+  DynamicLibrary file = loader.open(name);
   if (!file) return false;
   if (accept(file, name, core.note)) return true;
-  dlclose(file);
+  file.close();
   return false;
 }
 
 bool find_library() {
   // The host program may have loaded one already, with global or local symbols.
-  void* here = dlsym(RTLD_DEFAULT, "openblas_get_parallel")
-                   ? dlopen(nullptr, RTLD_LAZY)
-                   : dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
+  DynamicLibrary here({nullptr});
+  if (void* found; !here.find("openblas_get_parallel", found))
+    here = DynamicLibrary({kName}, RTLD_LAZY | RTLD_NOLOAD);
   if (here)
     return accept(here, "the OpenBLAS that is in this process already",
                   "it was in this process already");
@@ -159,12 +154,5 @@ const Library* open() {
   return found ? &the_library : nullptr;
 }
 const char* why() { return loader.reason; }
-
-const Library* need() {
-  const Library* library = open();
-  if (!library) skipped.fetch_add(1, std::memory_order_relaxed);
-  return library;
-}
-int skipped_calls() { return skipped.load(std::memory_order_relaxed); }
 
 }  // namespace mt::openblas

@@ -75,11 +75,6 @@ const Library* open();
 /// The reason with a cure, in one sentence, once open() has returned null.
 const char* why();
 
-/// open() that counts a null in skipped_calls(): a kernel cannot fail, so it leaves its result
-/// unset, and the engine checks whether skipped_calls() has changed.
-const Library* need();
-int skipped_calls();
-
 /// The OPENBLAS_CORETYPE for the features of this processor; "" without AVX.
 const char* best_core();
 /// Whether this kernel family uses all the instructions that best_core's family uses.

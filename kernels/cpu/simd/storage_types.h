@@ -39,41 +39,42 @@ inline int64_t load_f16_registers(float*, const uint16_t*, int64_t) { return 0; 
 inline int64_t store_f16_registers(uint16_t*, const float*, int64_t) { return 0; }
 #endif
 
-template <class To, class From> void cast_run(To* out, const From* in, int64_t n) {
+/// Converts the elements [from, n); integers lose their upper bits.
+template <class To, class From> void cast_run(void* out, const void* in, int64_t from, int64_t n) {
+  To* const to = static_cast<To*>(out);
+  const From* const x = static_cast<const From*>(in);
   MT_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<To>(in[i]);
+  for (int64_t i = from; i < n; ++i) to[i] = static_cast<To>(x[i]);
+}
+/// Calls f(T(), C()) with the types of a storage-only dtype and of the dtype it is computed in.
+template <class F> void with_storage_type(Dtype dtype, const F& f) {
+#define MT_CASE(name, T, text, computed)                                          \
+  case Dtype::name:                                                               \
+    if constexpr (is_storage_only(Dtype::name)) f(T(), ctype<Dtype::computed>()); \
+    break;
+  switch (dtype) {
+    MT_DTYPES(MT_CASE)
+    default: break;
+  }
+#undef MT_CASE
 }
 /// Converts from a storage-only dtype to compute_dtype(from), float32 or int32.
 inline void load_converted(Dtype from, void* out, const void* in, int64_t n) {
-  const uint16_t* const h = static_cast<const uint16_t*>(in);
-  float* const f = static_cast<float*>(out);
-  if (from == Dtype::f16) {
-    MT_INDEPENDENT
-    for (int64_t i = load_f16_registers(f, h, n); i < n; ++i) f[i] = float_of_f16(h[i]);
-  } else if (from == Dtype::bf16) {
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) f[i] = float_of_bf16(h[i]);
-  } else if (from == Dtype::i8) {
-    cast_run(static_cast<int32_t*>(out), static_cast<const int8_t*>(in), n);
-  } else {
-    cast_run(static_cast<int32_t*>(out), static_cast<const int16_t*>(in), n);
-  }
+  const int64_t done = from != Dtype::f16 ? 0
+                                          : load_f16_registers(static_cast<float*>(out),
+                                                               static_cast<const uint16_t*>(in), n);
+  with_storage_type(from, [=](auto stored, auto computed) {
+    cast_run<decltype(computed), decltype(stored)>(out, in, done, n);
+  });
 }
-/// Converts from compute_dtype(to); integers lose their upper bits.
+/// Converts from compute_dtype(to) to the storage-only dtype `to`.
 inline void store_converted(Dtype to, void* out, const void* in, int64_t n) {
-  uint16_t* const h = static_cast<uint16_t*>(out);
-  const float* const f = static_cast<const float*>(in);
-  if (to == Dtype::f16) {
-    MT_INDEPENDENT
-    for (int64_t i = store_f16_registers(h, f, n); i < n; ++i) h[i] = f16_of_float(f[i]);
-  } else if (to == Dtype::bf16) {
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) h[i] = bf16_of_float(f[i]);
-  } else if (to == Dtype::i8) {
-    cast_run(static_cast<int8_t*>(out), static_cast<const int32_t*>(in), n);
-  } else {
-    cast_run(static_cast<int16_t*>(out), static_cast<const int32_t*>(in), n);
-  }
+  const int64_t done = to != Dtype::f16 ? 0
+                                        : store_f16_registers(static_cast<uint16_t*>(out),
+                                                              static_cast<const float*>(in), n);
+  with_storage_type(to, [=](auto stored, auto computed) {
+    cast_run<decltype(stored), decltype(computed)>(out, in, done, n);
+  });
 }
 
 }  // namespace MT_ISA

@@ -210,7 +210,7 @@ bool is_product(const Conv& c) {
 
 /// y = w . x, or x = w' . y with a transposed weight: (rows x inner) times (inner x positions).
 template <class T>
-void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
+bool one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
   Matmul m;
   m.dtype = c.dtype;
   m.m = rows, m.k = inner, m.n = area(c.out);
@@ -229,16 +229,17 @@ void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner)
                for (int64_t p = 0; p < m.n; ++p) out[i * m.n + p] = bias[i % (c.groups * rows)];
              });
   }
-  matmul(m);
+  return matmul(m);
 }
 
-template <class T> void output_part(const Conv& c) {
+template <class T> bool output_part(const Conv& c) {
   const T* x = static_cast<const T*>(c.x);
   T* y = static_cast<T*>(c.y);
   if (is_product(c)) return one_by_one(c, x, y, c.outputs, c.inputs);
   Job<T> job = job_from_x(c, y);
   job.bias = static_cast<const T*>(c.bias);
   run_jobs(job, c.batch, c.groups);
+  return true;
 }
 
 /// Position i of x receives a gradient from y at (i - offset - k * dilation) / stride if that is an
@@ -257,7 +258,7 @@ Axis input_axis(const Conv& c, int d, int64_t remainder) {
   return axis;
 }
 
-template <class T> void input_part(const Conv& c) {
+template <class T> bool input_part(const Conv& c) {
   T* x = static_cast<T*>(c.x);
   const T* y = static_cast<const T*>(c.y);
   if (is_product(c)) return one_by_one(c, y, x, c.inputs, c.outputs);
@@ -272,20 +273,19 @@ template <class T> void input_part(const Conv& c) {
       job.axis[0] = input_axis(c, 0, i), job.axis[1] = input_axis(c, 1, j);
       if (job.taps() > 0) run_jobs(job, c.batch, c.groups);
     }
+  return true;
 }
 
-template <class T> void conv_as(const Conv& c) {
-  if (c.part == ConvPart::output) output_part<T>(c);
-  else if (c.part == ConvPart::input) input_part<T>(c);
-  else conv_weight(c);
+template <class T> bool conv_as(const Conv& c) {
+  return c.part == ConvPart::output  ? output_part<T>(c)
+         : c.part == ConvPart::input ? input_part<T>(c)
+                                     : conv_weight(c);
 }
 
 }  // namespace
 
-void conv(const Conv& c) {
-  if (onednn::convolve(c)) return;
-  if (c.dtype == Dtype::f64) conv_as<double>(c);
-  else conv_as<float>(c);
+bool conv(const Conv& c) {
+  return onednn::convolve(c) || (c.dtype == Dtype::f64 ? conv_as<double>(c) : conv_as<float>(c));
 }
 
 }  // namespace MT_ISA

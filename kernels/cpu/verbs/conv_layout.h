@@ -189,7 +189,7 @@ template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
 }
 
 /// Computes the gradient of the weight (conv_weights.cpp).
-void conv_weight(const Conv&);
+bool conv_weight(const Conv&);
 
 }  // namespace MT_ISA
 }  // namespace mt

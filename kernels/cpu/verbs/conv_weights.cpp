@@ -175,7 +175,7 @@ constexpr int64_t kParts = 8;
 
 /// Uses im2col blocks and matmul kernels: a group's taps are split into pieces, each of which runs
 /// over all images and blocks in order; the gradient of a small weight is the sum of several parts.
-template <class T> void by_columns(const Conv& c) {
+template <class T> bool by_columns(const Conv& c) {
   const T* y = static_cast<const T*>(c.y);
   T* w = static_cast<T*>(c.w);
   const Job<T> job = job_from_x<T>(c, nullptr);
@@ -191,6 +191,7 @@ template <class T> void by_columns(const Conv& c) {
   const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
   if (work > 8e6) openblas::open();  // before threads start: some pieces may call it
   alignas(64) T sums[kParts * kFew];
+  bool good = true;
   parallel(c.groups * cuts * parts, work > 1e6, [&](int64_t piece) {
     alignas(64) T scratch[room];
     Taps table;
@@ -212,30 +213,29 @@ template <class T> void by_columns(const Conv& c) {
       m.k = area(block.size);
       m.a = y + entry * c.outputs * places + block.first[0] * c.out[1] + block.first[1];
       m.b = scratch, m.b_col = m.k;
-      matmul(m);
+      if (!matmul(m)) __atomic_store_n(&good, false, __ATOMIC_RELAXED);
       m.accumulate = true;
     }
   });
-  if (parts == 1) return;
-  for (int64_t i = 0; i < all; ++i) {
+  for (int64_t i = 0; parts > 1 && i < all; ++i) {
     w[i] = sums[i];
     for (int64_t part = 1; part < parts; ++part) w[i] += sums[part * all + i];
   }
+  return good;
 }
 
-template <class T> void weight_as(const Conv& c) {
+template <class T> bool weight_as(const Conv& c) {
   if (c.scratch) {
     const Plan<T> plan = plan_for<T>(c);
-    if (plan.channels > 0) return by_tiles(plan, c);
+    if (plan.channels > 0) return by_tiles(plan, c), true;
   }
-  by_columns<T>(c);
+  return by_columns<T>(c);
 }
 
 }  // namespace
 
-void conv_weight(const Conv& c) {
-  if (c.dtype == Dtype::f64) weight_as<double>(c);
-  else weight_as<float>(c);
+bool conv_weight(const Conv& c) {
+  return c.dtype == Dtype::f64 ? weight_as<double>(c) : weight_as<float>(c);
 }
 
 }  // namespace MT_ISA

@@ -27,8 +27,8 @@ template <class To> constexpr Convert converts_to[] = {MT_DTYPES(MT_COLUMN)};
 constexpr const Convert* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
 
-/// Converts from or to a 16-bit float through float32.
-void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
+/// Converts from or to a storage-only float through float32.
+void convert_reduced(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
   if (to == Dtype::f32) return load_converted(from, reinterpret_cast<float*>(out), in, n);
   if (from == Dtype::f32) return store_converted(to, out, reinterpret_cast<const float*>(in), n);
   constexpr int64_t kPiece = 1024;
@@ -38,9 +38,9 @@ void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
     const int64_t here = smaller(kPiece, n - at);
     const char* const source = in + at * item_size(from);
     char* const target = out + at * item_size(to);
-    if (is_half(from)) load_converted(from, middle, source, here);
+    if (is_reduced_float(from)) load_converted(from, middle, source, here);
     else converts[int(Dtype::f32)][int(from)](bytes, source, here);
-    if (is_half(to)) store_converted(to, target, middle, here);
+    if (is_reduced_float(to)) store_converted(to, target, middle, here);
     else converts[int(to)][int(Dtype::f32)](target, bytes, here);
   }
 }
@@ -176,8 +176,9 @@ void copy(const Copy& call) {
   int64_t* const stride[2] = {c.out_stride, c.in_stride};
   c.ndim = collapse(c.ndim, c.size, stride);
   if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
-  const bool same = c.to == c.from, half = is_half(c.to) || is_half(c.from);
-  const Convert run = half ? nullptr : converts[int(c.to)][int(c.from)];
+  const bool same = c.to == c.from;
+  const bool reduced = is_reduced_float(c.to) || is_reduced_float(c.from);
+  const Convert run = reduced ? nullptr : converts[int(c.to)][int(c.from)];
   const int64_t item = item_size(c.to);
   for_blocks<2>(
       2, c.ndim, c.size, 1, false,
@@ -187,7 +188,7 @@ void copy(const Copy& call) {
       },
       [&](char* const* data, int64_t n, int) {
         if (same) __builtin_memcpy(data[0], data[1], n * item);
-        else if (half) convert_half(c.to, c.from, data[0], data[1], n);
+        else if (reduced) convert_reduced(c.to, c.from, data[0], data[1], n);
         else run(data[0], data[1], n);
       });
 }

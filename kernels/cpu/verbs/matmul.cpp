@@ -2,7 +2,6 @@
 
 #include <omp.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -377,27 +376,24 @@ int layouts_like_chains() {
   return ~unlike;
 }
 
-// Multiply-adds of a product for which oneDNN is faster, of all products before it compiles its
-// kernels (which takes 30 to 80 ms), and of one product for which it always compiles them.
-constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
-std::atomic<double> accumulated_work{0};
+// Multiply-adds: of a product for which oneDNN is faster, and of a call for which it pays to let oneDNN
+// compile its kernels, once: that takes 40 ms, which programs with only small products should not.
+constexpr double kOnednnWork = 1e6, kOnednnCall = 5e6;
 
-/// The backend of each of `entries` products. Our kernels run until the accumulated work is large
-/// enough for oneDNN, but only if both compute the same bits, so that the count does not matter.
-/// Otherwise the choice depends on the shape.
+/// The backend of each of the `entries` products of a call, which depends only on the call: neither
+/// the speed nor the bits of a product depend on what ran before.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   if constexpr (std::is_same_v<T, float>) {
     const double work = q.work();
-    if (work < kOnednnWork || q.m < 24 || q.n < 24 || q.k < 16) return GemmBackend::automatic;
+    if (work < kOnednnWork || work * double(entries) < kOnednnCall || q.m < 24 || q.n < 24 ||
+        q.k < 16)
+      return GemmBackend::automatic;
     const Gemm<float> g = gemm_of(q);
     const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
     if (!library) return GemmBackend::automatic;
-    if (!library->avx512 || sizeof(F32s) < 32)
-      return work > kColdWork ? GemmBackend::onednn : GemmBackend::automatic;
-    const double all = accumulated_work.load(std::memory_order_relaxed) + work * double(entries);
-    accumulated_work.store(all, std::memory_order_relaxed);
+    if (!library->avx512 || sizeof(F32s) < 32) return GemmBackend::onednn;
     // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
-    if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return GemmBackend::own;
+    if (g.tb && g.q.m < kCopyUses) return GemmBackend::own;
     static const int like = layouts_like_chains();
     return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order
                                                      : GemmBackend::own;
@@ -422,8 +418,9 @@ template <class T> void serial_product(const Product<T>& q) {
   if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order)
     return onednn_product(q);
   if (wants_blas(q)) {
-    const openblas::Library* blas = openblas::need();
-    if (!blas || blas_product(*blas, q)) return;
+    const openblas::Library* blas = openblas::open();
+    if (!blas) return __atomic_store_n(q.skipped, true, __ATOMIC_RELAXED);
+    if (blas_product(*blas, q)) return;
   }
   const Product<T> t = q.transposed();
   const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
@@ -530,7 +527,8 @@ void entry(const Product<uint8_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint32_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint64_t>& q) { wrapping_entry(q); }
 
-template <class T> void batched(const Matmul& call) {
+template <class T> bool batched(const Matmul& call) {
+  bool skipped = false;
   Product<T> first{call.m,
                    call.n,
                    call.k,
@@ -550,11 +548,11 @@ template <class T> void batched(const Matmul& call) {
   }
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
-  if (first.m == 0 || first.n == 0 || entries == 0) return;
-  first.backend = choose_backend(first, entries);
+  if (first.m == 0 || first.n == 0 || entries == 0) return true;
+  first.backend = choose_backend(first, entries), first.skipped = &skipped;
   if (first.backend == GemmBackend::automatic && first.work() > kBlasWork)
     openblas::open();  // before threads start
-  if (entries == 1) return entry(first);
+  if (entries == 1) return entry(first), !skipped;
   // Pieces have one MFLOP if there are enough of them; otherwise the entries themselves are split.
   const double work = first.work();
   const int64_t chunk = work > 5e5 ? 1 : int64_t(5e5 / (work + 1)) + 1;
@@ -576,19 +574,20 @@ template <class T> void batched(const Matmul& call) {
       compute(q);
     }
   });
+  return !skipped;
 }
 
 }  // namespace
 
-void matmul(const Matmul& call) {
+bool matmul(const Matmul& call) {
   switch (call.dtype) {
     case Dtype::u8: return batched<uint8_t>(call);
     case Dtype::i32: return batched<uint32_t>(call);
     case Dtype::i64: return batched<uint64_t>(call);
-    case Dtype::bf16: return bf16_product(call);
+    case Dtype::bf16: return bf16_product(call), true;
     case Dtype::f32: return batched<float>(call);
     case Dtype::f64: return batched<double>(call);
-    default: return;
+    default: return true;
   }
 }
 

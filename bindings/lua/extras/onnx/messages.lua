@@ -9,6 +9,9 @@ local messages = {}
 -- Element types, TensorProto.DataType.
 messages.types = {float32 = 1, uint8 = 2, int8 = 3, int16 = 5, int32 = 6, int64 = 7, bool = 9, float16 = 10,
   float64 = 11, bfloat16 = 16}
+setmetatable(messages.types, {__index = function(_, dtype)
+  extend.fail('onnx.export: tensors of %s are not exported, since few ONNX operators take them; use x:float()', dtype)
+end})
 
 local Tensor = {dims = {1, 'int', 'list'}, data_type = {2, 'int'}, name = {8, 'bytes'}, raw_data = {9, 'bytes'}}
 local Attribute = {name = {1, 'bytes'}, f = {2, 'float'}, i = {3, 'int'}, s = {4, 'bytes'}, t = {5, Tensor},
