@@ -112,7 +112,9 @@ class Editor {
                        {"rl_attempted_completion_function", find},
                        {"rl_attempted_completion_over", stop},
                        {"rl_completer_word_break_characters", breaks},
-                       {"rl_completion_append_character", append}}))
+                       {"rl_completion_append_character", append},
+                       {"rl_line_buffer", line_buffer},
+                       {"rl_point", line_cursor}}))
       return;
     completing = L;
     *breaks = " \t\n\"'`@$><=;|&{}()[]+*^%,~#";

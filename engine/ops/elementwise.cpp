@@ -460,7 +460,7 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
 /// the limits of its own dtype, not of the dtype it is computed in.
 const double* params_for(int op, const Tensor& x, const double* params, double* own) {
   if (!is_reduced_float(x.dtype()) || !params) return params;
-  const double most = with_dtype(x.dtype(), []<class T>(T) -> double {
+  const double largest = with_dtype(x.dtype(), []<class T>(T) -> double {
     if constexpr (math::is_stored<T>) return T::kLargest;
     else return math::kInfinity;
   });

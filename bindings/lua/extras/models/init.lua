@@ -116,7 +116,8 @@ function EncoderBlock:__init(o)
   self.ln_1 = nn.LayerNorm(o.width, {eps = 1e-6})
   self.self_attention = nn.MultiheadAttention(o.width, o.heads, {batch_first = true})
   self.ln_2 = nn.LayerNorm(o.width, {eps = 1e-6})
-  self.mlp = nn.Sequential(nn.Linear(o.width, o.mlp), nn.GELU(), nn.Dropout(0), nn.Linear(o.mlp, o.width), nn.Dropout(0))
+  self.mlp = nn.Sequential(nn.Linear(o.width, o.mlp), nn.GELU(), nn.Dropout(0), nn.Linear(o.mlp, o.width),
+    nn.Dropout(0))
   for _, layer in ipairs{self.mlp[1], self.mlp[4]} do
     nn.init.xavier_uniform_(layer.weight)
     nn.init.normal_(layer.bias, 0, 1e-6)
@@ -168,12 +169,12 @@ for name, row in pairs{resnet18 = {BasicBlock, 2, 2, 2, 2}, resnet34 = {BasicBlo
     "net:load_state_dict(mt.load('resnet18.pth')).", classes,
     function(num_classes) return ResNet(row[1], {unpack(row, 2)}, num_classes) end)
 end
-add('mobilenet_v2', 'MobileNetV2 for images [n x 3 x h x w] (Sandler et al. 2018); weights of torchvision load.', classes,
-  MobileNetV2)
+add('mobilenet_v2', 'MobileNetV2 for images [n x 3 x h x w] (Sandler et al. 2018); weights of torchvision load.',
+  classes, MobileNetV2)
 for name, row in pairs{vit_tiny_16 = {192, 12, 3}, vit_small_16 = {384, 12, 6}, vit_b_16 = {768, 12, 12},
   vit_l_16 = {1024, 24, 16}} do
-  add(name, 'A vision transformer with patches of 16 x 16 for images [n x 3 x image_size x image_size] (Dosovitskiy et ' ..
-    "al. 2020); torchvision's weights of vit_b_16 and vit_l_16 load.", classes .. ', image_size: int >= 16 = 224',
+  add(name, 'A vision transformer with patches of 16 x 16 for images [n x 3 x image_size x image_size] (Dosovitskiy ' ..
+    "et al. 2020); torchvision's weights of vit_b_16 and vit_l_16 load.", classes .. ', image_size: int >= 16 = 224',
     function(num_classes, image_size)
       return VisionTransformer({width = row[1], layers = row[2], heads = row[3], mlp = 4 * row[1], patch = 16,
         image = image_size}, num_classes)
