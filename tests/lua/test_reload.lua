@@ -55,9 +55,9 @@ local function change(from, to)
   text = text:sub(1, first - 1) .. to .. text:sub(last + 1)
   write(script, text)
   local said, stderr = {}, io.stderr
-  io.stderr = {write = function(_, ...) said[#said + 1] = table.concat{...} end}
+  io.stderr = {write = function(_, ...) said[#said + 1] = table.concat{...} end} -- luacheck: ignore
   local ok, message = pcall(watch.check)
-  io.stderr = stderr
+  io.stderr = stderr -- luacheck: ignore
   assert(ok, message)
   return table.concat(said)
 end
