@@ -56,7 +56,7 @@ local function token_at(text, at)
   return {kind = kind, text = text:sub(at, to), from = at, to = to, inside = open and inside or nil}
 end
 
---- The tokens of a text, without comments; and 'block' or 'line' where it ends inside a comment of that kind.
+--- The tokens of a text, without comments, and whether it ends inside a comment.
 local function tokens_of(text)
   local tokens, at = {}, text:find '%S'
   while at do
@@ -64,14 +64,14 @@ local function tokens_of(text)
     if text:sub(at, at + 1) == '--' then
       local close, _, open = long_bracket(text, at + 2)
       to = close or text:match('^[^\n]*()', at) - 1
-      if open or not close and to == #text then return tokens, open and 'block' or 'line' end
+      if open or not close and to == #text then return tokens, true end
     else
       tokens[#tokens + 1] = token_at(text, at)
       to = tokens[#tokens].to
     end
     at = text:find('%S', to + 1)
   end
-  return tokens
+  return tokens, false
 end
 
 interactive.tokens = tokens_of
@@ -185,7 +185,7 @@ local function is_at_end(message) return message ~= nil and message:find "'<eof>
 --- Compiles a chunk whose top-level locals last. Returns a function that runs it and returns the values of the last
 --- statement if that is an expression; or nil, the message, and whether more lines may complete the text.
 function interactive.load(text, name)
-  local tokens, in_comment = tokens_of(text)
+  local tokens = tokens_of(text)
   local fn, message = loadstring(text, name)
   local start, locals = outline(tokens)
   local edits = start and shown_last(tokens, start) or {}
@@ -196,7 +196,7 @@ function interactive.load(text, name)
       local _, other = loadstring('return ' .. text, name)
       local last = tokens[#tokens]
       local quote = last and last.inside and last.text:find '^["\']' and not last.text:find '\\$' -- ends with its line
-      local unfinished = not quote and (in_comment == 'block' or is_at_end(message) or is_at_end(other))
+      local unfinished = not quote and (is_at_end(message) or is_at_end(other))
       return nil, unfinished and message or require('mtorch.help.hints').syntax(message, text), unfinished
     end
   end
