@@ -286,7 +286,7 @@ set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "m
 if(NOT MTORCH_COMPILER)
   get_property(all DIRECTORY PROPERTY TESTS)
   list(FILTER all INCLUDE REGEX "[._](api_names|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
-kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|steps|threads_cpu|\
+kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|reload|steps|threads_cpu|\
 wrong_functions)$|^script[.](bench|compiled|conv2d|cuda|custom_ops|fusion|parallel)|^engine[.](code|emitter)$|^gpu_check$|\
 ^recipes$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")
   set_tests_properties(${all} PROPERTIES DISABLED ON)

@@ -21,11 +21,11 @@ struct LuaOptim : Optimizer {
   void look_for_zero_grad() const {
     for (const Group& group : groups())
       for (const Parameter& p : group.parameters) {
-        const Tensor grad = p.value.grad();
-        if (!grad.defined()) continue;
-        const uint32_t version = grad.impl()->storage->version;
-        aged = grad.impl() == last && version == last_version + 1 ? aged + 1 : 0;
-        last = grad.impl(), last_version = version;
+        const TensorImpl* const grad = p.value.impl()->grad;
+        if (!grad) continue;
+        const uint32_t version = grad->storage->version;
+        aged = grad == last && version == last_version + 1 ? aged + 1 : 0;
+        last = grad, last_version = version;
         if (aged == 3)
           hint(
               "step: gradients are added to those of the steps before; opt:zero_grad() comes before backward");

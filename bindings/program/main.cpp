@@ -315,9 +315,9 @@ int call(lua_State* L, int arguments, int results) {
   const int base = lua_gettop(L) - arguments;
   lua_pushcfunction(L, traceback);
   lua_insert(L, base);
-  running = L;
+  lua_State* const outer = std::exchange(running, L);
   const int status = lua_pcall(L, arguments, results, base);
-  running = nullptr;
+  running = outer;
   lua_sethook(L, nullptr, 0, 0);
   lua_remove(L, base);
   if (status ==

@@ -29,13 +29,12 @@ int call_prompt(lua_State* L, const char* name, int base, int results) {
 namespace {
 
 lua_State* completing = nullptr;
-std::string typed;  // the earlier lines of what is being typed
+std::string typed;             // the earlier lines of what is being typed
+char** line_buffer = nullptr;  // libedit's line,
+int* line_cursor = nullptr;    // its cursor,
+int word_start = 0;            // and where the word to complete begins
 
-/// The next completion of a word that begins at `word_start` of libedit's line, for libedit, which frees it; null
-/// after the last one.
-int word_start = 0;
-char** line_buffer = nullptr;
-int* line_cursor = nullptr;
+/// The next completion of the word, for libedit, which frees it; null after the last one.
 char* next_name(const char*, int state) {
   static std::vector<std::string> names;
   static size_t at = 0;

@@ -12,6 +12,19 @@ test('logspace and linspace', function()
   eq(mt.linspace(3, 9, 1):tolist(), {3})
 end)
 
+test('the conversions make tensors of lists too', function()
+  for name, dtype in pairs{float = 'float32', double = 'float64', long = 'int64', int = 'int32', short = 'int16',
+      char = 'int8', byte = 'uint8', half = 'float16', bfloat16 = 'bfloat16'} do
+    local x = mt[name]{{1, 2}, {3, 4}}
+    eq({x.dtype, x:tolist()}, {dtype, {{1, 2}, {3, 4}}})
+    eq({mt[name](5).dtype, mt[name](mt.ones(1)).dtype, mt.ones(1)[name](mt.ones(1)).dtype}, {dtype, dtype, dtype})
+  end
+  eq(mt.bool{true, false}:tolist(), {true, false})
+  eq(mt.randn(3)[mt.long{1, 3}].shape[1], 2)
+  raises(function() return (mt.long{1, 2.5}) end, 'long: ')
+  raises(function() return (mt.long()) end, 'long: argument 1 ')
+end)
+
 test('positions of triangles', function()
   local function check(rows, columns, offset)
     for _, name in ipairs{'tril', 'triu'} do

@@ -43,6 +43,9 @@ test('locals at the top level last', function()
   eq(values 'a1 = 10; inc()', 11)
   eq(rawget(_G, 'a1'), nil)
   eq(values 'local c1; c1', nil)
+  eq(#all 'local c2, c3', 0)
+  eq(all 'c2 = 5; c2, c3', {5})
+  eq(rawget(_G, 'c2'), nil)
   eq(values 'local b1 = b1 + 1; b1', 3)
   eq(values 'do local a1 = 0 end a1', 11)
   eq(values 'local function f1(n) return n == 0 and 1 or n * f1(n - 1) end f1(5)', 120)
@@ -76,8 +79,24 @@ test('unfinished chunks are told from wrong ones', function()
     eq(state(text), 'unfinished')
   end
   eq(state 'x = 1 --[[ c ]]', 'ready')
+  eq(state 'x = = 1 -- said', "cell:1: unexpected symbol near '='")
   eq(state 'x = = 1', "cell:1: unexpected symbol near '='")
+  eq(state 'x = "a', [[cell:1: unfinished string near '<eof>']])
+  eq(state 'x = "a\\', 'unfinished')
   eq(state 'x = 1\ny y', "cell:2: '=' expected near 'y'")
+end)
+
+test('a hint is for what a wrong line has, not for its texts and comments', function()
+  local function hint(text)
+    local _, message = interactive.load(text, '=cell')
+    return message:match '%((.*)%)$'
+  end
+  eq(hint 'y = 1 if x else 2', 'Lua writes condition and a or b')
+  eq(hint 'x = 1\nx[1:3] = 2', "rows 1 to 3 are x[{{1, 3}}] or x['1:3']")
+  for _, text in ipairs{'if x then y = 1 else z = = 2 end', 'y = t[f(a, b)] = 3', 'x[{1, 2}] = = 3', 'var = = 3',
+      'print("a? b: ") = = 1', 'x = = 1 -- import torch', "f('lambda x: 2') = = 3"} do
+    eq(hint(text), nil)
+  end
 end)
 
 test('a block in one line is the same program', function()
@@ -136,7 +155,7 @@ test('files, and topics of help, are completed inside strings', function()
   os.remove(name)
   eq((completed(("mt.load('%s"):format(name))), {})
   eq((completed "mt.help('indexi"), {'indexing'})
-  eq((completed "mt.help('cross_e"), {'cross_entropy'})
+  eq((completed "print(mt.help 'cross_e"), {'cross_entropy'})
 end)
 
 test('help is that of the name at the cursor, or of the call around it', function()

@@ -521,6 +521,15 @@ if command -v script >/dev/null; then
   (sleep 1 && printf 'mt.nn.Linea\t(1,1)\n' && sleep 1 && printf 'quit\n') |
     timeout 20 script -qec "$program" /dev/null >out 2>err
   has 'Tab completes at a terminal' out 'Linear(1 -> 1)'
+  echo 4 >completed.txt
+  (sleep 1 && printf 'for i = 1, 2 do -- twice\nprint(i * 21)\nend\n' && sleep 1 && printf '\033[A\n' && sleep 1 &&
+    printf 'nn.Conv2d(1, 2, 3, {padding_m\t\047zeros\047})\nx = mt.ones(2)\ny = {\nx.shap\t}\ny[1]\n' && sleep 1 &&
+    printf 'io.open("comple\t"):read()\n' && sleep 1 && printf 'quit\n') |
+    timeout 20 script -qec "$program" /dev/null >out 2>err
+  is 'Up gives a block, as one line' "$(grep -c '^42' out):$(grep -c 'for i = 1, 2 do print(i [*] 21) end' out)" 2:1
+  has 'options are completed' out 'Conv2d(1 -> 2, kernel 3)'
+  has 'fields in a block' out '(2)'
+  is 'and files' "$(grep -c '^4.$' out)" 1
 fi
 run 'x\n' -i -e 'x = 11' && expect '-i after -e' 0 11
 printf 'from_script = 12\n' >pre.lua

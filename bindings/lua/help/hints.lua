@@ -3,21 +3,22 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local modules = require 'mtorch.help.modules'
 
--- Syntax errors, by the line: {pattern, hint}, the first that fits.
+-- Syntax errors, by the line without its texts and comment: {pattern, hint[, pattern that it does not have]}, the first
+-- that fits.
 local lines = {
-  {'^%s*import%s', "Lua writes local mt = require 'mtorch'"},
+  {'^%s*import%s+[%a_]', "Lua writes local mt = require 'mtorch'"},
   {'^%s*from%s.*import%s', "Lua writes local mt = require 'mtorch'"},
-  {'^%s*class%s', "Lua has no classes: local Net = nn.class 'Net', then function Net:forward(x) .. end"},
-  {'^%s*def%s', 'Lua writes function f(x) .. end'},
-  {'^%s*func?%s', 'Lua writes function f(x) .. end'},
-  {'^%s*with%s', 'Lua has no with: mt.no_grad(function() .. end)'},
+  {'^%s*class%s+[%a_]', "Lua has no classes: local Net = nn.class 'Net', then function Net:forward(x) .. end"},
+  {'^%s*def%s+[%a_]', 'Lua writes function f(x) .. end'},
+  {'^%s*func?%s+[%a_]', 'Lua writes function f(x) .. end'},
+  {'^%s*with%s+[%a_]', 'Lua has no with: mt.no_grad(function() .. end)'},
   {'^%s*try%s*[:{]', 'Lua writes local ok, message = pcall(function() .. end)'},
-  {'^%s*raise%s', "Lua writes error('what is wrong')"},
-  {'^%s*throw%s', "Lua writes error('what is wrong')"},
-  {'^%s*del%s', 'Lua writes x = nil'},
-  {'^%s*let%s', 'Lua writes local x = 1'},
-  {'^%s*const%s', 'Lua writes local x = 1'},
-  {'^%s*var%s', 'Lua writes local x = 1'},
+  {'^%s*raise%s+[%a_]', "Lua writes error('what is wrong')"},
+  {'^%s*throw%s+[%a_]', "Lua writes error('what is wrong')"},
+  {'^%s*del%s+[%a_]', 'Lua writes x = nil'},
+  {'^%s*let%s+[%a_]', 'Lua writes local x = 1'},
+  {'^%s*const%s+[%a_]', 'Lua writes local x = 1'},
+  {'^%s*var%s+[%a_]', 'Lua writes local x = 1'},
   {'^%s*assert%s+[%w_(]', "Lua writes assert(x == y, 'what is wrong')"},
   {'^%s*print%s+[%w_]', 'Lua writes print(x)'},
   {'%f[%w_]elif%f[^%w_]', 'Lua writes elseif'},
@@ -25,11 +26,11 @@ local lines = {
   {'%f[%w_]lambda%f[^%w_]', 'Lua writes function(x) return x * 2 end'},
   {'%sis%s+not%s', 'Lua writes x ~= nil'},
   {'%sis%s+None', 'Lua writes x == nil'},
-  {'%sif%s.+%selse%s', 'Lua writes condition and a or b'},
+  {'%sif%s.+%selse%s', 'Lua writes condition and a or b', '%sthen%s'},
   {'%?.-:', 'Lua writes condition and a or b'},
-  {'%[%s*:%s*,', "a column is x[{{}, 1}] or x[':, 1']"},
-  {'%[[^%[%]]*[%w_]%s*:%s*[-%w_]', "rows 1 to 3 are x[{{1, 3}}] or x['1:3']"},
-  {'[%w_]%[[^%[%]]*,', 'an element is x[{1, 2}], a column x[{{}, 2}]'},
+  {'%[%s*:', "a column is x[{{}, 1}] or x[':, 1']"},
+  {'%[[^%[%]]*%d%s*:', "rows 1 to 3 are x[{{1, 3}}] or x['1:3']"},
+  {'[%w_]%[[^%[%](){}]*,', 'an element is x[{1, 2}], a column x[{{}, 2}]'},
   {'^%s*[ifwhleor]+%s.*:%s', 'Lua writes if x then .. end, while x do .. end, for i = 1, n do .. end'},
   {':%s*$', 'Lua writes if x then .. end, while x do .. end, for i = 1, n do .. end'},
 }
@@ -119,6 +120,11 @@ local function line_of(message)
   return line_in(text, tonumber(n) or 0)
 end
 
+--- The same without the contents of strings, and without its comment.
+local function code_in(text, n)
+  return (line_in(text, n):gsub("(['\"]).-%1", '%1%1'):gsub('%-%-.*', ''))
+end
+
 local hints = {}
 
 local function with(message, hint) return hint and ('%s (%s)'):format(message, hint) or message end
@@ -126,13 +132,14 @@ local function with(message, hint) return hint and ('%s (%s)'):format(message, h
 --- The message of a syntax error in a text, with a hint if there is one.
 function hints.syntax(message, text)
   local n = tonumber(message:match ':(%d+): ') or 0
-  local line, before = line_in(text, n), line_in(text, n - 1)
+  local line, before = code_in(text, n), code_in(text, n - 1)
   for _, row in ipairs(near) do
     local found = message:match(row[1])
     if found then return with(message, (row[2]:gsub('%%1', found))) end
   end
   for _, row in ipairs(lines) do
-    if line:find(row[1]) or before:find ':%s*$' and before:find(row[1]) then return with(message, row[2]) end
+    local found = line:find(row[1]) or before:find ':%s*$' and before:find(row[1])
+    if found and not (row[3] and line:find(row[3])) then return with(message, row[2]) end
   end
   return message
 end

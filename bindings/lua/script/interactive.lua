@@ -62,8 +62,9 @@ local function tokens_of(text)
   while at do
     local to
     if text:sub(at, at + 1) == '--' then
-      to = long_bracket(text, at + 2) or text:match('^[^\n]*()', at) - 1
-      if to == #text then return tokens, true end
+      local close, _, open = long_bracket(text, at + 2)
+      to = close or text:match('^[^\n]*()', at) - 1
+      if open or not close and to == #text then return tokens, true end
     else
       tokens[#tokens + 1] = token_at(text, at)
       to = tokens[#tokens].to
@@ -153,7 +154,7 @@ end
 
 --- The same text with top-level locals as variables that last, in a function with these variables as upvalues.
 local function lasting(text, name, tokens, locals, edits)
-  local used, names = {}, {}
+  local used = {}
   for _, found in ipairs(locals) do
     edits[#edits + 1] = {found[1].from, 5, ''}
     if found.bare then edits[#edits + 1] = {found.bare.to + 1, 0, ' = nil'} end
@@ -163,7 +164,7 @@ local function lasting(text, name, tokens, locals, edits)
     local before = i > 1 and tokens[i - 1].text
     if variables[token.text] and before ~= '.' and before ~= ':' then used[token.text] = true end
   end
-  names = util.sorted_keys(used)
+  local names = util.sorted_keys(used)
   if #names == 0 then return loadstring(edited(text, edits), name) end
   while #names > 60 do names[#names] = nil end -- LuaJIT's limit of upvalues: the others are globals
   local make = loadstring(('local %s return function(...) %s\nend'):format(table.concat(names, ','),
@@ -184,7 +185,7 @@ local function is_at_end(message) return message ~= nil and message:find "'<eof>
 --- Compiles a chunk whose top-level locals last. Returns a function that runs it and returns the values of the last
 --- statement if that is an expression; or nil, the message, and whether more lines may complete the text.
 function interactive.load(text, name)
-  local tokens, in_comment = tokens_of(text)
+  local tokens = tokens_of(text)
   local fn, message = loadstring(text, name)
   local start, locals = outline(tokens)
   local edits = start and shown_last(tokens, start) or {}
@@ -193,7 +194,9 @@ function interactive.load(text, name)
     edits = {}
     if not fn then
       local _, other = loadstring('return ' .. text, name)
-      local unfinished = in_comment or is_at_end(message) or is_at_end(other)
+      local last = tokens[#tokens]
+      local quote = last and last.inside and last.text:find '^["\']' and not last.text:find '\\$' -- ends with its line
+      local unfinished = not quote and (is_at_end(message) or is_at_end(other))
       return nil, unfinished and message or require('mtorch.help.hints').syntax(message, text), unfinished
     end
   end
@@ -408,7 +411,8 @@ end
 
 --- Completes inside a string: topics of help, choices of a parameter, or files.
 local function complete_string(tokens, begun)
-  local call = call_at(tokens)
+  local before = value_at(tokens, #tokens) -- of mt.load 'path', without brackets
+  local call = core.is_callable(before) and {value = before, argument = 1} or call_at(tokens)
   if call and (call.value == mt.help or call.value == value_of 'help') then
     return items_of(help_names(), begun, 'topic')
   end
@@ -472,15 +476,16 @@ end
 --- The head of a function that has no help: "function(x, y) of train.lua:12".
 local function head_of(f)
   local info, names = debug.getinfo(f, 'S'), {}
-  if info.what == 'C' then return 'function of Lua' end
-  repeat names[#names + 1] = debug.getlocal(f, #names + 1) until not debug.getlocal(f, #names + 1)
+  if info.what == 'C' or info.source:find '^@mtorch/' then return 'function of the library' end
+  while debug.getlocal(f, #names + 1) do names[#names + 1] = debug.getlocal(f, #names + 1) end
+  if require('jit.util').funcinfo(f).isvararg then names[#names + 1] = '...' end
   return ('function(%s) of %s'):format(table.concat(names, ', '), core.place_of(f))
 end
 
---- The answer to a function at the prompt: how it is called and what it does, or where it comes from.
+--- The answer to a function at the prompt: how it is called and the first sentence of its help, or its head.
 function interactive.line_of(f)
   local signature, doc = core.entry(f)
-  return signature and ('%s: %s'):format(signature, doc) or head_of(f)
+  return signature and ('%s: %s'):format(signature, doc:match '^(.-%.)%s%u' or doc) or head_of(f)
 end
 
 --- The help of a value that goes by the text `shown`, or nothing.

@@ -36,8 +36,8 @@ local function name_of(tokens, i)
   return name, at
 end
 
---- The named functions of a program that are in no other function: name -> {code =, line =, last =, is_local =, from =,
---- to =}; and the text between them.
+--- The named functions of a program that are in no other function: name -> {code =, line =, last =, is_local =}; and
+--- the text between them.
 local function functions_of(program)
   local tokens = interactive.tokens(program)
   local found, open, inside, between, after = {}, {}, 0, {}, 1
