@@ -19,8 +19,8 @@ endforeach()
 if(NOT MTORCH_BUNDLE)
   target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
 endif()
-foreach(tag ops course accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim profile io
-    code cudnn emitter onednn)
+foreach(tag ops half symbolic course accuracy reference shape reduce matmul linalg conv index autograd loss memory threads
+    random optim profile io code cudnn emitter onednn)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 
