@@ -55,7 +55,7 @@ run regression "$program" "$scripts/regression.lua" --dry-run
 grep -q ' ok ' log || { echo "no OpenBLAS:" && cat log; }
 [ ! -e "$1/lib/mtorch/libopenblas.so.0" ] || grep -qF "$1/lib/mtorch/libopenblas.so.0" log ||
   { echo "OpenBLAS is not the package's:" && cat log; }
-for test in autograd compile elementwise index kernel linalg map nn optim product reduce safetensors save training; do
+for test in autograd compile elementwise index linalg map nn optim product reduce safetensors save training; do
   run "test_$test.lua" "$program" "tests/lua/test_$test.lua"
 done
 END2
