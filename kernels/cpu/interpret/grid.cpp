@@ -516,9 +516,9 @@ template <class R> struct Walk : GridMachine {
       position.base.whole += first[d];
       number[kGridPlace + d] = position;
     }
-    for (int k = 0; k < program.shared; ++k) {
-      const GridTensor& t = tensor[program.tensors + k];
-      std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
+    for (int k = 0; k < program.tensors; ++k) {
+      const GridTensor& t = tensor[k];
+      if (t.shared) std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
     }
     ++epoch;
     run(0, program.count, {0, lanes, nullptr}, 0);
@@ -558,7 +558,7 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   const GridProgram& p = m.program;
   m.number = parts.take<GridNumber>(p.numbers);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
-  m.tensor = parts.take<GridTensor>(p.tensors + p.shared);
+  m.tensor = parts.take<GridTensor>(p.tensors);
   m.left = parts.take<uint8_t*>(p.count);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
   m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
@@ -575,9 +575,10 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   char* const shared = parts.take<char>(p.shared_bytes);
   if (!real) return;
   char* next = shared;
-  std::copy_n(m.grid.tensors, p.tensors + p.shared, m.tensor);
-  for (int k = p.tensors; k < p.tensors + p.shared; ++k) {
+  std::copy_n(m.grid.tensors, p.tensors, m.tensor);
+  for (int k = 0; k < p.tensors; ++k) {
     GridTensor& t = m.tensor[k];
+    if (!t.shared) continue;
     t.data = next;
     next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
   }
