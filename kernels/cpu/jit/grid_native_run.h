@@ -141,17 +141,6 @@ template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at
   return true;
 }
 
-/// The index of the first operand that is the same vector as operand k; k if there is none before.
-inline int first_as(const GridNative& code, int k) {
-  const auto is_vector = [](const GridNative::Operand& o) {
-    return o.kind == GridNative::written || o.kind == GridNative::read;
-  };
-  const GridNative::Operand& o = code.operand[k];
-  for (int j = 0; is_vector(o) && j < k; ++j)
-    if (is_vector(code.operand[j]) && code.operand[j].at == o.at) return j;
-  return k;
-}
-
 /// The operands of a block or loop in the memory of the machine. From here on the integers of a
 /// float32 kernel are int32, except those of the operands from `fine` on.
 template <class R, class Walk>
@@ -161,10 +150,7 @@ void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uin
   for (fine = 0; fine < loop.operands; ++fine) {
     const GridNative::Operand& o = loop.operand[fine];
     const bool narrows = kNarrow && o.type == GridType::integer;
-    const int same = first_as(loop, fine);
-    if (same < fine) {
-      data[fine] = data[same];
-    } else if (o.kind == GridNative::active) {
+    if (o.kind == GridNative::active) {
       data[fine] = set;
     } else if (o.kind == GridNative::scalar) {
       const GridScalar& s = w.number[o.at].base;
@@ -195,7 +181,7 @@ void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
   for (int k = 0; k < fine && sizeof(R) == 4; ++k) {
     const GridNative::Operand& o = code.operand[k];
     const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
-    if (vector && o.type == GridType::integer && first_as(code, k) == k) widen(w.own[o.at], lo, hi);
+    if (vector && o.type == GridType::integer) widen(w.own[o.at], lo, hi);
   }
 }
 
