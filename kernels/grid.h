@@ -22,10 +22,11 @@ union GridScalar {
   bool truth;
 };
 
-/// The tensors of a launch, then the shared arrays of a block, for which the device sets `data`.
+/// A tensor of a launch, or a shared array of a block, for which the device sets `data`.
 struct GridTensor {
   void* data;
   Dtype dtype;
+  bool shared;
   int ndim;
   int64_t size[kMaxDims], stride[kMaxDims];
 };
@@ -88,9 +89,9 @@ struct GridProgram {
   int numbers, vectors;
   int number_variables, variables;  // numbers and vectors from these on live for a statement
   const GridType* vector_type;
-  int64_t number;       // the number of this program in the process, from 1
-  int levels;           // the depth of nested control flow
-  int tensors, shared;  // tensors of a launch; shared arrays, which follow them
+  int64_t number;  // the number of this program in the process, from 1
+  int levels;      // the depth of nested control flow
+  int tensors;
   int64_t shared_bytes;
   bool in_order;  // blocks run one after the other, because the order of their updates matters
 };

@@ -632,6 +632,7 @@ test('whole numbers divided by zero', function()
   end)
   k[{1, 4}](x)
   eq(x:tolist(), {-7, -12, 0, 12})
+  raises(function() mt.kernel(function() if 5 % (grid(1) - 1) > 9 then return end end)[{1, 1}]() end, 'by zero')
   raises(function() mt.kernel(function(x) x[1] = 5 % (grid(1) - 1) end)[{1, 2}](x) end,
     ':%d+: a whole number is divided by zero, in thread %(1, 1, 1%)')
 end)

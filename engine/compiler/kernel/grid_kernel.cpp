@@ -45,8 +45,11 @@ class RecordingResolver : public grid::CaptureResolver {
 
 std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
 
-/// Throws the fault of a thread; `tensor` and `extent` are those of the access.
-void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, int64_t extent) {
+/// Throws the fault of a thread; the tensors of the launch are those of the kernel.
+void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor>& tensors) {
+  const size_t t = size_t(fault.tensor);  // 0 if the fault is no access
+  const std::string tensor = t < tensors.size() ? k.tensors[t].name : "";
+  const int64_t extent = t < tensors.size() ? tensors[t].size[fault.dim] : 0;
   const std::string where = fmt::format("thread {} of the grid", shown(fault.thread));
   std::string what;
   switch (fault.kind) {
@@ -197,7 +200,7 @@ struct GridKernel::Run {
   }
   static GridTensor shared_view(const grid::Tensor& t) {
     GridTensor v{};
-    v.dtype = t.dtype, v.ndim = t.ndim;
+    v.dtype = t.dtype, v.shared = true, v.ndim = t.ndim;
     int64_t stride = 1;
     for (int d = t.ndim - 1; d >= 0; --d)
       v.size[d] = t.size[d], v.stride[d] = stride, stride *= t.size[d];
@@ -242,15 +245,12 @@ struct GridKernel::Run {
       loops |=
           i.code == GridCode::count || i.code == GridCode::loop || i.code == GridCode::count_lanes;
     launch.spread = double(cells) * double(unit->code.size()) * (loops ? 64 : 1) > 200000;
-    ordered.clear();
-    for (const int k : unit->tensors) ordered.push_back(views[size_t(k)]);
-    launch.tensors = ordered.data();
+    launch.tensors = views.data();
     scalars = unit->scalars;
     fill_scalars(scalars.data() + kGridNumbers);
     launch.scalars = scalars.data();
   }
   const grid::Unit* unit = nullptr;  // for these tiles
-  std::vector<GridTensor> ordered = {};
   std::vector<GridScalar> scalars = {};
 
   void fill_scalars(GridScalar* out) {
@@ -307,20 +307,14 @@ struct GridKernel::Run {
     device.launch_grid(launch);
     count_changes();
     check_interrupt();
-    if (fault.kind == GridFaultKind::none) return;
-    const size_t t = size_t(fault.tensor);
-    raise(program(), fault, program().tensors[size_t(unit->tensors[t])].name,
-          ordered[t].size[fault.dim]);
+    raise(program(), fault, views);
   }
   void queue(const Device& device) {
     scalars.resize(program().scalars.size());
     fill_scalars(scalars.data());
     const auto kept = variant;
     launch_grid_cuda({program(), size, tensors, views, scalars, variant->compiled,
-                      [kept, v = views](const GridFault& f) {
-                        const size_t t = size_t(f.tensor);
-                        raise(kept->program, f, kept->program.tensors[t].name, v[t].size[f.dim]);
-                      }},
+                      [kept, v = views](const GridFault& f) { raise(kept->program, f, v); }},
                      device);
     count_changes();
   }

@@ -383,27 +383,10 @@ class Lowering {
     g.in_order = p_.in_order;
     static std::atomic<int64_t> programs{0};
     g.number = ++programs;
-    order_tensors();
-  }
-
-  /// Orders the tensors so that those of a launch are first.
-  void order_tensors() {
-    std::vector<int> place(p_.tensors.size());
-    for (const bool shared : {false, true})
-      for (size_t k = 0; k < p_.tensors.size(); ++k) {
-        const Tensor& t = p_.tensors[k];
-        if (t.shared != shared) continue;
-        place[k] = int(u_.tensors.size());
-        u_.tensors.push_back(int(k));
-        ++(shared ? u_.program.shared : u_.program.tensors);
-        if (shared)
-          u_.program.shared_bytes +=
-              (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
-      }
-    for (GridInstruction& i : u_.code)
-      if (i.code == GridCode::load || i.code == GridCode::load_scalar ||
-          i.code == GridCode::store || i.code == GridCode::atomic_add)
-        i.tensor = place[size_t(i.tensor)];
+    g.tensors = int(p_.tensors.size());
+    for (const Tensor& t : p_.tensors)
+      if (t.shared)
+        g.shared_bytes += (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
   }
 
   Kernel& p_;

@@ -13,7 +13,6 @@ struct Unit {
   std::vector<GridScalar> scalars;  // constants at their positions
   std::vector<GridType> vector_type;
   std::vector<const char*> texts;
-  std::vector<int> tensors;  // indices of the kernel's tensors, in the program's order
   GridProgram program{};
 };
 

@@ -86,23 +86,12 @@ template <class R> struct Walk : GridMachine {
 
   // ---- arithmetic --------------------------------------------------------------------------------
 
-  /// to[k] = from[k * step] as another type.
-  template <class To, class From>
-  static void convert(void* to, const void* from, int64_t step, int64_t n) {
-    To* const out = static_cast<To*>(to);
-    const From* const in = static_cast<const From*>(from);
-    if (step == 0)
-      for (int64_t k = 0; k < n; ++k) out[k] = math::convert<To>(*in);
-    MT_INDEPENDENT
-    for (int64_t k = 0; k < n && step; ++k) out[k] = math::convert<To>(in[k]);
+  template <class T> static char* repeat(char* to, T x, int64_t n) {
+    for (int64_t k = 0; k < n; ++k) reinterpret_cast<T*>(to)[k] = x;
+    return to;
   }
-  static void convert(const I& i, void* to, const void* from, int64_t step, int64_t n) {
-    using enum GridType;
-    if (i.type == boolean) convert<uint8_t, uint8_t>(to, from, step, n);
-    else if (i.type == integer && i.result == real) convert<R, int64_t>(to, from, step, n);
-    else if (i.type == integer) convert<int64_t, int64_t>(to, from, step, n);
-    else if (i.result == integer) convert<int64_t, R>(to, from, step, n);
-    else convert<R, R>(to, from, step, n);
+  ConvertLoop conversion(const I& i) const {
+    return i.op == kConvert ? convert_loop(dtype_of(i.result), dtype_of(i.type)) : nullptr;
   }
   void scalar_op(const I& i) {
     GridScalar& d = number[i.dst].base;
@@ -115,12 +104,12 @@ template <class R> struct Walk : GridMachine {
         case op::id<op::Le>: d.truth = x.whole <= y.whole; return;
         default: break;
       }
-    if (i.op == kConvert) return convert(i, &d, &x, 1, 1);
-    bool takes_one;
     GridScalar out;
     char* const data[] = {reinterpret_cast<char*>(&out), reinterpret_cast<char*>(&x),
                           reinterpret_cast<char*>(&y), reinterpret_cast<char*>(&number[i.c].base)};
-    elementwise_loop(i.op, dtype_of(i.type), takes_one)(data, 1, nullptr, -1);
+    bool takes_one;
+    if (const ConvertLoop convert = conversion(i)) convert(data[0], data[1], 1);
+    else elementwise_loop(i.op, dtype_of(i.type), takes_one)(data, 1, nullptr, -1);
     d = out;
   }
 
@@ -177,11 +166,10 @@ template <class R> struct Walk : GridMachine {
   }
   void vector_op(const I& i, Active a) {
     const int64_t bytes = bytes_of(i.type), n = a.hi - a.lo;
-    if (i.op == kConvert)
-      return write(i, a,
-                   [&](char* out) { convert(i, out, operand(i.a, a.lo, bytes), i.a >= 0, n); });
-    bool takes_one;
-    const ElementwiseLoop loop = elementwise_loop(i.op, dtype_of(i.type), takes_one);
+    bool takes_one = false;
+    const ConvertLoop convert = conversion(i);
+    const ElementwiseLoop loop =
+        convert ? nullptr : elementwise_loop(i.op, dtype_of(i.type), takes_one);
     const int in[] = {i.a, i.b, i.c};
     char *data[4], *copied = copies;
     int one = -1;
@@ -193,16 +181,16 @@ template <class R> struct Walk : GridMachine {
         one = k;
         continue;
       }
-      if (mask) std::memset(copied, at(in[k]).truth, size_t(n));
-      else if (bytes == 4) convert<float, float>(copied, data[k + 1], 0, n);
-      else if (bytes == 8) convert<int64_t, int64_t>(copied, data[k + 1], 0, n);
-      else std::memset(copied, at(in[k]).truth, size_t(n));
-      data[k + 1] = copied;
+      const GridScalar& x = at(in[k]);
+      data[k + 1] = mask || bytes == 1 ? repeat(copied, x.truth, n)
+                    : bytes == 4       ? repeat(copied, x.single, n)
+                                       : repeat(copied, x.whole, n);
       copied += 8 * kGridLanes;
     }
     const int64_t by = i.operands == 2 && i.b < 0 && i.a >= 0 ? at(i.b).whole : 0;
     write(i, a, [&](char* out) {
       data[0] = out;
+      if (convert) return convert(out, data[1], n);
       if (i.type == GridType::integer && divide_by_one(i, out, data[1], by, n)) return;
       loop(data, n, nullptr, one);
     });
@@ -528,9 +516,9 @@ template <class R> struct Walk : GridMachine {
       position.base.whole += first[d];
       number[kGridPlace + d] = position;
     }
-    for (int k = 0; k < program.shared; ++k) {
-      const GridTensor& t = tensor[program.tensors + k];
-      std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
+    for (int k = 0; k < program.tensors; ++k) {
+      const GridTensor& t = tensor[k];
+      if (t.shared) std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
     }
     ++epoch;
     run(0, program.count, {0, lanes, nullptr}, 0);
@@ -570,7 +558,7 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   const GridProgram& p = m.program;
   m.number = parts.take<GridNumber>(p.numbers);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
-  m.tensor = parts.take<GridTensor>(p.tensors + p.shared);
+  m.tensor = parts.take<GridTensor>(p.tensors);
   m.left = parts.take<uint8_t*>(p.count);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
   m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
@@ -587,9 +575,10 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   char* const shared = parts.take<char>(p.shared_bytes);
   if (!real) return;
   char* next = shared;
-  std::copy_n(m.grid.tensors, p.tensors + p.shared, m.tensor);
-  for (int k = p.tensors; k < p.tensors + p.shared; ++k) {
+  std::copy_n(m.grid.tensors, p.tensors, m.tensor);
+  for (int k = 0; k < p.tensors; ++k) {
     GridTensor& t = m.tensor[k];
+    if (!t.shared) continue;
     t.data = next;
     next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
   }

@@ -94,7 +94,7 @@ void GridMachine::place_of(int64_t thread, int64_t* out) const {
 }
 
 void GridMachine::note(const GridInstruction& i, int l, int64_t at, bool writes, bool atomic) {
-  const bool shared = i.tensor >= program.tensors;
+  const bool shared = tensor[i.tensor].shared;
   if (!shared && !is_watched(i.tensor)) return;
   const GridTensor& t = tensor[i.tensor];
   GridShadow* const s = checks->find(

@@ -120,10 +120,13 @@ template <class T> class Recorder {
     for (const auto& [vector, id] : vector_) {
       if (!written_vector_.count(vector)) continue;
       // a vector that was read is read again by the next iteration of an outer loop
-      if (!read_vector_.count(vector) && !is_read_outside(p_, at_, vector)) continue;
-      const int place = place_of({GridNative::written, p_.vector_type[vector], vector});
+      const auto read = read_vector_.find(vector);
+      const bool in_place = read != read_vector_.end();
+      if (!in_place && !is_read_outside(p_, at_, vector)) continue;
+      const int place =
+          in_place ? read->second : place_of({GridNative::written, p_.vector_type[vector], vector});
       if (place < 0) return false;
-      out_.in_place |= read_vector_.count(vector) > 0;
+      out_.in_place |= in_place;
       stores_.push_back({id, place});
     }
     for (const auto& [id, place] : stores_) builder_.store(place, id);
@@ -228,9 +231,9 @@ template <class T> class Recorder {
   /// computed once into their vectors before the code runs.
   bool made_before(const I& i) {
     const GridType type = i.code == GridCode::compare ? GridType::boolean : i.type;
-    if (read_vector_[i.dst]) return false;
+    if (read_vector_.count(i.dst)) return false;
     if (in_uniform_ && vector_.count(i.dst)) return false;  // set by the other branch
-    read_vector_[i.dst] = true;
+    read_vector_[i.dst] = out_.operands;
     if (leaves_ && (i.masked || is_read_outside(p_, at_, i.dst) || !is_fixed(i))) return false;
     return (vector_[i.dst] = operand(load_of(type), GridNative::read, type, i.dst)) >= 0;
   }
@@ -298,8 +301,7 @@ template <class T> class Recorder {
     if (p_.vector_type[ref] != type || (type != GridType::real && in_turns_)) return -1;
     const bool carried = !in_block_ && written_vector_.count(ref);
     if (carried && type == GridType::boolean) return -1;
-    const int place = out_.operands;
-    read_vector_[ref] = true;
+    const int place = read_vector_[ref] = out_.operands;
     const int32_t id =
         operand(load_of(type), carried ? GridNative::written : GridNative::read, type, ref);
     if (carried) carried_[ref] = {id, place};
@@ -407,7 +409,8 @@ template <class T> class Recorder {
   Mask fine_ = true;  // must hold in all lanes
   bool inside_ = false,
        in_uniform_ = false;  // in_uniform_: if lanes take the same branch, writes are not masked
-  std::map<int, bool> written_vector_, read_vector_;
+  std::map<int, bool> written_vector_;
+  std::map<int, int> read_vector_;      // their operands
   std::map<int, int> written_number_;   // how often
   std::map<int, bool> varying_number_;  // of those seen: whether they vary
   std::map<int, int32_t> vector_, scalar_;

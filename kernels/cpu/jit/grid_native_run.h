@@ -7,29 +7,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// Runs all iterations for one row of lanes; `vectors`: the offset of the row in vectors; element 0
-/// of load k is at[k] in the first iteration and moves by by[k] with each iteration.
-template <class R, class Walk>
-void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int hi,
-                   const R* const* at, const int64_t* by, int64_t turns) {
-  void* data[2 * GridNative::kOperands + 1];
-  int64_t done = 0;
-  for (constexpr int64_t kPiece = 1 << 16; done < turns && !w.interrupted();) {
-    for (int k = 0; k < loop.operands; ++k) {
-      const GridNative::Operand& o = loop.operand[k];
-      const bool moves = o.kind == GridNative::memory;
-      data[loop.operands + k] = reinterpret_cast<void*>(moves ? by[o.at] * int64_t(sizeof(R)) : 0);
-      if (moves) data[k] = const_cast<R*>(at[o.at] + done * by[o.at]);
-      else if (o.kind == GridNative::scalar) data[k] = &w.number[o.at].base;
-      else data[k] = static_cast<R*>(w.vector[o.at]) + vectors;
-    }
-    const int64_t now = turns - done < kPiece ? turns - done : kPiece;
-    data[2 * loop.operands] = reinterpret_cast<void*>(now);
-    run_native(*loop.code, data, nullptr, lo, hi);
-    done += now;
-  }
-}
-
+/// Runs iterations for each row of lanes; the loads start at `place` and move with each iteration.
 template <class R, class Walk>
 void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
                const typename Walk::Factor* place, int64_t turns) {
@@ -41,15 +19,28 @@ void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
     w.vector[v] = w.own[v];
   }
   w.each_row_of(box, [&](int lane, int y, int z) {
-    const R* at[GridNative::kOperands];
-    int64_t by[GridNative::kOperands];
-    for (int k = 0; k < loop.operands; ++k) {
-      const int j = loop.operand[k].at;
-      if (loop.operand[k].kind != GridNative::memory) continue;
-      const auto& f = place[j];
-      at[j] = f.at + y * f.step[1] + z * f.step[2], by[j] = f.by;
+    void* data[2 * GridNative::kOperands + 1];
+    int64_t done = 0;
+    for (constexpr int64_t kPiece = 1 << 16; done < turns && !w.interrupted();) {
+      for (int k = 0; k < loop.operands; ++k) {
+        const GridNative::Operand& o = loop.operand[k];
+        int64_t by = 0;
+        if (o.kind == GridNative::memory) {
+          const auto& f = place[o.at];
+          by = f.by;
+          data[k] = const_cast<R*>(f.at + y * f.step[1] + z * f.step[2] + done * by);
+        } else if (o.kind == GridNative::scalar) {
+          data[k] = &w.number[o.at].base;
+        } else {
+          data[k] = static_cast<R*>(w.vector[o.at]) + lane - box.lo[0];
+        }
+        data[loop.operands + k] = reinterpret_cast<void*>(by * int64_t(sizeof(R)));
+      }
+      const int64_t now = turns - done < kPiece ? turns - done : kPiece;
+      data[2 * loop.operands] = reinterpret_cast<void*>(now);
+      run_native(*loop.code, data, nullptr, box.lo[0], box.hi[0]);
+      done += now;
     }
-    run_row_turns(w, loop, lane - box.lo[0], box.lo[0], box.hi[0], at, by, turns);
   });
 }
 
@@ -150,17 +141,6 @@ template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at
   return true;
 }
 
-/// The index of the first operand that is the same vector as operand k; k if there is none before.
-inline int first_as(const GridNative& code, int k) {
-  const auto is_vector = [](const GridNative::Operand& o) {
-    return o.kind == GridNative::written || o.kind == GridNative::read;
-  };
-  const GridNative::Operand& o = code.operand[k];
-  for (int j = 0; is_vector(o) && j < k; ++j)
-    if (is_vector(code.operand[j]) && code.operand[j].at == o.at) return j;
-  return k;
-}
-
 /// The operands of a block or loop in the memory of the machine. From here on the integers of a
 /// float32 kernel are int32, except those of the operands from `fine` on.
 template <class R, class Walk>
@@ -170,10 +150,7 @@ void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uin
   for (fine = 0; fine < loop.operands; ++fine) {
     const GridNative::Operand& o = loop.operand[fine];
     const bool narrows = kNarrow && o.type == GridType::integer;
-    const int same = first_as(loop, fine);
-    if (same < fine) {
-      data[fine] = data[same];
-    } else if (o.kind == GridNative::active) {
+    if (o.kind == GridNative::active) {
       data[fine] = set;
     } else if (o.kind == GridNative::scalar) {
       const GridScalar& s = w.number[o.at].base;
@@ -204,7 +181,7 @@ void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
   for (int k = 0; k < fine && sizeof(R) == 4; ++k) {
     const GridNative::Operand& o = code.operand[k];
     const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
-    if (vector && o.type == GridType::integer && first_as(code, k) == k) widen(w.own[o.at], lo, hi);
+    if (vector && o.type == GridType::integer) widen(w.own[o.at], lo, hi);
   }
 }
 

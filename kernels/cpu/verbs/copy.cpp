@@ -2,6 +2,7 @@
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/cpu/simd/storage_types.h"
 #include "kernels/cpu/verbs/copy_bytes.h"
+#include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
@@ -15,16 +16,15 @@ template <class To, class From> void convert_run(char* out, const char* in, int6
   for (int64_t i = 0; i < n; ++i) to[i] = math::convert<To>(from[i]);
 }
 
-using Convert = void (*)(char*, const char*, int64_t);
-template <class To, class From> constexpr Convert convert_as() {
+template <class To, class From> constexpr ConvertLoop convert_as() {
   if constexpr (math::is_number<To> && math::is_number<From>) return convert_run<To, From>;
   else return nullptr;
 }
 #define MT_COLUMN(name, From, ...) convert_as<To, From>(),
-template <class To> constexpr Convert converts_to[] = {MT_DTYPES(MT_COLUMN)};
+template <class To> constexpr ConvertLoop converts_to[] = {MT_DTYPES(MT_COLUMN)};
 #undef MT_COLUMN
 #define MT_ROW(name, To, ...) converts_to<To>,
-constexpr const Convert* converts[] = {MT_DTYPES(MT_ROW)};
+constexpr const ConvertLoop* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
 
 /// Converts from or to a storage-only float through float32.
@@ -170,6 +170,8 @@ bool by_rows(const Copy& c) {
 
 }  // namespace
 
+ConvertLoop convert_loop(Dtype to, Dtype from) { return converts[int(to)][int(from)]; }
+
 void copy(const Copy& call) {
   Copy c = call;
   if (count(c.ndim, c.size) == 0) return;
@@ -178,7 +180,7 @@ void copy(const Copy& call) {
   if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
   const bool same = c.to == c.from;
   const bool reduced = is_reduced_float(c.to) || is_reduced_float(c.from);
-  const Convert run = reduced ? nullptr : converts[int(c.to)][int(c.from)];
+  const ConvertLoop run = reduced ? nullptr : converts[int(c.to)][int(c.from)];
   const int64_t item = item_size(c.to);
   for_blocks<2>(
       2, c.ndim, c.size, 1, false,

@@ -15,6 +15,10 @@ using ElementwiseLoop = void (*)(char* const* data, int64_t n, const double* sca
 /// has a special case for an input of one element.
 ElementwiseLoop elementwise_loop(int op, Dtype dtype, bool& takes_one);
 
+/// Converts n contiguous elements; there are loops between the dtypes of computations.
+using ConvertLoop = void (*)(char* to, const char* from, int64_t n);
+ConvertLoop convert_loop(Dtype to, Dtype from);
+
 /// The operations whose float32 loops call the formulas with Packs (kernels/cpu/simd/pack.h), also
 /// for the derivatives. Their bits differ between AVX2 and AVX-512: by a quotient, and by a
 /// reciprocal estimate that is refined.
