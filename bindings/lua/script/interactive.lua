@@ -374,7 +374,8 @@ local function parameter_at(call)
   end
 end
 
-local dtypes, devices = 'float32 float64 int64 int32 uint8 bool float16 bfloat16 int8 int16', 'cpu cuda'
+local dtypes = 'float32 float64 int64 int32 uint8 bool float16 bfloat16 int8 int16 float8_e4m3fn float8_e5m2'
+local devices = 'cpu cuda'
 
 --- The texts that a parameter accepts, for its type in a signature.
 local function choices_of(p)

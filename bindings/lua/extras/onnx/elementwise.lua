@@ -98,7 +98,8 @@ function unary.logsigmoid(g, x) return -g:softplus(-x) end
 function unary.tanhshrink(g, x) return x - g.Tanh(x) end
 function unary.positive(_, x) return x end
 function unary.nan_to_num(g, x, a)
-  local max_value = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
+  local max_value = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504,
+    bfloat16 = 3.3895313892515355e38})[x.dtype]
   if not max_value then return x end
   local low = g.Where(g.Equal(x, -math.huge), a.neginf or -max_value, x)
   return g.Where(g.IsNaN(x), a.nan, g.Where(g.Equal(x, math.huge), a.posinf or max_value, low))
