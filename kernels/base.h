@@ -80,6 +80,6 @@ MT_HD constexpr bool is_float(Dtype d) { return compute_dtype(d) == Dtype::f32 |
 /// Whether it is a storage-only float.
 MT_HD constexpr bool is_reduced_float(Dtype d) { return is_storage_only(d) && is_float(d); }
 /// Whether it is a 16-bit float, for which some libraries and GPUs have instructions.
-MT_HD constexpr bool is_half(Dtype d) { return is_reduced_float(d) && item_size(d) == 2; }
+MT_HD constexpr bool is_half(Dtype d) { return d == Dtype::f16 || d == Dtype::bf16; }
 
 }  // namespace mt
