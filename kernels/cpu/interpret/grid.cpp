@@ -100,6 +100,8 @@ template <class R> struct Walk : GridMachine {
         case op::id<op::Add>: d.whole = x.whole + y.whole; return;
         case op::id<op::Sub>: d.whole = x.whole - y.whole; return;
         case op::id<op::Mul>: d.whole = x.whole * y.whole; return;
+        case op::id<op::FloorDivide>: d.whole = math::floor_divide(x.whole, y.whole); return;
+        case op::id<op::Remainder>: d.whole = math::remainder(x.whole, y.whole); return;
         case op::id<op::Lt>: d.truth = x.whole < y.whole; return;
         case op::id<op::Le>: d.truth = x.whole <= y.whole; return;
         default: break;

@@ -11,11 +11,11 @@ inline namespace MT_ISA {
 struct GridAccess {
   GridMachine::Place place;
   char *data, *first, *last;  // of lane 0; the lowest and the highest element
-  int64_t by = 0;             // in a loop: bytes from one iteration to the next
+  int64_t by;                 // in a loop: bytes from one iteration to the next
   bool stores;
   bool find(const GridMachine& w, const GridInstruction& x, const LaneBox& box) {
     const GridTensor& t = w.tensor[x.tensor];
-    stores = x.code == GridCode::store;
+    stores = x.code == GridCode::store, by = 0;
     const bool whole = x.type == GridType::integer;
     const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
     if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
