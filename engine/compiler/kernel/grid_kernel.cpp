@@ -307,7 +307,7 @@ struct GridKernel::Run {
     device.launch_grid(launch);
     count_changes();
     check_interrupt();
-    raise(program(), fault, views);
+    if (fault.kind != GridFaultKind::none) raise(program(), fault, views);
   }
   void queue(const Device& device) {
     scalars.resize(program().scalars.size());

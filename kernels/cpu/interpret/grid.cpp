@@ -100,6 +100,8 @@ template <class R> struct Walk : GridMachine {
         case op::id<op::Add>: d.whole = x.whole + y.whole; return;
         case op::id<op::Sub>: d.whole = x.whole - y.whole; return;
         case op::id<op::Mul>: d.whole = x.whole * y.whole; return;
+        case op::id<op::FloorDivide>: d.whole = math::floor_divide(x.whole, y.whole); return;
+        case op::id<op::Remainder>: d.whole = math::remainder(x.whole, y.whole); return;
         case op::id<op::Lt>: d.truth = x.whole < y.whole; return;
         case op::id<op::Le>: d.truth = x.whole <= y.whole; return;
         default: break;
@@ -322,24 +324,6 @@ template <class R> struct Walk : GridMachine {
     if constexpr (sizeof(T) == 4) return s.single;
     else if constexpr (math::is_integer<T>) return s.whole;
     else return s.number;
-  }
-  /// A factor of a product, whose addresses are linear in the counter of a loop.
-  struct Factor {
-    const R* at;
-    int64_t by, step[3];
-    bool follow(const R* now, const Place& p, int64_t k) {
-      if (k == 0) at = now, by = 0, step[0] = p.step[0], step[1] = p.step[1], step[2] = p.step[2];
-      if (k == 1) by = now - at;
-      return now == at + k * by && step[0] == p.step[0] && step[1] == p.step[1] &&
-             step[2] == p.step[2];
-    }
-  };
-  bool find_factor(const I& x, const LaneBox& box, int64_t k, Factor& f) const {
-    Place p;
-    const GridTensor& t = tensor[x.tensor];
-    if (t.dtype != program.real || !affine_place(x, box, p)) return false;
-    if (p.step[0] != 0 && p.step[0] != 1) return false;
-    return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
   }
   /// A loop with the same bounds in all lanes; flag: lanes may leave.
   template <class T> Active count(const I& i, int at, Active a, int level) {

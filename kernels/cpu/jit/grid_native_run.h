@@ -7,10 +7,41 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// Runs iterations for each row of lanes; the loads start at `place` and move with each iteration.
+/// The elements that the lanes of a box access.
+struct GridAccess {
+  GridMachine::Place place;
+  char *data, *first, *last;  // of lane 0; the lowest and the highest element
+  int64_t by;                 // in a loop: bytes from one iteration to the next
+  bool stores;
+  bool find(const GridMachine& w, const GridInstruction& x, const LaneBox& box) {
+    const GridTensor& t = w.tensor[x.tensor];
+    stores = x.code == GridCode::store, by = 0;
+    const bool whole = x.type == GridType::integer;
+    const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
+    if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
+    if (place.step[0] != 1 && (place.step[0] != 0 || stores)) return false;
+    first = last = data = static_cast<char*>(t.data) + place.offset * w.item;
+    for (int k = 0; k < 3; ++k) {
+      const int64_t a = place.step[k] * box.lo[k] * w.item,
+                    b = place.step[k] * (box.hi[k] - 1) * w.item;
+      first += a < b ? a : b, last += a < b ? b : a;
+    }
+    return true;
+  }
+  char* row(int y, int z, int item) const {
+    return data + (place.step[1] * y + place.step[2] * z) * item;
+  }
+  bool meets(const GridAccess& x) const { return first <= x.last && x.first <= last; }
+  bool is(const GridAccess& x) const {
+    return data == x.data && place.step[0] == x.place.step[0] && place.step[1] == x.place.step[1] &&
+           place.step[2] == x.place.step[2];
+  }
+};
+
+/// Runs iterations for each row of lanes; the loads of `access` move with each iteration.
 template <class R, class Walk>
 void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
-               const typename Walk::Factor* place, int64_t turns) {
+               const GridAccess* access, int64_t turns) {
   for (int k = 0; k < loop.operands; ++k) {
     const int v = loop.operand[k].at;
     if (loop.operand[k].kind != GridNative::written || w.vector[v] == w.own[v]) continue;
@@ -26,15 +57,15 @@ void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
         const GridNative::Operand& o = loop.operand[k];
         int64_t by = 0;
         if (o.kind == GridNative::memory) {
-          const auto& f = place[o.at];
-          by = f.by;
-          data[k] = const_cast<R*>(f.at + y * f.step[1] + z * f.step[2] + done * by);
+          const GridAccess& m = access[o.at];
+          by = m.by;
+          data[k] = m.row(y, z, w.item) + done * by;
         } else if (o.kind == GridNative::scalar) {
           data[k] = &w.number[o.at].base;
         } else {
           data[k] = static_cast<R*>(w.vector[o.at]) + lane - box.lo[0];
         }
-        data[loop.operands + k] = reinterpret_cast<void*>(by * int64_t(sizeof(R)));
+        data[loop.operands + k] = reinterpret_cast<void*>(by);
       }
       const int64_t now = turns - done < kPiece ? turns - done : kPiece;
       data[2 * loop.operands] = reinterpret_cast<void*>(now);
@@ -56,7 +87,7 @@ bool native_turns(Walk& w, const GridInstruction& i, int at, Active a, int64_t& 
   LaneBox box;
   if (!s.fits || !w.box_of(a, box)) return false;
   const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
-  typename Walk::Factor place[GridNative::kOperands];
+  GridAccess access[GridNative::kOperands];
   uint64_t lanes = 0;  // of the loads
   for (const int64_t turn : places) {
     w.number[i.dst].base.whole = from + turn * step;
@@ -66,14 +97,19 @@ bool native_turns(Walk& w, const GridInstruction& i, int at, Active a, int64_t& 
       if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
       if (x.code == GridCode::affine) w.affine_op(x);
       if (!loads) continue;
-      if (!w.find_factor(x, box, turn, place[accesses])) return false;
-      lanes |= uint64_t(place[accesses].step[0] == 1) << accesses;
-      ++accesses;
+      GridAccess now;
+      if (!now.find(w, x, box)) return false;
+      GridAccess& first = access[accesses];
+      if (turn == 0) first = now;
+      if (turn == 1) first.by = now.data - first.data;
+      now.data -= turn * first.by;
+      if (!now.is(first)) return false;
+      lanes |= uint64_t(now.place.step[0]) << accesses++;
     }
   }
   const GridNative& native = w.native(s, lanes);
   if (!native.code) return false;
-  run_turns<R>(w, native, a, box, place, native.complete ? count : count - 1);
+  run_turns<R>(w, native, a, box, access, native.complete ? count : count - 1);
   k += (count - 1) * step;
   return native.complete;
 }
@@ -218,32 +254,6 @@ Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t
   return w.lanes_of(set, a.lo, a.hi);
 }
 
-/// The elements that the lanes of a box access.
-struct GridAccess {
-  GridMachine::Place place;
-  char *data, *first, *last;  // of lane 0; the lowest and the highest element
-  bool stores;
-  bool find(const GridMachine& w, const GridInstruction& x, const LaneBox& box) {
-    const GridTensor& t = w.tensor[x.tensor];
-    stores = x.code == GridCode::store;
-    const bool whole = x.type == GridType::integer;
-    const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
-    if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
-    if (place.step[0] != 1 && (place.step[0] != 0 || stores)) return false;
-    first = last = data = static_cast<char*>(t.data) + place.offset * w.item;
-    for (int k = 0; k < 3; ++k) {
-      const int64_t a = place.step[k] * box.lo[k] * w.item,
-                    b = place.step[k] * (box.hi[k] - 1) * w.item;
-      first += a < b ? a : b, last += a < b ? b : a;
-    }
-    return true;
-  }
-  bool meets(const GridAccess& x) const { return first <= x.last && x.first <= last; }
-  bool is(const GridAccess& x) const {
-    return data == x.data && place.step[0] == x.place.step[0] && place.step[1] == x.place.step[1] &&
-           place.step[2] == x.place.step[2];
-  }
-};
 /// Whether the accesses of a block, in order, may be run lane by lane: a stored element is loaded
 /// only by the same lane and before the store, or not at all. `in_place`: it is loaded.
 inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
@@ -309,7 +319,7 @@ Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
         data[k] = base[k];
         if (o.kind == GridNative::memory) {
           const GridAccess& m = access[o.at];
-          data[k] = m.data + (m.place.step[1] * y + m.place.step[2] * z) * w.item;
+          data[k] = m.row(y, z, w.item);
         } else if (o.kind != GridNative::scalar) {
           data[k] = static_cast<char*>(base[k]) + first * bytes;
         }
