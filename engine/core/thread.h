@@ -24,7 +24,6 @@ template <class T> class SaveAndRestore {
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h
-struct LazyScope;        // lazy_scope.h
 struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
@@ -59,8 +58,7 @@ struct ThreadState : ThreadDefaults {
   CheckpointScope* checkpoint = nullptr;  // the innermost one
   Node* unused = nullptr;                 // nodes to be freed, a list
   bool freeing = false;                   // whether that is being done
-  bool is_worker = false;     // of a DataLoader: on the CPU, as a GPU's memory is for one thread
-  LazyScope* lazy = nullptr;  // the fused function that is running
+  bool is_worker = false;  // of a DataLoader: on the CPU, as a GPU's memory is for one thread
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 

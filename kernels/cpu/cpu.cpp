@@ -8,7 +8,6 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/table.h"
-#include "kernels/tree.h"
 
 namespace mt {
 namespace {
@@ -134,7 +133,6 @@ Device make() {
 }  // namespace
 
 const Device* the_cpu = nullptr;
-void (*run_tree_on_cpu)(const Tree&) = nullptr;
 
 const Device& start_cpu() {
   static const Device device = make();
