@@ -288,6 +288,24 @@ test('a gradient that equals another is not overwritten', function()
   assert(by_fused[1]:allclose(by_each[1]) and by_fused[2]:allclose(by_each[2]))
 end)
 
+test('products are not computed again for the gradient', function()
+  local w = mt.randn(6, 6):requires_grad_()
+  local function f(a) return ((a * 2):matmul(w) + 1):tanh():matmul(w):sin() * a end
+  local x = mt.randn(5, 6):requires_grad_()
+  local fused, g = mt.fuse(f), mt.randn(5, 6)
+  local expected = mt.grad(f(x), {x, w}, {grad_outputs = g})
+  for _ = 1, 3 do
+    local y, z = fused(x), fused(x * 3) -- another call before the gradient of the first
+    local by, products
+    local verbs = require('mtorch.core').verbs_call(function() by = mt.grad(y, {x, w}, {grad_outputs = g}) end)
+    products = 0
+    for _, v in ipairs(verbs) do products = products + (v.text:find ' matmul ' and 1 or 0) end
+    eq(products, 4)
+    assert(by[1]:allclose(expected[1], 1e-5, 1e-5) and by[2]:allclose(expected[2], 1e-5, 1e-5))
+    eq(z:equal(f(x * 3)), true)
+  end
+end)
+
 test('dropout draws the same numbers forwards and backwards', function()
   local x = mt.randn(40, 50):requires_grad_()
   local f = mt.fuse(function(a) return mt.dropout(a * 2, 0.5, true) * 3 end)

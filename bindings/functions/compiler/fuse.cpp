@@ -58,6 +58,7 @@ TensorList gradients_of(Gradients& g, const Callback& differentiable, size_t inp
     if (!g.plain[k]) by_result.push_back(incoming[k]);
   if (!grad_enabled()) {
     for (const Tensor& x : by_result) given.push_back(contiguous(x));
+    given.insert(given.end(), saved.end() - ptrdiff_t(g.function->saved()), saved.end());
     if (g.function->fits(given)) {
       if (const auto found = g.function->run(given, random_begin)) {
         TensorList dx(saved.size());
@@ -77,12 +78,14 @@ TensorList gradients_of(Gradients& g, const Callback& differentiable, size_t inp
 
 TensorList record_gradients(lua_State* L, const std::shared_ptr<Gradients>& g,
                             const TensorList& inputs, const TensorList& results,
-                            uint64_t random_begin) {
+                            const TensorList& intermediate, uint64_t random_begin) {
   TensorList all = inputs;
   all.insert(all.end(), g->captured.begin(), g->captured.end());
   std::shared_ptr<Callback> differentiable = g->differentiable.lock();
   if (!differentiable) g->differentiable = differentiable = std::make_shared<Callback>(L, 2);
-  return record_function("mt.fuse", all, results, g->plain, all,
+  TensorList save = all;
+  save.insert(save.end(), intermediate.begin(), intermediate.end());
+  return record_function("mt.fuse", all, results, g->plain, save,
                          [=, n = inputs.size()](const TensorList& incoming) {
                            return gradients_of(*g, *differentiable, n, random_begin, incoming);
                          });
@@ -110,8 +113,11 @@ int call_function(Args& a) {
     return lua_gettop(L) - 2;
   }
   random.set_counter(begin + f.function->draws());
+  const auto last = results->end() - ptrdiff_t(f.function->saved());
+  const TensorList intermediate(last, results->end());
+  results->erase(last, results->end());
   if (grad_enabled() && f.gradients)
-    *results = record_gradients(L, f.gradients, inputs, *results, begin);
+    *results = record_gradients(L, f.gradients, inputs, *results, intermediate, begin);
   return push_all(a, *results);
 }
 
@@ -158,11 +164,14 @@ const Entry kFuse[] = {
     {"function_call(..)",
      "function, differentiable, itself, arguments..: the tensors among the results.",
      Body(call_function) | kKeepsNames},
-    {"function_finish(r, [results])", "The recorded function; or nil, and why there is none.",
+    {"function_finish(r, [results], saves)",
+     "The recorded function; or nil, and why there is none. saves: it gives intermediate results to its "
+     "gradient, or it is that gradient.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
        StepRecorder& r = recorder_at(a, 1);
-       std::unique_ptr<RecordedFunction> made = r.finish_function(a.tensors(2));
+       std::unique_ptr<RecordedFunction> made =
+           r.finish_function(a.tensors(2), lua_toboolean(a.L, 3));
        if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
        Userdata<Fused>::push(a.L, std::make_unique<Fused>(Fused{std::move(made)}));
        return 1;
@@ -173,15 +182,18 @@ const Entry kFuse[] = {
      [](Args& a) { return recorder_at(a, 1).begin_gradient(), 0; }},
     {"function_set_gradient(function, gradient, [captured], plain, wanted)",
      "gradient: a recorded function. plain[k]: result k has no gradient. wanted: for each of the "
-     "gradient's results the input, or the captured tensor after all inputs, from 1.",
+     "gradient's results the input, or the captured tensor after all inputs, from 1. False if the "
+     "two recordings have other calls.",
      [](Args& a) {
        auto g = std::make_shared<Gradients>();
        g->function = std::move(Userdata<Fused>::at(a, 2).function);
+       if (g->function->saved() != Userdata<Fused>::at(a, 1).function->saved())
+         return a.push(false);
        g->captured = a.tensors(3);
        each_entry(a.L, 4, [&](int) { g->plain.push_back(lua_toboolean(a.L, -1)); });
        each_entry(a.L, 5, [&](int) { g->wanted.push_back(int(lua_tointeger(a.L, -1)) - 1); });
        Userdata<Fused>::at(a, 1).gradients = std::move(g);
-       return 0;
+       return a.push(true);
      }},
     {"function_facts(function)",
      "Lines on its programs, on the calls that are not part of one, and on its gradient's programs.",

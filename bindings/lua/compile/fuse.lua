@@ -140,9 +140,11 @@ local function record_gradient(self, entry, arguments, list, wanted_captures)
       results[n], kept[n] = g, places[k]
     end
   end
-  local made, why = native.function_finish(recorder.handle, results)
+  local made, why = native.function_finish(recorder.handle, results, true)
   if not made then return why end
-  native.function_set_gradient(entry.recorded, made, wanted_captures, plain, kept)
+  if not native.function_set_gradient(entry.recorded, made, wanted_captures, plain, kept) then
+    return 'two runs of it make different calls'
+  end
 end
 
 --- The tensors among the results of the function itself: for a call that a recording cannot make.
@@ -220,10 +222,10 @@ local function record(self, mode, arguments)
   if wrote then why = why or 'it changes what it captures: ' .. wrote end
   if native.step_mode() ~= mode then why = why or 'it leaves another gradient mode, dtype or device behind' end
   local wanted = native.function_captured(recorder.handle)
-  if why then native.step_drop(recorder.handle)
-  else entry.recorded, why = native.function_finish(recorder.handle, list) end
   local has_gradient = false
   for _, y in ipairs(list) do has_gradient = has_gradient or y.requires_grad end
+  if why then native.step_drop(recorder.handle)
+  else entry.recorded, why = native.function_finish(recorder.handle, list, has_gradient) end
   if not why and has_gradient then why = record_gradient(self, entry, arguments, list, wanted) end
   if not why then
     mt.set_rng_state(random)

@@ -110,28 +110,98 @@ void StepRecorder::refuse_effects() {
       refuse("it changes requires_grad of a tensor from outside");
 }
 
+/// The memory of results in which a buffer of the recording will lie.
+int StepRecorder::add_memory(RecordedFunction& made, int buffer) {
+  const auto [at, is_new] = results_of_.try_emplace(buffer, int(made.memory_.size()));
+  StepBuffer& b = buffers_[buffer];
+  b.kind = StepBuffer::Kind::escaping;
+  if (is_new) made.memory_.emplace_back(b.device, b.bytes);
+  return at->second;
+}
+
 void StepRecorder::add_results(RecordedFunction& made, const TensorList& results) {
-  std::map<int, int> places;
   for (size_t n = 0; n < results.size(); ++n) {
     const Tensor& x = results[n];
-    RecordedFunction::Result r{layout_of(x), -1};
+    RecordedFunction::Result r{layout_of(x), input_at(x)};
     r.like.impl()->requires_grad = false;
-    r.input = input_at(x);
     const Memory* const m = memory_at(x.data());
-    if (r.input < 0 && (!m || m->outside || !(m->written || m->constant))) {
+    if (r.input < 0 && (!m || m->outside || !(m->written || m->constant)))
       refuse(fmt::format("result {} was not computed in the function", n + 1));
-    } else if (r.input < 0) {
-      const auto [at, is_new] = places.try_emplace(m->buffer, int(made.memory_.size()));
-      r.memory = at->second;
-      if (is_new) {
-        buffers_[m->buffer].kind = StepBuffer::Kind::escaping;
-        RecordedFunction::Memory& to = made.memory_.emplace_back(m->storage->device, m->bytes);
-        if (m->constant) to.numbers.assign(m->constant, m->constant + m->bytes);
-        results_of_[m->buffer] = r.memory;
-      }
-    }
+    else if (r.input < 0) r.memory = add_memory(made, m->buffer);
+    if (m && m->constant && r.memory >= 0)
+      made.memory_[r.memory].numbers.assign(m->constant, m->constant + m->bytes);
     made.results_.push_back(std::move(r));
   }
+}
+
+// ---- intermediate results for the gradient --------------------------------------------------------------
+
+namespace {
+
+/// Whether a program can repeat the call at little cost.
+bool is_cheap(Verb v) {
+  constexpr Verb cheap[] = {Verb::map,    Verb::map_numbers,  Verb::run,
+                            Verb::reduce, Verb::copy,         Verb::fill,
+                            Verb::upload, Verb::upload_later, Verb::download};
+  return std::ranges::find(cheap, v) != std::end(cheap);
+}
+
+Tensor bytes_of(size_t bytes) { return layout_of(empty({int64_t(bytes)}, Dtype::u8)); }
+
+}  // namespace
+
+/// The buffers that a call of the function itself writes, which is not cheap, and that later calls
+/// read. They are the same in the recordings of the function and of its gradient.
+std::vector<int> StepRecorder::costly_buffers() const {
+  std::map<int, int> writes;
+  std::map<int, size_t> last_read;
+  for (size_t i = 0; i < calls_.size() && !calls_[i].gradient; ++i)
+    for (const BufferUse& u : calls_[i].uses) {
+      if (u.out) ++writes[u.buffer];
+      else last_read[u.buffer] = i;
+    }
+  std::vector<int> list;
+  for (size_t i = 0; i < calls_.size() && !calls_[i].gradient; ++i)
+    for (const BufferUse& u : calls_[i].uses) {
+      if (!u.out || u.buffer < 0 || is_cheap(calls_[i].verb)) continue;
+      const auto read = last_read.find(u.buffer);
+      if (buffers_[u.buffer].kind == StepBuffer::Kind::outside) continue;
+      if (writes[u.buffer] == 1 && read != last_read.end() && read->second > i)
+        list.push_back(u.buffer);
+    }
+  return list;
+}
+
+void StepRecorder::save_costly(RecordedFunction& made) {
+  for (int b : costly_buffers()) {
+    made.results_.push_back({bytes_of(buffers_[b].bytes), -1, add_memory(made, b)});
+    ++made.saved_;
+  }
+}
+
+/// The gradient gets these buffers as inputs, instead of the calls that write them.
+void StepRecorder::read_saved(RecordedFunction& made) {
+  std::vector<bool> saved(buffers_.size()), read(buffers_.size());
+  for (int b : costly_buffers()) {
+    saved[b] = true, ++made.saved_;
+    input_of_[b] = made.inputs_.size();
+    made.inputs_.push_back({bytes_of(buffers_[b].bytes), buffers_[b].device});
+  }
+  for (const StepCall& c : calls_)
+    for (const BufferUse& u : c.uses)
+      if (u.buffer >= 0 && !u.out) read[u.buffer] = true;
+  std::erase_if(calls_, [&](const StepCall& c) {
+    bool writes_saved = false, all = true;
+    for (const BufferUse& u : c.uses) {
+      if (!u.out || u.buffer < 0) continue;
+      writes_saved |= saved[u.buffer], all &= saved[u.buffer] || !read[u.buffer];
+    }
+    if (!writes_saved || c.gradient) return false;
+    for (const BufferUse& u : c.uses)
+      if (u.out && u.buffer >= 0 && saved[u.buffer] && all)
+        buffers_[u.buffer].kind = StepBuffer::Kind::input;
+    return all;
+  });
 }
 
 /// Assigns memory to the calls.
@@ -146,9 +216,6 @@ void StepRecorder::plan(RecordedFunction& made) {
     arenas[d] = int(made.memory_.size());
     made.memory_.emplace_back(d, bytes);
   }
-  std::map<int, size_t> inputs;
-  for (size_t k = 0; k < made.inputs_.size(); ++k)
-    if (const Memory* const m = memory_at(replay_->inputs_[k].tensor.data())) inputs[m->buffer] = k;
   for (const StepCall& c : calls_) {
     for (BufferUse u : c.uses) {
       if (u.buffer < 0) continue;
@@ -158,7 +225,7 @@ void StepRecorder::plan(RecordedFunction& made) {
         made.memory_[arenas.at(b.device)].uses.push_back(u);
       } else if (b.kind == StepBuffer::Kind::escaping) {
         made.memory_[results_of_.at(u.buffer)].uses.push_back(u);
-      } else if (const auto at = inputs.find(u.buffer); at != inputs.end()) {
+      } else if (const auto at = input_of_.find(u.buffer); at != input_of_.end()) {
         made.inputs_[at->second].uses.push_back(u);
       }
     }
@@ -193,7 +260,8 @@ void StepRecorder::move_numbers(RecordedFunction& made) {
   });
 }
 
-std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList& results) {
+std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList& results,
+                                                                bool saves) {
   pause();
   remove_interceptor(*this);
   if (asked_) refuse_number();
@@ -205,11 +273,15 @@ std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList
   for (const StepReplay::Input& in : replay_->inputs_) {
     made->inputs_.push_back({layout_of(in.tensor), &in.tensor.device()});
     if (gradient_) made->inputs_.back().like.impl()->requires_grad = false;
-    if (const Memory* const m = memory_at(in.tensor.data()))
+    if (const Memory* const m = memory_at(in.tensor.data())) {
       buffers_[m->buffer].kind = StepBuffer::Kind::input;
+      input_of_[m->buffer] = made->inputs_.size() - 1;
+    }
   }
   for (const Tensor& x : captured_) made->captured_.push_back({x, x.detach(), x.requires_grad()});
   add_results(*made, results);
+  if (saves && gradient_) read_saved(*made);
+  else if (saves) save_costly(*made);
   if (why_.empty()) {
     drop_dead_calls(calls_, buffers_, gradient_);
     std::vector<size_t> ends = {calls_.size()};

@@ -19,6 +19,9 @@ class RecordedFunction {
   /// The results, without a graph; nothing if an index is out of bounds or a device cannot run a
   /// program. Random numbers are drawn from this place of the default generator's stream on.
   std::optional<TensorList> run(const TensorList& inputs, uint64_t random_begin);
+  /// How many of the last results, or of a gradient's last inputs, are intermediate results that the
+  /// gradient reads: those of products and other calls that are not cheap to repeat.
+  size_t saved() const { return saved_; }
   /// The number of places by which a run advances the generator.
   uint64_t draws() const { return draws_; }
   /// A line for each program, and for each call that is not part of one, and why.
@@ -59,6 +62,7 @@ class RecordedFunction {
   std::vector<Result> results_;
   Tensor numbers_;  // of calls, the same at each run
   uint64_t draws_ = 0;
+  size_t saved_ = 0;
   int threads_ = 0;
   std::vector<std::string> fused_, separate_;
 };

@@ -198,8 +198,9 @@ class StepRecorder : public StepListener, public Interceptor {
   const std::string& why() const { return why_; }
   /// Whether an error of the recorder ended the function, before it changed an argument.
   bool ended() const { return ended_; }
-  /// Ends the recording of a function. Null if it cannot be replayed.
-  std::unique_ptr<RecordedFunction> finish_function(const TensorList& results);
+  /// Ends the recording of a function. Null if it cannot be replayed. With `saves` it has further
+  /// results, for its gradient.
+  std::unique_ptr<RecordedFunction> finish_function(const TensorList& results, bool saves);
   /// The following calls compute gradients of the function.
   void begin_gradient() { gradient_ = true; }
   /// The tensors from before the recording that require a gradient and that the function used,
@@ -247,6 +248,10 @@ class StepRecorder : public StepListener, public Interceptor {
   int input_at(const Tensor&) const;  // the input in whose memory the tensor is, or -1
   void refuse_effects();
   void add_results(RecordedFunction&, const TensorList&);
+  int add_memory(RecordedFunction&, int buffer);
+  std::vector<int> costly_buffers() const;
+  void save_costly(RecordedFunction&);
+  void read_saved(RecordedFunction&);
   void plan(RecordedFunction&);
   void move_numbers(RecordedFunction&);
   void put_calls(StepReplay&);
@@ -275,9 +280,10 @@ class StepRecorder : public StepListener, public Interceptor {
   bool active_ = false;
   const Kind kind_;
   bool gradient_ = false, ended_ = false;
-  uint64_t first_node_ = 0;        // nodes from this sequence number on are of the recording
-  std::vector<Tensor> captured_;   // of a function: tensors from before that it used
-  std::map<int, int> results_of_;  // by buffer: its index in RecordedFunction::memory_
+  uint64_t first_node_ = 0;         // nodes from this sequence number on are of the recording
+  std::vector<Tensor> captured_;    // of a function: tensors from before that it used
+  std::map<int, int> results_of_;   // by buffer: its index in RecordedFunction::memory_
+  std::map<int, size_t> input_of_;  // by buffer: its index in RecordedFunction::inputs_
 };
 
 }  // namespace mt
