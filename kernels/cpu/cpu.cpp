@@ -8,6 +8,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/table.h"
+#include "kernels/tree.h"
 
 namespace mt {
 namespace {
@@ -68,6 +69,7 @@ struct Choice {
   const char* name;
   void (*fill)(Verbs&);   // null: not in this build
   bool runs, by_default;  // on this machine
+  void (*run_tree)(const Tree&);
 };
 
 // clang 14's __builtin_cpu_supports does not know f16c.
@@ -75,6 +77,12 @@ bool has_f16c() {
   unsigned a, b, c = 0, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+#ifdef MT_WITH_COMPILER
+#define MT_TREE(isa) isa::run_tree
+#else
+#define MT_TREE(isa) nullptr
+#endif
 
 Choice choose() {
   __builtin_cpu_init();
@@ -86,16 +94,16 @@ Choice choose() {
   [[maybe_unused]] const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
   // The best choice is last. A native build has base and one more; the other names are rejected.
   const Choice choices[] = {
-      {"base", isa_base::fill_verbs, true, true},
+      {"base", isa_base::fill_verbs, true, true, MT_TREE(isa_base)},
 #ifdef MT_BUILT_AVX2
-      {"avx2", isa_avx2::fill_verbs, avx2, avx2},
+      {"avx2", isa_avx2::fill_verbs, avx2, avx2, MT_TREE(isa_avx2)},
 #else
-      {"avx2", nullptr, avx2, false},
+      {"avx2", nullptr, avx2, false, nullptr},
 #endif
 #ifdef MT_BUILT_AVX512
-      {"avx512", fill_mixed, avx512, fast512},
+      {"avx512", fill_mixed, avx512, fast512, MT_TREE(isa_avx512)},
 #else
-      {"avx512", nullptr, avx512, false},
+      {"avx512", nullptr, avx512, false, nullptr},
 #endif
   };
   const char* const wish = std::getenv("MTORCH_ISA");
@@ -121,11 +129,16 @@ Choice choose() {
   return best;
 }
 
+const Choice& choice() {
+  static const Choice made = choose();
+  return made;
+}
+
 Device make() {
   Device device{};
   device.abi = kDeviceAbi;
   device.name = "cpu";
-  choose().fill(device.verbs);
+  choice().fill(device.verbs);
   device.verbs.alloc = cpu_alloc, device.verbs.free = cpu_free, device.verbs.sync = cpu_sync;
   return device;
 }
@@ -139,9 +152,7 @@ const Device& start_cpu() {
   the_cpu = &device;
   return device;
 }
-const char* cpu_isa() {
-  static const char* const name = choose().name;
-  return name;
-}
+const char* cpu_isa() { return choice().name; }
+void run_tree_on_cpu(const Tree& t) { choice().run_tree(t); }
 
 }  // namespace mt

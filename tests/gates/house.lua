@@ -370,12 +370,12 @@ end
 
 -- How many lines a room may have. A change that needs more takes them from elsewhere, or says why in its commit.
 local budgets = {
-  ['kernels'] = 28650, ['kernels/cpu/verbs'] = 5100, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
-  ['kernels/cpu/jit'] = 3800, ['kernels/cpu/interpret'] = 2050, ['kernels/cpu/libraries'] = 1550,
+  ['kernels'] = 28900, ['kernels/cpu/verbs'] = 5100, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
+  ['kernels/cpu/jit'] = 3800, ['kernels/cpu/interpret'] = 2300, ['kernels/cpu/libraries'] = 1550,
   ['kernels/cuda'] = 7500, ['kernels/math'] = 2500,
-  ['engine'] = 36570, ['engine/core'] = 2700, ['engine/autograd'] = 2450, ['engine/ops'] = 11200,
+  ['engine'] = 36620, ['engine/core'] = 2700, ['engine/autograd'] = 2450, ['engine/ops'] = 11200,
   ['engine/linalg'] = 1750, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,
-  ['engine/dist'] = 500, ['engine/gpu'] = 2150, ['engine/compiler'] = 9490,
+  ['engine/dist'] = 500, ['engine/gpu'] = 2150, ['engine/compiler'] = 9550,
   ['bindings'] = 33850, ['bindings/core'] = 4550, ['bindings/functions'] = 6150, ['bindings/program'] = 1000,
   ['bindings/lua/core'] = 1050, ['bindings/lua/nn'] = 3350, ['bindings/lua/optim'] = 1750,
   ['bindings/lua/data'] = 2700, ['bindings/lua/io'] = 550, ['bindings/lua/help'] = 900, ['bindings/lua/script'] = 1200,

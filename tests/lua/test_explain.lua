@@ -105,7 +105,7 @@ test('reductions: those that are built in, and trees', function()
   has(explained(mt.reduce(function(a, b) return a + b end, 0), x, 2), 'reduce of the function at',
     'f is sum; the loops', 'cpu reduce sum float32 %(50 x 40%)')
   local text = explained(mt.reduce(function(a, b) return math.max(a, b) end, -math.huge), x)
-  has(text, 'a tree of pairs, 11 levels over 2000 elements')
+  has(text, 'a tree of pairs, 11 levels over 2000 elements', 'in blocks that stay in cache')
 end)
 
 test('a convolution names its kernel: its own with one channel, oneDNN\'s from 16 on where it is', function()

@@ -193,7 +193,8 @@ local function describe_tree(text, made, x, dim)
   if not x then return text:line('reduction: a tree of pairs; %s', order) end
   local size = dim and x:size(dim) or x:numel()
   local levels = size > 1 and math.ceil(math.log(size) / math.log(2)) or 0
-  text:line('reduction: a tree of pairs, %s over %d elements: %s', plural(levels, 'level'), size, order)
+  text:line('reduction: a tree of pairs, %s over %d elements%s: %s', plural(levels, 'level'), size,
+    x.device == 'cpu' and ', in blocks that stay in cache' or '', order)
 end
 
 --- Describes functions of mt.map, mt.zip and mt.reduce.
