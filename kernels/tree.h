@@ -28,6 +28,6 @@ MT_HD constexpr int64_t tree_results(int64_t n, int64_t inner) {
   return (n + tree_line(n, inner) - 1) / tree_line(n, inner);
 }
 /// Runs it on the CPU, in the instruction set of the CPU's verbs.
-extern void (*run_tree_on_cpu)(const Tree&);
+void run_tree_on_cpu(const Tree&);
 
 }  // namespace mt

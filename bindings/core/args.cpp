@@ -26,22 +26,13 @@ Box* find_box(lua_State* L, int i) {
   return box && lua_objlen(L, i) == sizeof(Box) && box->mark == Box::kMark ? box : nullptr;
 }
 
-Tensor* box_at(lua_State* L, int i) {
-  Box* box = find_box(L, i);
+}  // namespace
+
+Tensor* tensor_at(lua_State* L, int i) {
+  Box* const box = find_box(L, i);
   if (!box) return nullptr;
   if (!box->tensor.defined()) fail("this tensor has been collected already");
   return &box->tensor;
-}
-
-}  // namespace
-
-const Tensor* shape_at(lua_State* L, int i) { return box_at(L, i); }
-
-Tensor* tensor_at(lua_State* L, int i) {
-  Tensor* const x = box_at(L, i);
-  if (x && x->impl()->deferred && !defers_now()) [[unlikely]]
-    evaluate(*x);
-  return x;
 }
 
 void push_tensor(lua_State* L, const Tensor& t) {

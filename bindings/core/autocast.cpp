@@ -94,16 +94,6 @@ bool names_dtype(const Args& a) {
   return false;
 }
 
-/// Whether the last values are tensors deferred to a fused program, which computes in float32.
-bool all_wait(lua_State* L, int results) {
-  bool wait = true;
-  for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i) {
-    const Tensor* const t = tensor_at(L, i);
-    wait &= t && t->impl()->deferred;
-  }
-  return wait;
-}
-
 }  // namespace
 
 AutocastClass autocast_class_of(const Entry& e) {
@@ -144,11 +134,6 @@ int run_cast(Args& a, AutocastClass casting) {
     return x;
   });
   if (!any) return a.entry().body(a);
-  if (thread_state.lazy && !on && (a.entry().body.facts & kDefers)) {
-    const int results = a.entry().body(a);
-    if (all_wait(L, results)) return results;
-    lua_pop(L, results);
-  }
   each_tensor(L, a.entry(), top, half_to_float32);
   const int results = a.entry().body(a);
   const bool rounds = is_reduced_float(all) && (casting == AutocastClass::internal_float32 ||

@@ -11,7 +11,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/host.h"
-#include "engine/core/lazy_scope.h"
 #include "engine/core/step_listener.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -157,20 +156,6 @@ int run_now(Args& args) {
   return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
 }
 
-/// A call inside a fused function. Operations that do not need their operands' data are deferred;
-/// before something may change in place, here or in a callback, all deferred operations are
-/// computed; other functions run directly.
-int run_fused(Args& args) {
-  const Entry& e = args.entry();
-  if (e.body.facts & kWantsNumbers) check_may_ask();
-  if ((e.body.facts & kDefers) && !args.out()) return run_body(args);
-  bool changes = args.out() || e.in_place || e.internal || name_of(e).ends_with('_');
-  for (int i = lua_gettop(args.L); i > 0; --i) changes |= lua_isfunction(args.L, i);
-  if (changes) thread_state.lazy->evaluate_all();
-  const EagerScope now;
-  return run_now(args);
-}
-
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
@@ -186,8 +171,6 @@ int run_entry(lua_State* L) {
     }
     if (recording) [[unlikely]]
       return record_call(args, run_now);
-    if (thread_state.lazy) [[unlikely]]
-      return run_fused(args);
     return run_now(args);
   } catch (const Error& error) {
     if (keeps_names(e)) throw;
@@ -207,7 +190,6 @@ std::string library_file(lua_State* L) {
 }
 void check_may_ask() {
   if (step_recorder) step_recorder->on_element_read(library_file(calls.collectable));
-  if (thread_state.lazy) thread_state.lazy->refuse_number();
 }
 void report_arguments(lua_State* L) {
   for (int i = lua_gettop(L); i > 0; --i) {
@@ -217,9 +199,6 @@ void report_arguments(lua_State* L) {
       if (const Tensor* t = tensor_at(L, -1)) step_recorder->on_use(*t);
     });
   }
-}
-bool defers_now() {
-  return thread_state.lazy && calls.entry && (calls.entry->body.facts & kDefers);
 }
 
 void set_host() {

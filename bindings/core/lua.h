@@ -24,13 +24,12 @@ namespace mt::lua {
 class Args;
 
 /// Facts of a body: errors of the functions that it calls keep their names; elements of its result
-/// are uninitialised; in a fused function its arguments need no data, or it reads numbers and is
-/// refused there; the registry adds the in-place form, NAME_; it reads or changes something other
-/// than tensors, so that a recorded step must not call it.
+/// are uninitialised; it reads numbers, which a recorded step or function refuses; the registry adds
+/// the in-place form, NAME_; it reads or changes something other than tensors, so that a recorded
+/// step must not call it.
 enum Fact : uint8_t {
   kKeepsNames = 1,
   kUnset = 2,
-  kDefers = 4,
   kWantsNumbers = 8,
   kInPlaceToo = 16,
   kReachesOut = 32
@@ -231,17 +230,12 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
 enum class Reach { anything, tensors };
 void add_internal(lua_State* L, std::span<const Entry> entries, Reach = Reach::anything);
 
-/// The tensor at a stack index, or null. It has its data, unless it is an argument of an entry that
-/// defers.
+/// The tensor at a stack index, or null.
 Tensor* tensor_at(lua_State* L, int index);
 /// Reports the tensor arguments of a function to the recorder of a step.
 void report_arguments(lua_State* L);
-/// Whether the current call is of an entry that defers, inside a fused function.
-bool defers_now();
 /// Call it before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.
 void check_may_ask();
-/// The same, if only shape and dtype are used.
-const Tensor* shape_at(lua_State* L, int index);
 /// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.
 void push_tensor(lua_State* L, const Tensor&);
 /// The implementation of __gc.

@@ -12,7 +12,6 @@
 #include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
 #include "engine/core/constants.h"
-#include "engine/core/lazy_scope.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
@@ -165,13 +164,7 @@ bool push_method(lua_State* L, const std::string& key) {
                              : " (did you mean '" + close + "'?)");
 }
 
-/// Whether a field needs the data or the graph of a tensor that is deferred in a fused function.
-bool needs_data(std::string_view key) {
-  return key == "device" || key == "grad" || key == "is_leaf" || key == "T" || key == "mT";
-}
-
 int push_item(lua_State* L, const Tensor& x) {
-  const EagerScope now;
   try {
     push_tensor(L, read_index(L, 2, x));
   } catch (const Error& e) { throw Error(named("index", e.what())); }
@@ -191,11 +184,10 @@ int run_field(lua_State* L, const Entry& e) {
 /// The fallback of the Lua-side __index for names that are not yet methods: fields, positions, and
 /// methods that were never used.
 int get_field(lua_State* L) {
-  const Tensor* self = shape_at(L, 1);
+  const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
   const bool index = is_index(L, 2);
-  if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
   if (index && step_recorder) [[unlikely]]
     step_recorder->on_use(x);
   if (index) return recording ? run_field(L, kPart) : push_item(L, x);
@@ -245,8 +237,6 @@ int set_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
-  if (thread_state.lazy) thread_state.lazy->evaluate_all();  // deferred operations may read x
-  const EagerScope now;
   if (!is_index(L, 2)) {
     const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {
@@ -282,7 +272,7 @@ int collect_garbage(lua_State* L) {
 }
 
 int length(lua_State* L) {
-  const Tensor* x = shape_at(L, 1);
+  const Tensor* x = tensor_at(L, 1);
   if (!x || x->dim() == 0) fail("#: a 0-d tensor has no length");
   if (step_recorder) [[unlikely]]
     step_recorder->on_use(*x);
@@ -327,12 +317,10 @@ int push_dims(Args& a, const Shape& numbers) {
 }
 
 const Entry kMethods[] = {
-    {"dim(x)", "The number of dimensions.",
-     bind<[](const Tensor& x) { return x.dim(); }> | kDefers},
-    {"numel(x)", "The number of elements.",
-     bind<[](const Tensor& x) { return x.numel(); }> | kDefers},
+    {"dim(x)", "The number of dimensions.", bind<[](const Tensor& x) { return x.dim(); }>},
+    {"numel(x)", "The number of elements.", bind<[](const Tensor& x) { return x.numel(); }>},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
-     [](Args& a) { return push_dims(a, a.tensor(1).shape()); } | kDefers},
+     [](Args& a) { return push_dims(a, a.tensor(1).shape()); }},
     {"stride(x, dim=nil)", "The strides in elements, as a list or of one dimension.",
      [](Args& a) { return push_dims(a, a.tensor(1).strides()); }},
     {"is_contiguous(x)", "Whether the elements are in row-major order without gaps.",

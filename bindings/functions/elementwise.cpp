@@ -204,17 +204,12 @@ int mvlgamma_body(Args& a) {
 struct Special {
   const char *name, *arguments;
   int (*body)(Args&);
-  bool defers = false;  // it does not read its tensors' data
 };
 const Special kSpecial[] = {
-    {"add", "x, y, alpha=1", scaled_body, true},
-    {"sub", "x, y, alpha=1", scaled_body, true},
-    {"div", "x, y, rounding_mode=nil", div_body, true},
-    {"gelu", "x, approximate='none'", gelu_body, true},
-    {"round", "x, decimals=0", round_body},
-    {"prelu", "x, weight", prelu_body},
-    {"lerp", "x, y, weight", elementwise_body, true},
-    {"clamp", "x, min=nil, max=nil", clamp_body, true},
+    {"add", "x, y, alpha=1", scaled_body},        {"sub", "x, y, alpha=1", scaled_body},
+    {"div", "x, y, rounding_mode=nil", div_body}, {"gelu", "x, approximate='none'", gelu_body},
+    {"round", "x, decimals=0", round_body},       {"prelu", "x, weight", prelu_body},
+    {"lerp", "x, y, weight", elementwise_body},   {"clamp", "x, min=nil, max=nil", clamp_body},
     {"polygamma", "x, n", polygamma_body},
 };
 const Special* special(const OpRow& row) {
@@ -267,7 +262,6 @@ const std::deque<OwnedEntry>& generated() {
       const OpRow& row = op_row(i);
       const Special* own = special(row);
       Body body = own ? Body(own->body) : generic_body(row);
-      if (!own || own->defers) body = body | kDefers;
       if (has_in_place(row)) body = body | kInPlaceToo;
       all->emplace_back(op_signature(row), fmt::format("{}.", row.info->doc), body, i);
     }
@@ -380,7 +374,7 @@ void open_operators(lua_State* L) {
     lua_setfield(L, -2, o.event);
   }
   static const Entry negate{"neg(x, ignored=nil)", "-x.",
-                            [](Args& a) { return a.push(-a.tensor(1)); } | kDefers};
+                            [](Args& a) { return a.push(-a.tensor(1)); }};
   push_function(L, negate);
   lua_setfield(L, -2, "__unm");
   lua_pop(L, 1);

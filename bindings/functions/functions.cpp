@@ -9,7 +9,6 @@ namespace mt::lua {
 
 /// Pushes 0-based positions in the user's numbering.
 int push_positions(const Args& a, const Tensor& index) {
-  if (Deferred* const later = index.impl()->deferred; later && later->add(1)) return a.push(index);
   NoGrad off;
   const bool reusable = index.unique() && index.impl()->storage->refs == 1;
   const Into same(reusable ? &index : nullptr);

@@ -10,6 +10,9 @@
 #include "engine/core/device.h"
 #include "engine/ops/reduce.h"
 
+namespace mt {
+class StepRecorder;
+}
 namespace mt::ir {
 class Expression;
 }
@@ -84,6 +87,8 @@ void open_operators(lua_State* L);   // x + y, -x
 void add_cuda(lua_State* L);         // C functions used by cuda/init.lua
 void add_explain(lua_State*);
 void add_replay(lua_State*);
+void add_fuse(lua_State*);
+StepRecorder& recorder_at(const Args&, int i);
 void add_compile(lua_State* L);      // C functions used by compile/*.lua
 void add_cuda_kernel(lua_State* L);  // C functions used by mt.cuda.kernel
 void push_dist(lua_State* L);        // the functions of mt.dist, and C functions used by its Lua

@@ -86,7 +86,7 @@ template <class Op> void add_reduction(std::deque<OwnedEntry>& all) {
   if constexpr (Op::info.doc != nullptr)
     all.emplace_back(fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
                                  Op::needs_index ? "dim" : "[dim]", params_text(Op::info)),
-                     Op::info.doc, Body(reduce_body<Op>) | kDefers);
+                     Op::info.doc, Body(reduce_body<Op>));
 }
 template <class Op> void add_scan(std::deque<OwnedEntry>& all) {
   Body body(scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor");
@@ -239,22 +239,22 @@ int histogram_body(Args& a) {
 const Entry kReduceMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; NaN if there are none.",
-     bind<reduce_as<mean>> | kDefers},
+     bind<reduce_as<mean>>},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
      bind<smallest_and_largest>},
     {"max(x, dim=nil, keepdim=false, {out=})",
      "The largest element; with dim values and positions; with a tensor maximum(x, y).",
-     Body(extremes<op::Maximum, op::Amax, max_along>) | kDefers},
+     Body(extremes<op::Maximum, op::Amax, max_along>)},
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
-     Body(extremes<op::Minimum, op::Amin, min_along>) | kDefers},
+     Body(extremes<op::Minimum, op::Amin, min_along>)},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of the elements that are not NaN.", bind<reduce_as<nanmean>>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,
-     Body(std_var<var>) | kDefers},
+     Body(std_var<var>)},
     {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})",
      "The standard deviation, the root of var; where it is 0 its gradient is 0.",
-     Body(std_var<standard_deviation>) | kDefers},
+     Body(std_var<standard_deviation>)},
     {"var_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
      "The variance and the mean: two tensors.", std_var_mean<false>},
     {"std_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",

@@ -19,8 +19,7 @@ int push_own_positions(const Args& a, const Tensor& index) {
 int push_result(const Args& a, ValuesIndices p) {
   a.push(p.values);
   p.values.reset();
-  return 1 +
-         (p.index.impl()->deferred ? push_positions(a, p.index) : push_own_positions(a, p.index));
+  return 1 + push_own_positions(a, p.index);
 }
 
 namespace {

@@ -135,7 +135,7 @@ local function lazy_fields()
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
-  for _, name in ipairs {'map', 'zip', 'reduce', 'fuse'} do
+  for _, name in ipairs {'map', 'zip', 'reduce'} do
     lazy[name] = function() return require('mtorch.compile.map')[name] end
   end
   for _, name in ipairs {'save', 'load'} do
@@ -143,6 +143,7 @@ local function lazy_fields()
   end
   lazy.checkpoint = function() return core.strict(require 'mtorch.io.checkpoint', 'mt.checkpoint') end
   lazy.explain = function() return require('mtorch.compile.explain').explain end
+  lazy.fuse = function() return require('mtorch.compile.fuse').fuse end
   lazy.compile = function() return require 'mtorch.compile.step' end
   lazy.kernel = function() return require('mtorch.compile.kernel').kernel end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end

@@ -53,8 +53,6 @@ void TensorImpl::destroy(TensorImpl* t) {
     Ref<TensorImpl>::adopt(t->base);
     if (t->node) Ref<Node>::adopt(t->node);
     delete t->hooks;
-    if (t->deferred) [[unlikely]]
-      delete t->deferred;
     TensorImpl* grad = t->grad;
     pool_free(t, sizeof(TensorImpl));
     t = grad && grad->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 ? grad : nullptr;
@@ -66,26 +64,6 @@ Tensor::Tensor(double number) {
                      !(number == 0 && std::signbit(number));
   *this = scalar(number, whole ? Dtype::i64 : Dtype::f64);
   impl_->number = true;
-}
-
-Tensor deferred_tensor(const Shape& size, Dtype dtype, bool requires_grad,
-                       std::unique_ptr<Deferred> deferred) {
-  checked_count("empty", size);
-  Tensor t = make(size, dtype);
-  t.impl()->requires_grad = requires_grad;
-  t.impl()->deferred = deferred.release();
-  return t;
-}
-
-void set_evaluated(const Tensor& x, const Tensor& computed) {
-  TensorImpl &to = *x.impl(), &from = *computed.impl();
-  to.contiguous = from.contiguous, to.offset = from.offset, to.recorded = from.recorded;
-  to.requires_grad = from.requires_grad;
-  std::copy_n(from.stride, from.ndim, to.stride);
-  to.storage = Ref<Storage>::share(from.storage).release();
-  if (from.node) to.node = Ref<Node>::share(from.node).release();
-  if (from.base) to.base = Ref<TensorImpl>::share(from.base).release();
-  delete std::exchange(to.deferred, nullptr);
 }
 
 Tensor empty(const Shape& size, Dtype dtype, const Device& device) {

@@ -14,16 +14,6 @@ struct Node;
 struct Hook;
 class Tensor;
 
-/// The data of a tensor that is computed on demand: a value of a fused function. Until then the
-/// tensor has a shape and a dtype, and no storage. Bindings evaluate their arguments.
-struct Deferred {
-  virtual ~Deferred() = default;
-  /// Gives x its storage and its place in the graph of gradients.
-  virtual void evaluate(const Tensor& x) = 0;
-  /// Adds a number to the elements to be computed; false if it cannot.
-  virtual bool add(double) { return false; }
-};
-
 /// The object that a Tensor points to. Sizes, strides and the offset count elements.
 struct TensorImpl {
   std::atomic<int> refs{1};
@@ -45,7 +35,6 @@ struct TensorImpl {
   TensorImpl* grad = nullptr;     // counted
   TensorImpl* pending = nullptr;  // counted: the gradient of a running backward
   std::vector<std::shared_ptr<Hook>>* hooks = nullptr;  // owned: called with a leaf's gradient
-  Deferred* deferred = nullptr;                         // owned: computes the data
   int64_t size[kMaxDims], stride[kMaxDims];
 
   static TensorImpl* create();
@@ -162,16 +151,6 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 using TensorList = std::vector<Tensor>;
-
-/// A tensor without data, which `deferred` will compute on demand.
-Tensor deferred_tensor(const Shape&, Dtype, bool requires_grad, std::unique_ptr<Deferred>);
-/// Computes the data of x, if it is deferred.
-inline void evaluate(const Tensor& x) {
-  if (x.impl()->deferred) [[unlikely]]
-    x.impl()->deferred->evaluate(x);
-}
-/// Makes the deferred tensor x the tensor that was computed.
-void set_evaluated(const Tensor& x, const Tensor& computed);
 
 /// An uninitialised contiguous tensor.
 Tensor empty(const Shape&, Dtype, const Device& = cpu_device());

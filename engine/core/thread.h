@@ -24,7 +24,6 @@ template <class T> class SaveAndRestore {
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h
-struct LazyScope;        // lazy_scope.h
 struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
@@ -60,7 +59,6 @@ struct ThreadState : ThreadDefaults {
   Node* unused = nullptr;                 // nodes to be freed, a list
   bool freeing = false;                   // whether `unused` is being freed
   bool is_worker = false;                 // a worker of a DataLoader, which must not use a GPU
-  LazyScope* lazy = nullptr;              // the fused function that is running
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 

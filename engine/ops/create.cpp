@@ -188,7 +188,6 @@ Tensor contiguous(const Tensor& x) { return !x.defined() || x.is_contiguous() ? 
 
 Tensor to(const Tensor& x, Dtype dtype) {
   if (!x.defined() || x.dtype() == dtype) return x;
-  evaluate(x);
   Tensor out = empty(x.shape(), dtype, x.device());
   copy_elements(out, x);
   if (is_float(dtype) && wants_grad(x)) record(kConvert, out, {&x}).keep(x.dtype());

@@ -5,7 +5,6 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
-#include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
@@ -498,10 +497,6 @@ Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* pa
 
 Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const Tensor* const target = Into::take();
-  if (thread_state.lazy && !target) [[unlikely]] {
-    Tensor later = thread_state.lazy->elementwise(op, inputs, given);
-    if (later.defined()) return later;
-  }
   double own[op::kMaxParams];
   const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = op_entries[op].row;

@@ -1,5 +1,4 @@
 // reduce.cpp -- reductions of tensors: reduced dimensions, the verb, the gradient
-#include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
@@ -162,10 +161,6 @@ struct KeptShape {
 
 Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
   const ReduceEntry& e = reduce_entries[how.op];
-  if (thread_state.lazy && !thread_state.out && !second) [[unlikely]] {
-    Tensor later = thread_state.lazy->reduce(how, given);
-    if (later.defined()) return later;
-  }
   const Tensor x = accepted_input(how, given);
   if (!e.row.differentiable || !wants_grad(x)) return run_reduce(how, x, second);
   Tensor other;
@@ -250,17 +245,6 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     ValuesIndices p;
-    if (thread_state.lazy && !thread_state.out) [[unlikely]] {
-      // The gradient goes to one position; that of amax and amin goes to all equal elements.
-      const int extreme = y.requires_grad() && grad_enabled()  ? op
-                          : op == op::reduction_id<op::Argmax> ? op::reduction_id<op::Amax>
-                                                               : op::reduction_id<op::Amin>;
-      const Reducing how{extreme, type.name, 1u << d, keepdim};
-      p.values = thread_state.lazy->reduce(how, y);
-      if (p.values.defined())
-        return ValuesIndices{p.values,
-                             thread_state.lazy->positions({op, type.name, 1u << d, keepdim}, y)};
-    }
     p.index = run_reduce({op, type.name, 1u << d, true, true}, y, &p.values);
     record_gather(type, y, p.values, d, p.index);
     return without(p, d, keepdim || x.dim() == 0);
@@ -281,7 +265,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   need_float("mean", x);
   const unsigned mask = dims_mask("mean", x, dims);
   const Tensor total = reduce_recorded({op::reduction_id<op::Sum>, "mean", mask, keepdim}, x);
-  const Into same(total.requires_grad() || total.impl()->deferred ? nullptr : &total);
+  const Into same(total.requires_grad() ? nullptr : &total);
   return total / double(count_of(x, mask));
 }
 

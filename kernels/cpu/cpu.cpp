@@ -71,6 +71,7 @@ struct Choice {
   const char* name;
   void (*fill)(Verbs&);   // null: not in this build
   bool runs, by_default;  // on this machine
+  void (*run_tree)(const Tree&);
 };
 
 // clang 14's __builtin_cpu_supports does not know f16c.
@@ -78,6 +79,12 @@ bool has_f16c() {
   unsigned a, b, c = 0, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+#ifdef MT_WITH_COMPILER
+#define MT_TREE(isa) isa::run_tree
+#else
+#define MT_TREE(isa) nullptr
+#endif
 
 Choice choose() {
   __builtin_cpu_init();
@@ -90,19 +97,19 @@ Choice choose() {
   // The best choice is last. Not every build has all of them; the other names are rejected.
   const Choice choices[] = {
 #ifdef MT_BUILT_BASE
-      {"base", isa_base::fill_verbs, true, true},
+      {"base", isa_base::fill_verbs, true, true, MT_TREE(isa_base)},
 #else
-      {"base", nullptr, true, false},
+      {"base", nullptr, true, false, nullptr},
 #endif
 #ifdef MT_BUILT_AVX2
-      {"avx2", isa_avx2::fill_verbs, avx2, avx2},
+      {"avx2", isa_avx2::fill_verbs, avx2, avx2, MT_TREE(isa_avx2)},
 #else
-      {"avx2", nullptr, avx2, false},
+      {"avx2", nullptr, avx2, false, nullptr},
 #endif
 #ifdef MT_BUILT_AVX512
-      {"avx512", fill_mixed, avx512, fast512},
+      {"avx512", fill_mixed, avx512, fast512, MT_TREE(isa_avx512)},
 #else
-      {"avx512", nullptr, avx512, false},
+      {"avx512", nullptr, avx512, false, nullptr},
 #endif
   };
   const char* const setting = std::getenv("MTORCH_ISA");
@@ -133,11 +140,16 @@ Choice choose() {
   std::exit(1);
 }
 
+const Choice& choice() {
+  static const Choice made = choose();
+  return made;
+}
+
 Device make() {
   Device device{};
   device.abi = kDeviceAbi;
   device.name = "cpu";
-  choose().fill(device.verbs);
+  choice().fill(device.verbs);
   device.verbs.alloc = cpu_alloc, device.verbs.free = cpu_free, device.verbs.sync = cpu_sync;
   return device;
 }
@@ -145,16 +157,13 @@ Device make() {
 }  // namespace
 
 const Device* the_cpu = nullptr;
-void (*run_tree_on_cpu)(const Tree&) = nullptr;
 
 const Device& start_cpu() {
   static const Device device = make();
   the_cpu = &device;
   return device;
 }
-const char* cpu_isa() {
-  static const char* const name = choose().name;
-  return name;
-}
+const char* cpu_isa() { return choice().name; }
+void run_tree_on_cpu(const Tree& t) { choice().run_tree(t); }
 
 }  // namespace mt

@@ -1,18 +1,14 @@
 // isa.cpp -- fills the table of verbs of one instruction set
-#include "kernels/tree.h"
 #include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
-
-void run_tree(const Tree&);
 
 void fill_verbs(Verbs& verbs) {
 #define MT_FILL(result, verb, Argument) verbs.verb = mt::verb;
   MT_VERBS(MT_FILL)
 #ifdef MT_WITH_COMPILER
   MT_CPU_VERBS(MT_FILL)
-  run_tree_on_cpu = run_tree;
 #else
   verbs.weighted_gather = mt::weighted_gather;
 #endif

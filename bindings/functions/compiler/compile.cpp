@@ -3,7 +3,6 @@
 #include "bindings/functions/functions.h"
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/program/apply.h"
-#include "engine/compiler/program/fuse.h"
 #include "engine/compiler/program/tree.h"
 
 namespace mt::lua {
@@ -99,7 +98,7 @@ int results_of(Args& a) {
   TensorList inputs;
   inputs.reserve(p.inputs);
   for (int k = 0; k < p.inputs; ++k) {
-    if (!shape_at(a.L, 4 + k))
+    if (!tensor_at(a.L, 4 + k))
       fail("{}: argument {} must be a tensor or a number", lua_tostring(a.L, 2), k + 1);
     inputs.push_back(a.tensor(4 + k));
   }
@@ -155,7 +154,7 @@ int call_compiled(Args& a) {
   const bool into = given > 1 && lua_istable(L, given) && push_only_out(L, given);
   const int n = given - into;
   bool plain = n > 0;
-  for (int k = 1; k <= n && plain; ++k) plain = shape_at(L, k);
+  for (int k = 1; k <= n && plain; ++k) plain = tensor_at(L, k);
   if (plain && !recording) {  // a recorded call shows its program
     lua_rawgeti(L, lua_upvalueindex(3), n);
     auto* const e = static_cast<ir::Expression*>(lua_touserdata(L, -1));
@@ -273,42 +272,7 @@ int clone(Args& a) {
   return 1;
 }
 
-/// Collects the deferred tensors in a value, with tables up to two levels deep.
-void collect(lua_State* L, int at, int levels, TensorList& found) {
-  if (const Tensor* t = shape_at(L, at); t && t->impl()->deferred) found.push_back(*t);
-  if (levels == 0 || !lua_istable(L, at)) return;
-  luaL_checkstack(L, 8, "fuse");
-  for (lua_pushnil(L); lua_next(L, at) != 0; lua_pop(L, 1))
-    collect(L, lua_gettop(L), levels - 1, found);
-}
-
-/// fused(fn, ..): calls fn(..) with deferred elementwise operations and row reductions.
-int fused(Args& a) {
-  a.function(1);
-  if (recording) return lua_call(a.L, a.count() - 1, LUA_MULTRET), lua_gettop(a.L);
-  ir::Fuser fuser;
-  lua_call(a.L, a.count() - 1, LUA_MULTRET);
-  fuser.check_asked();
-  TensorList results;
-  for (int i = 1; i <= lua_gettop(a.L); ++i) collect(a.L, i, 2, results);
-  ir::Fuser::evaluate_together(results);
-  return lua_gettop(a.L);
-}
-
-/// fuse_notes(fn): calls fn() and returns which operations were not fused, and why.
-int fuse_notes(Args& a) {
-  std::vector<std::string> list;
-  const SaveAndRestore here(ir::Fuser::notes, &list);
-  a.function(1);
-  lua_call(a.L, 0, 0);
-  return a.push(list);
-}
-
 const Entry kCompileParts[] = {
-    {"fuse_notes(fn)", "Which operations were not fused during fn(), and why: lines.", fuse_notes},
-    {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
-    {"fuse_from(..)", "elements: sets the minimum size for fusing; returns the previous one.",
-     [](Args& a) { return a.push(ir::Fuser::smallest.exchange(a.integer(1))); }},
     {"caller(..)", "The function that calls programs: programs, name, function.", make_caller},
     {"clone(..)", "A copy of a Lua function.", clone},
     {"builder()", "An empty program.", bind<[] { return std::make_unique<TracedProgram>(); }>},
@@ -353,6 +317,7 @@ void add_compile(lua_State* L) {
   kCompiled.internal = true;
   add_explain(L);
   add_replay(L);
+  add_fuse(L);
 }
 
 }  // namespace mt::lua

@@ -73,8 +73,7 @@ int machine(Args& a) {
 /// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits);
 /// nothing if they are zero, and nil and the index of a result if one is equal to it.
 int gradient(Args& a) {
-  const ir::Expression::Gradient& g =
-      expression_at(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)), 0);
+  const ir::Expression::Gradient& g = expression_at(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)));
   if (!g.expression && !g.passed.empty())
     return lua_pushnil(a.L), 1 + a.push(g.passed[0].result + 1);
   if (!g.expression) return 0;

@@ -1,6 +1,7 @@
 // replay.cpp -- mt.compile's recorder and replays, for bindings/lua/compile/step.lua
 #include "engine/compiler/record/replay.h"
 
+#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
@@ -11,6 +12,10 @@ struct LuaStepRecorder final : StepRecorder {
   static constexpr char kShown[] = "a recording of a step";
   using StepRecorder::StepRecorder;
 };
+}  // namespace
+StepRecorder& recorder_at(const Args& a, int i) { return Userdata<LuaStepRecorder>::at(a, i); }
+namespace {
+
 struct Step {
   static constexpr char kShown[] = "a recorded step";
   std::unique_ptr<StepReplay> replay;
@@ -28,7 +33,7 @@ TensorList tensors_after_step(const Args& a) {
 /// the default dtype and device. Nil during capture and with set_debug: the step then runs eagerly.
 int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
-  if (capturing || t.debugging) return lua_pushnil(a.L), 1;
+  if (capturing || t.debugging || recording) return lua_pushnil(a.L), 1;
   const Device& d = default_device();
   int64_t mode = 1 + cuda_index(d);
   for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
@@ -39,12 +44,16 @@ int mode_of_thread(Args& a) {
 
 const Entry kReplay[] = {
     {"step_mode()",
-     "A number for the modes that affect operations; nil during capture and with set_debug.",
+     "A number for the modes that affect operations; nil while a graph or calls are recorded, or with "
+     "set_debug.",
      mode_of_thread},
-    {"step_record([inputs])",
+    {"step_record([inputs], is_function=false)",
      "Begins a recording with copies of the arguments, without Lua's collector.",
      [](Args& a) {
-       Userdata<LuaStepRecorder>::push(a.L, std::make_unique<LuaStepRecorder>(a.tensors(1)));
+       const auto kind =
+           lua_toboolean(a.L, 2) ? StepRecorder::Kind::function : StepRecorder::Kind::step;
+       if (!dynamic_cast<StepRecorder*>(step_recorder)) step_recorder = nullptr;
+       Userdata<LuaStepRecorder>::push(a.L, std::make_unique<LuaStepRecorder>(a.tensors(1), kind));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
@@ -66,10 +75,14 @@ const Entry kReplay[] = {
      bind<on_arguments>},
     {"step_memory(x)", "The address of the storage of x, as a number; views share it.",
      bind<[](const Tensor& x) { return int64_t(uintptr_t(x.impl()->storage->data)); }>},
-    {"step_drop(r)", "Ends a recording and discards it.",
+    {"step_drop(r)", "Ends a recording and discards it; returns why the recorder ended it, or nil.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
-       return Userdata<LuaStepRecorder>::collect(a.L);
+       const StepRecorder& r = recorder_at(a, 1);
+       if (r.ended()) a.push(r.why());
+       else lua_pushnil(a.L);
+       Userdata<LuaStepRecorder>::collect(a.L);
+       return 1;
      }},
     {"step_start(..)",
      "step, tensors: whether it is of such tensors and nothing moved; copies them in. Then "

@@ -197,10 +197,13 @@ local function visit_wrapped(list, f, name)
   end
 end
 
+local watched_envs = setmetatable({}, {__mode = 'k'}) -- the replacement of an environment -> the environment
+
 --- Replaces a function's globals while the step is recorded: every global that is read is added to the list.
 local function watched(list, env)
-  local seen = {}
-  return setmetatable({}, {
+  local seen, replacement = {}, {}
+  watched_envs[replacement] = env
+  return setmetatable(replacement, {
     __index = function(_, key)
       local value = env[key]
       if not seen[key] then
@@ -367,7 +370,8 @@ function captured.changed(list)
     return 'strings, numbers, booleans, nil or functions have another metatable'
   end
   for _, of in ipairs(list.functions) do
-    if getfenv(of.f) ~= of.env then return ("'%s' has another environment"):format(of.name) end
+    local env = getfenv(of.f) -- while another function is recorded, its replacement
+    if (watched_envs[env] or env) ~= of.env then return ("'%s' has another environment"):format(of.name) end
   end
   for _, set in ipairs(list.sets) do
     if count_keys(set.t) ~= set.count then return ("'%s' has other fields"):format(set.name) end

@@ -228,9 +228,15 @@ local function describe_fuse(f, record, text, options, ...)
   show_programs(text, fused, options.show)
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
-  local arguments = core.pack(...)
-  local notes = native.fuse_notes(function() f(unpack(arguments, 1, arguments.n)) end)
-  if #notes > 0 then text:line('not fused:\n  %s', table.concat(notes, '\n  ')) end
+  local self = record.fused
+  local entry = self.entries[1]
+  local why = self.eager or self.why or entry and entry.eager
+  if why then return text:line('it runs as itself: %s', why) end
+  if not entry then return end
+  local programs, separate, of_gradient = native.function_facts(entry.recorded)
+  for _, line in ipairs(programs) do text:line('one program, %s', line) end
+  for _, line in ipairs(of_gradient) do text:line('one program of the gradient, %s', line) end
+  if #separate > 0 then text:line('not fused:\n  %s', table.concat(separate, '\n  ')) end
 end
 
 local function upvalue_of(f, name)

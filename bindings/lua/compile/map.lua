@@ -259,20 +259,4 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
     return reduction
   end)
 
--- ---- fuse ---------------------------------------------------------------------------------------------
-
-compiled.fuse = core.declare('fuse(f: function)',
-  'The function f of tensors with its elementwise operations, and reductions along the last dimension (sum, mean, ' ..
-  'max, min, amax, amin, logsumexp, var, std), computed together: softmax or a layer norm by hand reads and writes ' ..
-  'memory once. Other operations run as themselves in between, and so do those on less than 2048 elements (32768 ' ..
-  'where rows are reduced); gradients of every order. 16-bit floats are calculated in float32 and rounded once. On ' ..
-  'a GPU each part is a kernel, compiled when it first runs. It takes and returns what f does.',
-  function(f)
-    if records[f] then core.fail('fuse: this function is compiled already; call it') end
-    local fused = native.fused
-    local function fused_function(...) return fused(f, ...) end
-    records[fused_function] = {f = f, name = 'fuse'}
-    return fused_function
-  end)
-
 return compiled

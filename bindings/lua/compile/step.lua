@@ -3,23 +3,22 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
 local explain = require 'mtorch.compile.explain'
+local shared = require 'mtorch.compile.recording'
 local native = require('mtorch.compile.trace').native
 
 local max_programs = 8
 local moved_away = 'a parameter or gradient has other memory, or requires_grad has changed'
 
 local pack = core.pack
+local same, copy_of, map_tensors, raise = shared.same, shared.copy_of, shared.map_tensors, shared.raise
+local take_back, same_values, same_kinds = shared.take_back, shared.same_values, shared.same_kinds
+local kind_of = shared.kind_of
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
 
 --- Collects all garbage, including what finalizers release.
 local function collect()
   collectgarbage()
   collectgarbage()
-end
-
-local function same(a, b)
-  if a.shape ~= b.shape or a.dtype ~= b.dtype then return false end
-  return (a:eq(b):logical_or(a:ne(a):logical_and(b:ne(b)))):all()
 end
 
 -- ---- recording ---------------------------------------------------------------------------------------
@@ -38,46 +37,12 @@ function Recorder:refuse(...)
   core.fail('%s', self.refused)
 end
 
---- The strides of a non-contiguous tensor as text: the order of sums depends on them.
-local function layout_of(x)
-  return not x:is_contiguous() and table.concat(x:stride(), ' ') or nil
-end
 local function is_expanded(x)
   local strides = x:stride()
   for d, n in ipairs(x.shape) do
     if strides[d] == 0 and n > 1 then return true end
   end
   return false
-end
---- A copy with the same layout.
-local function copy_of(x)
-  x = x:detach()
-  if x:is_contiguous() then return x:clone() end
-  local strides, last = x:stride(), 1
-  for d, n in ipairs(x.shape) do last = last + (n - 1) * strides[d] end
-  return x:as_strided({last}, {1}):clone():as_strided(x.shape, strides, 0)
-end
-
---- The arguments with each tensor x replaced by f(x).
-local function map_tensors(arguments, f)
-  local mapped = {n = arguments.n}
-  for i = 1, arguments.n do
-    local x = arguments[i]
-    mapped[i] = mt.is_tensor(x) and f(x, i) or x
-  end
-  return mapped
-end
-
---- Raises the error that ended the coroutine. A tail call removes the step's frame, and there is no
---- frame above it: then the position is that of the step's call, as without a coroutine.
-local function raise(routine, message)
-  local level, frame = 0, debug.getinfo(routine, 0, 'Sl')
-  while frame and (frame.currentline <= 0 or frame.source:find '^@mtorch/') do
-    level = level + 1
-    frame = debug.getinfo(routine, level, 'Sl')
-  end
-  if frame or type(message) ~= 'string' then error(message, 0) end
-  core.fail('%s', message)
 end
 
 --- The reason why results cannot be recorded: a table, whose tensors a replay would not fill, or another object.
@@ -89,19 +54,6 @@ local function object_among(results)
     if not (mt.is_tensor(x) or kind == 'number' or kind == 'string' or kind == 'boolean' or kind == 'nil') then
       return ('result %d is %s; a compiled step returns tensors, numbers and strings'):format(i, core.describe(x))
     end
-  end
-end
-
---- Copies changes of the arguments' copies back to the arguments.
-local function take_back(copies, arguments)
-  mt.no_grad(function()
-    for i, x in ipairs(copies) do
-      if not same(x, arguments[i]) then arguments[i]:copy_(x) end
-    end
-  end)
-  for i, x in ipairs(copies) do
-    if x.requires_grad then arguments[i]:requires_grad_() end
-    if x.grad then arguments[i].grad = x.grad end
   end
 end
 
@@ -304,38 +256,6 @@ local function try(self, program, arguments)
 end
 
 -- ---- the compiled function -----------------------------------------------------------------------------
-
---- Whether the non-tensor arguments are equal to those of the entry.
-local function same_values(entry, n, ...)
-  if entry.n ~= n then return false end
-  if entry.plain == 0 then return true end
-  local given = {...} -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
-  for i = 1, n do
-    local kept = entry[i]
-    local x, before = given[i], kept.value
-    if not kept.shape and not (rawequal(x, before) and (x ~= 0 or 1 / x == 1 / before)) then return false end
-  end
-  return true
-end
-
---- The properties of an argument that a program depends on.
-local function kind_of(x)
-  if not mt.is_tensor(x) then return {value = x} end
-  return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device,
-    layout = layout_of(x)}
-end
-
-local function same_kinds(entry, ...)
-  local given = {...}
-  for i = 1, entry.n do
-    local x, kept = given[i], entry[i]
-    if kept.shape and not (mt.is_tensor(x) and kept.shape == x.shape and kept.dtype == x.dtype and
-      kept.requires_grad == x.requires_grad and kept.device == x.device and kept.layout == layout_of(x)) then
-      return false
-    end
-  end
-  return true
-end
 
 local function check_arguments(...)
   local given = pack(...)

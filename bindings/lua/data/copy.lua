@@ -214,7 +214,7 @@ end
 function Unpacker.entry(_, node) return native.function_at(node.address) end
 
 function Unpacker:compiled(node)
-  local make, f = require('mtorch.compile.map')[node.name], self:value(node.f)
+  local make, f = require('mtorch')[node.name], self:value(node.f)
   if node.identity ~= nil then return make(f, node.identity) end
   return make(f)
 end

@@ -170,7 +170,8 @@ bool call_verb_or_program(const Device& d, Verb verb, const void* argument) {
 }
 
 bool prepare_on_gpu(const Run& r, const Device& device) {
-  if (!has_kernel(r) || r.program->by_rows) return false;
+  if (!has_kernel(r)) return false;
+  if (r.program->by_rows) return prepare_rows_on_gpu(r, device);
   const int ndim = View(r).ndim;
   return fits_launch(*r.program, ndim) && kernel_of(r, ndim, device);
 }

@@ -17,7 +17,7 @@ std::string cuda_text(const Run&);
 bool run_on_gpu(const Run&, const Device&);
 /// call_verb, where a GPU also has the verb `run`, by run_on_gpu.
 bool call_verb_or_program(const Device&, Verb, const void* argument);
-/// Compiles the kernel of an elementwise run, whose memory may be missing. False: there is none.
+/// Compiles the kernel of a run, whose memory may be missing. False: there is none.
 bool prepare_on_gpu(const Run&, const Device&);
 
 // ---- shared by the two kinds of kernels (program_rows_cuda.cpp) --------------------------------------
@@ -41,5 +41,7 @@ void append_dims(std::vector<uint64_t>& words, const Run&, const RunDims&);
 /// The text, and the launch, of the kernel for a run of a program by rows.
 std::string rows_cuda_text(const Run&);
 bool run_rows_on_gpu(const Run&, const Device&);
+/// Compiles the kernel of a run by rows; false if there is none.
+bool prepare_rows_on_gpu(const Run&, const Device&);
 
 }  // namespace mt

@@ -451,18 +451,34 @@ std::string rows_cuda_text(const Run& r) {
   return RowsText(*r.program, r.dtype, form).text();
 }
 
-bool run_rows_on_gpu(const Run& r, const Device& device) {
-  const Program& p = *r.program;
-  const Rows rows(r);
-  if (rows.n * rows.length == 0) return true;
+namespace {
+
+KernelArguments arguments_of(const Run& r, const Rows& rows) {
   KernelArguments one;
   std::vector<uint64_t>& argument = one.words;
   argument.push_back(uint64_t(rows.n)), argument.push_back(uint64_t(rows.length));
   append_operands(argument, r);
-  for (int k = 0; k < p.outputs + p.inputs; ++k)
+  for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
     argument.push_back(uint64_t(r.stride[k][r.ndim - 1]));
   append_dims(argument, r, rows);
-  if (argument.size() * 8 > 4000) return false;  // CUDA's limit is 4096 bytes
+  return one;
+}
+bool fits_launch(const KernelArguments& a) {
+  return a.words.size() * 8 <= 4000;  // CUDA's limit is 4096 bytes
+}
+
+}  // namespace
+
+bool prepare_rows_on_gpu(const Run& r, const Device& device) {
+  const Rows rows(r);
+  return fits_launch(arguments_of(r, rows)) && kernel_of(r, rows, device).loaded;
+}
+
+bool run_rows_on_gpu(const Run& r, const Device& device) {
+  const Rows rows(r);
+  if (rows.n * rows.length == 0) return true;
+  KernelArguments one = arguments_of(r, rows);
+  if (!fits_launch(one)) return false;
   one.end();
   const Kernel& kernel = kernel_of(r, rows, device);
   if (!kernel.loaded) return false;

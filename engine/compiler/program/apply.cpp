@@ -7,11 +7,9 @@
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/core/device.h"
 #include "engine/core/interceptor.h"
-#include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
-#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::ir {
 namespace {
@@ -62,18 +60,15 @@ std::vector<int> last_reads(const Program& p) {
 std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
                             Dtype dtype, const Device& device) {
   const Program& p = e.program();
-  const EagerScope now;
   const std::vector<int> last = last_reads(p);
   std::vector<Tensor> value(p.count), results;
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
     Tensor& v = value[i];
-    const double params[op::kMaxParams] = {c.constant};
     if (c.op == kInput) v = *in[c.which];
     else if (c.op == kNumber) v = single(numbers[c.which]);
     else if (c.op == kConstant) v = single(c.constant);
-    else if (c.op == kReduce) v = mt::reduce(c.which, value[c.in[0]], {-1}, true, params);
     else {
       const Tensor* inputs[3];
       for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[c.in[k]];
@@ -86,14 +81,14 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
   return results;
 }
 
-/// Runs the program over operands of its dtype with the shape of `space`, or with one element per row.
+/// Runs the program over operands of its dtype with the shape of `space`.
 bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
          const Tensor* const* in, const double* numbers, const Device& device) {
   const Program& p = e.program();
   Run r;
   r.program = &p, r.dtype = dtype, r.numbers = numbers, r.scratch = nullptr;
-  const int used = p.outputs + p.inputs, last = space.size() - 1;
-  bool flat = !p.by_rows;
+  const int used = p.outputs + p.inputs;
+  bool flat = true;
   for (int k = 0; k < used; ++k) {
     const Tensor& x = k < p.outputs ? *out[k] : *in[k - p.outputs];
     r.data[k] = x.data();
@@ -107,12 +102,6 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
     const TensorImpl& x = *(k < p.outputs ? *out[k] : *in[k - p.outputs]).impl();
     if (flat) r.stride[k][0] = 1;
     else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * r.ndim);
-    if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
-  }
-  Tensor scratch;
-  if (p.by_rows && is_cpu(device)) {
-    scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
-    r.scratch = static_cast<char*>(scratch.data());
   }
   return run_verb(device, Verb::run, &r, call_verb_or_program);
 }
@@ -131,9 +120,7 @@ struct Operands {
       in[k] = converted[k].defined() ? &converted[k] : &inputs[k];
     }
     for (int k = 0; k < e.program().outputs; ++k) {
-      Shape shape = space;
-      if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
-      results[k] = result_in(target, shape, e.is_bool(k) ? Dtype::b8 : dtype, device);
+      results[k] = result_in(target, space, e.is_bool(k) ? Dtype::b8 : dtype, device);
       out[k] = &results[k];
     }
   }
@@ -212,11 +199,6 @@ bool record_small(const Expression& e, const Expression::Gradient& d,
   return true;
 }
 
-/// A gradient in the shape of its input: one element per row is expanded.
-Tensor in_shape(const Tensor& g, const Shape& shape) {
-  return g.shape() == shape ? g : expand(g, shape);
-}
-
 std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient& d,
                                  const char* name, const Shape& space,
                                  const std::vector<Tensor>& inputs,
@@ -229,21 +211,18 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
     if (k >= results) save.push_back(inputs[k - results]);
   }
   std::vector<double> kept(numbers, numbers + e.program().numbers);
-  std::vector<Shape> shapes;
-  for (const Tensor& x : inputs) shapes.push_back(x.shape());
   const Dtype dtype = inputs[0].dtype();
   const Device* const device = &inputs[0].device();
-  const auto backward = [&d, place, kept, shapes, space, dtype,
+  const auto backward = [&d, place, kept, n = inputs.size(), space, dtype,
                          device](const std::vector<Tensor>& g) {
     const std::vector<Tensor> saved = saved_tensors();
-    std::vector<Tensor> operands, dx(shapes.size());
+    std::vector<Tensor> operands, dx(n);
     for (const auto& same : d.passed) dx[same.input] = g[same.result];
     if (!d.expression) return dx;
     for (int k : place) operands.push_back(k < 0 ? g[-1 - k] : saved[k]);
     const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
                                                dtype, space, *device, kept.data());
-    for (size_t k = 0; k < d.inputs.size(); ++k)
-      dx[d.inputs[k]] = in_shape(found[k], shapes[d.inputs[k]]);
+    for (size_t k = 0; k < d.inputs.size(); ++k) dx[d.inputs[k]] = found[k];
     return dx;
   };
   return record_function(name, inputs, outputs, std::vector<bool>(outputs.size(), false), save,
@@ -255,12 +234,10 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
                              const double* numbers) {
   unsigned wanted = 0;
   for (size_t k = 0; k < inputs.size(); ++k) wanted |= unsigned(inputs[k].requires_grad()) << k;
-  const bool by_rows = e.program().by_rows;
-  const Expression::Gradient& d = e.gradient(wanted, by_rows ? space[space.size() - 1] : 0);
+  const Expression::Gradient& d = e.gradient(wanted);
   if (d.too_large) return apply_each(e, inputs, inputs[0].dtype(), space, numbers);
   if (!d.expression && d.passed.empty()) return outputs;
-  if (outputs.size() == 1 && !by_rows && record_small(e, d, inputs, outputs[0], numbers))
-    return outputs;
+  if (outputs.size() == 1 && record_small(e, d, inputs, outputs[0], numbers)) return outputs;
   return record_large(e, d, name, space, inputs, outputs, numbers);
 }
 
@@ -315,9 +292,7 @@ std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& i
   std::vector<Tensor> results = compose(e, in.data(), numbers, calculated, inputs[0].device());
   for (int k = 0; k < e.program().outputs; ++k) {
     Tensor& y = results[k];
-    Shape shape = space;
-    if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
-    if (y.shape() != shape) y = contiguous(expand(y, shape));
+    if (y.shape() != space) y = contiguous(expand(y, space));
     if (!e.is_bool(k)) y = to(y, dtype);
   }
   return results;

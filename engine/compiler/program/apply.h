@@ -17,8 +17,7 @@ Dtype computing_dtype(const Expression&, const std::vector<Tensor>& inputs, cons
 std::vector<Tensor> apply(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                           const double* numbers);
 
-/// The same for inputs in `dtype` that have the shape of `space`, or one element per row of it
-/// (last dimension 1). Results that are the same in a row have one element per row.
+/// The same for inputs in `dtype` that have the shape of `space`.
 std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                              Dtype dtype, const Shape& space, const Device& device,
                              const double* numbers);

@@ -98,6 +98,15 @@ class Builder {
 /// gradient and the saved tensors. -1: it has none.
 int add_derivative(Builder&, int op, int part, const int* operands, int n, const double* params);
 
+/// The gradient of a reduction as in the map verb, whose operation `op` is: from the incoming gradient
+/// and what the derivative reads. -1: it has no formula.
+int add_reduction_gradient(Builder&, int op, const int* operands, int n, const double* numbers);
+
+/// The sum of a value along rows of `row` elements, with other bits than `reduce`: if possible it is
+/// built from sums of parts that depend on few other sums, so that one pass over the row computes
+/// several sums. Only values from `first` on are split into parts.
+int sum_of_row(Builder&, int value, int64_t row, int first);
+
 /// An operation's formula as a program of other operations, for these parameters; those in `unknown` (bits)
 /// become its numbers. Null if the formula is a function of kernels/math, or the operation itself.
 const Expression* formula_of(int op, const double* params, unsigned unknown = 0);
@@ -126,8 +135,7 @@ class Expression {
     std::vector<Passed> passed;  // inputs whose gradient equals a result's; not among its results
     bool too_large = false;
   };
-  /// `row`: the number of elements in a row, for a program by rows.
-  const Gradient& gradient(unsigned wanted, int64_t row = 0) const;
+  const Gradient& gradient(unsigned wanted) const;
 
   Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
              std::vector<double> params, int inputs, int numbers, uint64_t hash);
@@ -151,7 +159,7 @@ class Expression {
   bool whole_ = true;
   int alone_ = -1;
   mutable std::mutex lock_;
-  mutable std::map<std::pair<unsigned, int64_t>, std::unique_ptr<Gradient>> gradients_;
+  mutable std::map<unsigned, std::unique_ptr<Gradient>> gradients_;
 };
 
 /// The program as text, one instruction per line: `%3 = mul %1, %2   ; line 12`.

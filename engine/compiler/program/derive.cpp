@@ -3,7 +3,7 @@
 //
 // In forward mode, for one input after the other: a `select` selects one of two slopes, so the slope of
 // the branch that was not selected (log of a negative number) does no harm, unlike 0 times it. Values
-// that several derivatives need are computed once. Programs by rows use reverse mode, as a graph does.
+// that several derivatives need are computed once.
 #include <algorithm>
 
 #include "engine/compiler/program/value.h"
@@ -47,6 +47,38 @@ int add_derivative(Builder& b, int op, int part, const int* operands, int n, con
   std::vector<Value> list;
   for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{operands[k]});
   return f(list.data(), params).id;
+}
+
+namespace {
+
+using ReductionFormula = Value (*)(const Value* operands, const double* numbers);
+template <class Op> Value reduction_formula(const Value* v, const double* numbers) {
+  using G = op::GradientOf<Op>;
+  const auto at = [v](int k) { return v[k < G::inputs ? k : 0]; };
+  op::ReduceContext<Value> c{numbers[0], {}, at(G::second)};
+  std::copy_n(numbers + 1, op::count_params(Op::info), c.param);
+  return Op::template df<Value>(v[0], at(G::x), at(G::y), c);
+}
+struct ReductionGradient {
+  int op;  // of the map verb
+  ReductionFormula formula;
+};
+constinit const auto reduction_gradients = table_of(op::Reductions{}, [](auto of) {
+  using Op = decltype(of);
+  if constexpr (op::has_gradient_kernel<Op> && !Op::needs_index)
+    return ReductionGradient{op::gradient_id<Op>, &reduction_formula<Op>};
+  else return ReductionGradient{-1, nullptr};
+});
+
+}  // namespace
+
+int add_reduction_gradient(Builder& b, int op, const int* operands, int n, const double* numbers) {
+  const auto at = std::ranges::find(reduction_gradients, op, &ReductionGradient::op);
+  if (at == std::end(reduction_gradients)) return -1;
+  const Building here(b);
+  std::vector<Value> list;
+  for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{operands[k]});
+  return at->formula(list.data(), numbers).id;
 }
 
 const Expression* formula_of(int op, const double* params, unsigned unknown) {
@@ -126,37 +158,18 @@ int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::
   return sum;
 }
 
-// ---- programs by rows: adjoints, from the results to the inputs -------------------------------------
+}  // namespace
 
-using ReduceFormula = Value (*)(const Value& g, const Value& x, const Value& y, double count,
-                                double param);
-template <class Op>
-Value reduce_slope(const Value& g, const Value& x, const Value& y, double count, double param) {
-  Builder& b = Building::current();
-  op::ReduceContext<Value> c{count, {}, Value()};
-  c.param[0] = param;
-  const auto reduced = [&](auto other, const Value& of) {
-    return Value(Value::Id{b.reduce(op::reduction_id<decltype(other)>, of.id)});
-  };
-  if constexpr (Op::ties_share) c.second = reduced(op::Sum{}, Value(Op::ties(x, y)));
-  else if constexpr ((Op::info.reads & op::reads_second) != 0)
-    c.second = Op::second_of([&](auto other) { return reduced(other, x); }, count);
-  return Op::template df<Value>(g, x, y, c);
-}
-template <class Op> constexpr ReduceFormula reduce_formula() {
-  if constexpr (op::has_df<Op> && !Op::needs_index) return &reduce_slope<Op>;
-  else return nullptr;
-}
-constinit const auto reduce_formulas =
-    table_of(op::Reductions{}, [](auto op) { return reduce_formula<decltype(op)>(); });
+// ---- sums along rows ------------------------------------------------------------------------------
 
-/// Processes a program by rows in reverse.
-struct Adjoints {
+namespace {
+
+/// Rewrites sums of the values from `first` on so that few of them wait for each other.
+struct RowSums {
   Builder& b;
   const int64_t row;
-  const int forward;        // the first values are those of the program itself
-  std::vector<int> of;      // a value's adjoint; -1: 0
-  std::vector<int> levels;  // of the values so far
+  const int first;
+  std::vector<int> levels = {};  // of the values so far
 
   int make(int op, int x, int y = -1) {
     const int in[] = {x, y, -1};
@@ -180,7 +193,7 @@ struct Adjoints {
     if (b.is_row(part)) return make(op::id<op::Mul>, part, b.constant(double(row)));
     const auto splits = [&](int v) {  // x - mean is summed as a whole: its terms may be much larger
       const int16_t op = b.instruction(v).op;
-      return v >= forward && (op == op::id<op::Add> || op == op::id<op::Sub>);
+      return v >= first && (op == op::id<op::Add> || op == op::id<op::Sub>);
     };
     const bool by_row = splits(part) && (b.is_row(c.in[0]) || b.is_row(c.in[1]));
     if (level(part) < limit && !by_row) return b.reduce(op::reduction_id<op::Sum>, part);
@@ -214,74 +227,43 @@ struct Adjoints {
     }
     return -1;
   }
-  /// The sum along the row: if possible, of parts of a low level, so that one pass over the row
-  /// computes several sums; otherwise of parts that are not the same in the whole row.
-  int row_sum(int part) {
-    const int early = sum_below(level(part), part);
-    return early >= 0 ? early : sum_below(level(part) + 1, part);
-  }
-
-  void add(int value, int part, bool from_elements) {
-    if (from_elements && b.is_row(value) && !is_single(value)) part = row_sum(part);
-    of[value] = sum_of(b, of[value], part);
-  }
-  bool is_single(int value) const {
-    const int op = b.instruction(value).op;
-    return op == kConstant || op == kNumber;
-  }
-  void visit(int i) {
-    const Instruction c = b.instruction(i);
-    const int g = of[i];
-    if (g < 0 || c.is_bool || (c.op < 0 && c.op != kReduce)) return;
-    b.set_line(c.line);
-    if (c.op == kReduce) {
-      const ReduceFormula f = reduce_formulas[c.which];
-      if (!f) fail("{} in a fused function has no gradient", reduce_row(c.which).info->name);
-      const Value x(Value::Id{c.in[0]}), y(Value::Id{i});
-      return add(c.in[0], f(Value(Value::Id{g}), x, y, double(row), c.constant).id, false);
-    }
-    for (int k = 0; k < op_row(c.op).inputs; ++k) {
-      if (b.is_bool(c.in[k]) || is_single(c.in[k])) continue;
-      const int part = derivative(b, c, i, k, g);
-      if (part >= 0) add(c.in[k], part, !c.is_row);
-    }
-  }
 };
 
-Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
+}  // namespace
+
+int sum_of_row(Builder& b, int value, int64_t row, int first) {
+  RowSums sums{b, row, first};
+  const int level = sums.level(value), early = sums.sum_below(level, value);
+  return early >= 0 ? early : sums.sum_below(level + 1, value);
+}
+
+namespace {
+
+Expression::Gradient derive(const Expression& e, unsigned wanted) {
   const Program& p = e.program();
   Builder b;
   const Building scope(b);
   std::vector<int> inputs, g;
-  std::vector<char> row_input(p.inputs, 0);
-  for (int i = 0; i < p.count; ++i)
-    if (p.code[i].op == kInput) row_input[p.code[i].which] = p.code[i].is_row;
-  for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k, row_input[k]));
+  for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k));
   std::vector<int> outputs = b.add(e, inputs);
   const int forward = b.count();
-  for (int k = 0; k < p.outputs; ++k) g.push_back(b.input(p.inputs + k, p.by_rows && e.is_row(k)));
+  for (int k = 0; k < p.outputs; ++k) g.push_back(b.input(p.inputs + k));
   for (int k = 0; k < p.outputs; ++k)
     if (e.is_bool(k)) outputs[k] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
-  Adjoints adjoint{b, row, forward, std::vector<int>(forward, -1), {}};
-  for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
-    if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
-  for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);
   const size_t number =  // the first result that is not bool
       size_t(std::ranges::find_if(outputs, [](int id) { return id >= 0; }) - outputs.begin());
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
-    int id = p.by_rows ? adjoint.of[inputs[k]] : gradient_by(b, k, outputs, g, inputs, forward);
+    int id = gradient_by(b, k, outputs, g, inputs, forward);
     if (id < 0 && number >= outputs.size()) continue;
     if (id < 0) {  // the results are step functions of it: 0, in its shape
       const int factors[] = {g[number], b.constant(0)};
       id = b.add(op::id<op::Mul>, factors);
-      if (p.by_rows) adjoint.add(inputs[k], id, !b.is_row(id));
-      if (p.by_rows) id = adjoint.of[inputs[k]];
     }
     const auto same = std::ranges::find(g, id);
-    if (!p.by_rows && same != g.end()) {
+    if (same != g.end()) {
       result.passed.push_back({k, int(same - g.begin())});
       continue;
     }
@@ -296,12 +278,12 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
 
 }  // namespace
 
-const Expression::Gradient& Expression::gradient(unsigned wanted, int64_t row) const {
+const Expression::Gradient& Expression::gradient(unsigned wanted) const {
   const std::lock_guard guard(lock_);
-  std::unique_ptr<Gradient>& g = gradients_[{wanted, row}];
+  std::unique_ptr<Gradient>& g = gradients_[wanted];
   if (g) return *g;
   try {
-    g = std::make_unique<Gradient>(derive(*this, wanted, row));
+    g = std::make_unique<Gradient>(derive(*this, wanted));
   } catch (const TooLarge&) {
     g = std::make_unique<Gradient>();
     g->too_large = true;

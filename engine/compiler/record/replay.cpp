@@ -176,11 +176,11 @@ void StepReplay::start(const TensorList& inputs) {
   begun_ = default_generator().counter();
 }
 
-bool StepReplay::call(const Call& c) const {
-  if (c.random)
-    c.random->seed = default_generator().initial_seed(), c.random->offset = begun_ + c.place;
-  const bool there = run_verb(*c.device, c.verb, c.argument, call_verb_or_program);
-  if (c.bound) defer_again(*c.device, *c.bound);
+bool ReplayCall::run(uint64_t random_begin) const {
+  if (random)
+    random->seed = default_generator().initial_seed(), random->offset = random_begin + place;
+  const bool there = run_verb(*device, verb, argument, call_verb_or_program);
+  if (bound) defer_again(*device, *bound);
   return there;
 }
 
@@ -188,7 +188,7 @@ bool StepReplay::run(size_t part) {
   const bool launched = run_graph(part);
   for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part] && !launched; ++i) {
     check_interrupt();
-    if (call(calls_[i])) continue;
+    if (calls_[i].run(begun_)) continue;
     if (i < first_change_) return false;
     fail("compile: an index is out of range; changes that the step made before this call remain");
   }

@@ -19,6 +19,21 @@
 
 namespace mt {
 
+/// A call of a replay.
+struct ReplayCall {
+  const Device* device;
+  Verb verb;
+  void* argument;
+  Random* random;
+  uint64_t place;
+  std::shared_ptr<const IndexBound> bound;
+  /// Makes the call; random numbers are drawn from this place of the default generator's stream on.
+  /// False if an index is out of bounds.
+  bool run(uint64_t random_begin) const;
+};
+
+class RecordedFunction;
+
 class StepReplay {
  public:
   StepReplay(const StepReplay&) = delete;
@@ -59,14 +74,6 @@ class StepReplay {
 
  private:
   friend class StepRecorder;
-  struct Call {
-    const Device* device;
-    Verb verb;
-    void* argument;
-    Random* random;
-    uint64_t place;
-    std::shared_ptr<const IndexBound> bound;
-  };
   struct Grad {
     Tensor leaf, grad;
   };
@@ -130,7 +137,6 @@ class StepReplay {
   bool shares_gradients() const;  // two leaves share a storage, among those whose gradient is kept
   void set_grads(size_t part) const;
   TensorList results();
-  bool call(const Call&) const;
   void renew(EscapingBuffer&);
   struct PartGraph;
   size_t graphs() const;
@@ -140,7 +146,7 @@ class StepReplay {
   bool run_graph(size_t part);
 
   std::deque<std::vector<std::byte>> arguments_;
-  std::vector<Call> calls_;
+  std::vector<ReplayCall> calls_;
   std::vector<std::string> fused_;
   std::vector<size_t> ends_;  // of the parts
   std::vector<Input> inputs_;
@@ -177,8 +183,10 @@ Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 /// Records this thread's calls during its lifetime, on the CPU and one GPU.
 class StepRecorder : public StepListener, public Interceptor {
  public:
+  /// `step`: of mt.compile, which may change tensors. `function`: of mt.fuse, which may not.
+  enum class Kind { step, function };
   /// `inputs` are copies of the arguments, which represent those of later calls.
-  explicit StepRecorder(const TensorList& inputs);
+  explicit StepRecorder(const TensorList& inputs, Kind kind = Kind::step);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// Between the two nothing is recorded; this work runs again at each replay.
@@ -188,6 +196,16 @@ class StepRecorder : public StepListener, public Interceptor {
   /// parameters of the optimizers that step between the parts.
   std::unique_ptr<StepReplay> finish(const TensorList& results, TensorList stepped);
   const std::string& why() const { return why_; }
+  /// Whether an error of the recorder ended the function, before it changed an argument.
+  bool ended() const { return ended_; }
+  /// Ends the recording of a function. Null if it cannot be replayed. With `saves` it has further
+  /// results, for its gradient.
+  std::unique_ptr<RecordedFunction> finish_function(const TensorList& results, bool saves);
+  /// The following calls compute gradients of the function.
+  void begin_gradient() { gradient_ = true; }
+  /// The tensors from before the recording that require a gradient and that the function used,
+  /// other than its inputs.
+  TensorList captured_with_gradient() const;
   void on_allocate(Storage*) override;
   void on_free(Storage*) override;
   void on_constant(Storage*) override;
@@ -226,6 +244,16 @@ class StepRecorder : public StepListener, public Interceptor {
   void upload_constants(StepReplay&);
   std::vector<std::vector<BufferUse>*> find_movable(StepReplay&);
   void plan(StepReplay&);
+  [[noreturn]] void refuse_number() const;
+  int input_at(const Tensor&) const;  // the input in whose memory the tensor is, or -1
+  void refuse_effects();
+  void add_results(RecordedFunction&, const TensorList&);
+  int add_memory(RecordedFunction&, int buffer);
+  std::vector<int> costly_buffers() const;
+  void save_costly(RecordedFunction&);
+  void read_saved(RecordedFunction&);
+  void plan(RecordedFunction&);
+  void move_numbers(RecordedFunction&);
   void put_calls(StepReplay&);
 
   std::unique_ptr<StepReplay> replay_;
@@ -250,6 +278,12 @@ class StepRecorder : public StepListener, public Interceptor {
   std::string why_;
   std::vector<Ref<Storage>> paused_;  // storages that are live in a pause are kept
   bool active_ = false;
+  const Kind kind_;
+  bool gradient_ = false, ended_ = false;
+  uint64_t first_node_ = 0;         // nodes from this sequence number on are of the recording
+  std::vector<Tensor> captured_;    // of a function: tensors from before that it used
+  std::map<int, int> results_of_;   // by buffer: its index in RecordedFunction::memory_
+  std::map<int, size_t> input_of_;  // by buffer: its index in RecordedFunction::inputs_
 };
 
 }  // namespace mt

@@ -36,6 +36,7 @@ struct StepCall {
   std::string where = {};  // the script's line, for a call that may become part of a program
   std::shared_ptr<const IndexBound> bound = {};  // of indices, which a GPU checks later
   bool done = false;                             // it ran at the recording, for all replays
+  bool gradient = false;  // of a recorded function: computes gradients, not the function itself
 };
 
 /// Memory that a step uses. One storage of the recording is one buffer: reused memory is several
@@ -57,6 +58,11 @@ struct StepBuffer {
   size_t offset = 0;               // of an inner buffer: its offset in the arena
 };
 
+/// Removes calls whose results are not read later, and not visible after the step. Unless
+/// `indices_checked`, calls that may find an index out of bounds stay.
+void drop_dead_calls(std::vector<StepCall>&, const std::vector<StepBuffer>&, bool indices_checked);
+/// Sets the first and the last call of each buffer.
+void set_lifetimes(const std::vector<StepCall>&, std::vector<StepBuffer>&);
 /// Lets results of elementwise calls reuse the memory of an operand that is dead after the call.
 void share_in_place(const std::vector<StepCall>&, std::vector<StepBuffer>&);
 /// Assigns a device's inner buffers to offsets in one arena, so that buffers that are live at the

@@ -1,7 +1,7 @@
 // step_fuse.cpp -- fuses elementwise calls of a recorded step, and reductions of their rows, into programs
 //
-// On a GPU only calls with the same bits as a program there are fused: no reductions, whose order
-// is the kernel's, and no functions of CUDA's library.
+// In a step, on a GPU only calls with the same bits as a program there are fused: no reductions, whose
+// order is the kernel's, and no functions of CUDA's library.
 //
 // Calls are added in order to groups with one iteration space, which run in the place of their last call. A
 // group ends at a call that reads its output with another layout, or writes a buffer that it reads or
@@ -9,31 +9,26 @@
 #include "engine/compiler/record/step_fuse.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "engine/compiler/cuda/program_cuda.h"
-#include "engine/compiler/program/builder.h"
-#include "engine/compiler/program/fuse.h"
+#include "engine/compiler/record/step_work.h"
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/jit/lower.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {
 
-using ir::Builder, ir::without_last;
+using ir::Builder;
 
-constexpr int kMaxInstructions = 64, kMaxFusedInputs = 16, kMaxFusedOutputs = 8,
-              kMaxDerivativeCost = 12;
+constexpr int kMaxFusedInputs = 20, kMaxFusedOutputs = 8;
 constexpr size_t kMaxOpen = 8;
 
-Shape with(Shape s, int64_t last) {
-  s.push(last);
-  return s;
-}
+Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1); }
 
 /// The strides of an operand over `from` for the same elements iterated over `to`; empty if no
 /// strides describe that.
@@ -59,135 +54,12 @@ std::optional<Shape> restride(const Shape& from, const Shape& stride, const Shap
   return made;
 }
 
-/// An operand: elements of a buffer, or numbers that are the same at each replay.
-struct Operand {
-  BufferUse use;
-  Shape stride;
-  bool number = false, mask = false, row = false;
-  double value = 0;
-  bool same(const Operand& o) const {
-    std::byte *a = nullptr, *b = nullptr;
-    if (use.buffer < 0) std::memcpy(&a, use.slot, sizeof a), std::memcpy(&b, o.use.slot, sizeof b);
-    return use.buffer == o.use.buffer && use.offset == o.use.offset && row == o.row && a == b &&
-           stride == o.stride;
-  }
-};
-
-/// A call that a program can compute.
-struct Work {
-  const Device* device;
-  const Map* map = nullptr;
-  const Reduce* reduce = nullptr;
-  Dtype dtype;
-  Shape size;
-  std::vector<Operand> in;
-  Operand out;
-};
-
-const BufferUse* use_at(const StepCall& c, const void* slot) {
-  for (const BufferUse& u : c.uses)
-    if (u.slot == slot) return &u;
-  return nullptr;
-}
-
-/// gelu's derivative has a special formula for numbers, with other bits than that for tensors and programs.
-bool has_own_slope(int op) { return op == op::id<op::Gelu>; }
-
-/// The properties of a part of an operation.
-struct PartFacts {
-  int cost = kMaxDerivativeCost + 1;  // instructions of a derivative; an operation counts as one
-  bool arithmetic = false;  // only steps that kernels of all devices round in the same way
-};
-PartFacts facts_of(int op, int part) {
-  using ir::LaneOp;
-  if (part > 0 && has_own_slope(op)) return {};
-  thread_local std::map<std::pair<int, int>, PartFacts> known;
-  const auto [at, is_new] = known.try_emplace({op, part});
-  PartFacts& facts = at->second;
-  if (!is_new) return facts;
-  Builder b;
-  int in[5];
-  for (int k = 0; k < 5; ++k) in[k] = b.input(k);
-  if (op_row(op).mask_first) in[part == 0 ? 0 : 1] = b.add(op::id<op::Lt>, in + 3);
-  const double params[op::kMaxParams] = {0.25, 0.5, 0.75, 1};
-  const int before = b.count(),
-            made = part == 0 ? b.add(op, in, params) : add_derivative(b, op, part, in, 5, params);
-  if (made < 0) return facts;
-  facts.cost = part == 0 ? 1 : b.count() - before;
-  std::vector<int> used;
-  ir::LaneProgram lanes;
-  const auto plain = [](const ir::LaneInstruction& c) {
-    return c.op < LaneOp::inverse || (c.op >= LaneOp::iand && c.op <= LaneOp::iandnot) ||
-           (c.op >= LaneOp::compare && c.op != LaneOp::guard);
-  };
-  facts.arithmetic = lower(b.finish({made}, used).program(), Dtype::f32, lanes) &&
-                     std::ranges::all_of(lanes.code, plain);
-  return facts;
-}
-
-/// The map as work; empty if it cannot be part of a program.
-std::optional<Work> work_of(const Map& m, const StepCall& c) {
-  if (m.op >= kOps || !(m.dtype == Dtype::f32 || m.dtype == Dtype::f64)) return {};
-  const OpRow& row = op_row(m.op);
-  if (row.info->accepts == op::Accepts::integer) return {};
-  const PartFacts facts = facts_of(m.op, m.part);
-  if (facts.cost > kMaxDerivativeCost || (!is_cpu(*c.device) && !facts.arithmetic)) return {};
-  Work w;
-  w.device = c.device;
-  w.map = &m, w.dtype = m.dtype, w.size = Shape(m.size, m.ndim);
-  const int mask = !row.mask_first ? -1 : m.part == 0 ? 1 : 2;
-  for (int k = 0; k <= m.inputs; ++k) {
-    const BufferUse* const u = use_at(c, &m.data[k]);
-    if (!u) return {};
-    Operand o{*u, Shape(m.stride[k], m.ndim)};
-    bool repeats = true;
-    for (int d = 0; d < m.ndim; ++d) {
-      if (m.size[d] == 1) o.stride[d] = 0;
-      repeats &= o.stride[d] == 0;
-    }
-    o.mask = k == mask;
-    const size_t one = item_size(m.dtype);
-    if (u->buffer < 0 && (u->bytes <= one || repeats)) {
-      if (o.mask || !repeats) return {};
-      o.number = true;
-      o.value = m.dtype == Dtype::f32 ? double(*static_cast<const float*>(m.data[k]))
-                                      : *static_cast<const double*>(m.data[k]);
-    }
-    if (k == 0) w.out = o;
-    else w.in.push_back(o);
-  }
-  return w;
-}
-/// A reduction along contiguous rows; for others the verb sums in another order.
-std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
-  if (!ir::fuses_rows(r.op) || !(r.dtype == Dtype::f32 || r.dtype == Dtype::f64) || r.out2 ||
-      r.reduced != 1 || !is_cpu(*c.device))
-    return {};
-  const BufferUse *const in = use_at(c, &r.in), *const out = use_at(c, &r.out);
-  if (!in || !out || in->buffer < 0 || r.kept == 0 || r.kept + 1 > kMaxDims) return {};
-  const int64_t n = r.reduced_size[0];
-  Work w;
-  w.device = c.device;
-  w.reduce = &r, w.dtype = r.dtype, w.size = with(Shape(r.kept_size, r.kept), n);
-  if (n < 2 || n > kLongestRow || r.reduced_stride[0] != 1 ||
-      product(w.size) < 16 * ir::Fuser::smallest)
-    return {};
-  Operand x{*in, with(Shape(r.kept_stride, r.kept), r.reduced_stride[0])};
-  for (int d = 0; d < w.size.size(); ++d)
-    if (w.size[d] == 1) x.stride[d] = 0;
-  w.in = {x};
-  w.out = {*out, with(Shape(r.out_stride, r.kept), 0)};
-  for (int d = 0; d < r.kept; ++d)
-    if (r.kept_size[d] == 1) w.out.stride[d] = 0;
-  w.out.row = true;
-  return w;
-}
-
 struct Group {
   const Device* device;
   Dtype dtype;
   Shape size;
-  bool rows = false;  // whether it reduces rows
+  bool rows = false;       // whether it reduces rows
+  int first_gradient = 0;  // the first value of the builder that belongs to a gradient, or 0
   Builder builder;
   std::vector<size_t> calls;
   std::vector<std::string> names;
@@ -214,6 +86,7 @@ struct Group {
   bool move_to(const Shape& to);
   bool fit(Work&);
   bool agrees(const Work&) const;
+  int as_float(int value);
   int value_of(const Operand&);
   bool add(const Work&);
 };
@@ -241,7 +114,7 @@ bool Group::move_to(const Shape& to) {
 
 /// Converts the work and the group to one space. The work may have one element per row.
 bool Group::fit(Work& w) {
-  if (w.dtype != dtype || w.device != device) return false;
+  if ((w.dtype != dtype && w.dtype != Dtype::none) || w.device != device) return false;
   const int64_t all = product(size), n = product(w.size), last = size[size.size() - 1];
   if (w.reduce) {
     if (n != all || !move_to(w.size)) return false;
@@ -282,7 +155,7 @@ bool Group::agrees(const Work& w) const {
     return a.use.buffer >= 0 && a.use.buffer == b.use.buffer && !a.same(b);
   };
   for (const Value& v : values) {
-    if (conflicts(v.at, w.out)) return false;
+    if (conflicts(v.at, w.out) || (w.mean && conflicts(v.at, *w.mean))) return false;
     for (const Operand& o : w.in)  // one element per row may be read by its whole row
       if (Operand row = o; row.row = v.at.row, conflicts(v.at, row)) return false;
   }
@@ -293,8 +166,18 @@ bool Group::agrees(const Work& w) const {
   return true;
 }
 
+/// A bool as 1 or 0.
+int Group::as_float(int value) {
+  const int in[] = {value, builder.constant(1), builder.constant(0)};
+  return builder.is_bool(value) ? builder.add(op::id<op::Where>, in) : value;
+}
+
 int Group::value_of(const Operand& o) {
   if (o.number) {
+    if (o.value == std::floor(o.value) && std::fabs(o.value) <= 64)
+      return builder.constant(o.value);
+    const auto at = std::ranges::find(numbers, o.value);
+    if (at != numbers.end()) return builder.number(int(at - numbers.begin()));
     numbers.push_back(o.value);
     return builder.number(int(numbers.size()) - 1);
   }
@@ -311,22 +194,37 @@ int Group::value_of(const Operand& o) {
 
 /// False if the program would be too large, or needs a mask from outside.
 bool Group::add(const Work& w) {
-  const int cost = w.map ? facts_of(w.map->op, w.map->part).cost : 1;
-  if (builder.count() + cost > kMaxInstructions || inputs.size() + w.in.size() > kMaxFusedInputs)
+  if (builder.count() + cost_of(w) > kMaxInstructions ||
+      inputs.size() + w.in.size() > kMaxFusedInputs)
     return false;
   for (const Operand& o : w.in) {
-    bool made_here = false;
-    for (const Value& v : values) made_here |= v.at.same(o) && builder.is_bool(v.id);
-    if (o.mask != made_here) return false;
+    bool made_here = false, counted = false;
+    for (const Value& v : values) {
+      Operand row = o;
+      row.row = v.at.row;
+      made_here |= v.at.same(row) && builder.is_bool(v.id);
+      counted |= v.at.same(row);
+    }
+    if (o.mask != made_here || (o.count && !counted)) return false;
   }
   int in[kMaxOperands] = {-1, -1, -1};
+  if (w.gradient && !first_gradient) first_gradient = builder.count();
   for (size_t k = 0; k < w.in.size(); ++k) in[k] = value_of(w.in[k]);
   int id = -1;
-  if (w.reduce) id = builder.reduce(w.reduce->op, in[0], w.reduce->param[0]);
-  else if (w.map->part == 0) id = builder.add(w.map->op, in, w.map->scalar);
-  else id = add_derivative(builder, w.map->op, w.map->part, in, int(w.in.size()), w.map->scalar);
+  if (w.reduce) in[0] = as_float(in[0]);
+  if (w.reduce && first_gradient && w.reduction == op::reduction_id<op::Sum> &&
+      !builder.is_row(in[0]))
+    id = sum_of_row(builder, in[0], size[size.size() - 1], first_gradient);
+  else if (w.reduce) id = builder.reduce(w.reduction, in[0], w.reduce->param[0]);
+  else if (w.copy) id = as_float(in[0]);
+  else id = add_map(builder, *w.map, in);
   if (id < 0) return false;
   rows |= w.reduce != nullptr;
+  if (w.mean) {
+    const int of[] = {builder.reduce(op::reduction_id<op::Sum>, in[0]),
+                      builder.constant(double(size[size.size() - 1]))};
+    values.push_back({*w.mean, builder.add(op::id<op::Div>, of)});
+  }
   for (Value& v : values)
     if (v.at.same(w.out)) {
       v = {w.out, id};
@@ -341,40 +239,56 @@ struct StepFuser {
   std::vector<size_t>& ends;
   std::vector<StepBuffer>& buffers;
   std::deque<std::vector<std::byte>>& kept;
+  std::vector<std::string>* separate;
+  Rules rules{separate != nullptr};
   std::vector<std::unique_ptr<Group>> open = {};
-  std::map<size_t, StepCall> made = {};  // by the last of the calls that they replace
+  std::map<size_t, std::vector<StepCall>> made = {};  // by the last of the calls that they replace
   std::vector<bool> gone = {};
   std::vector<int> last_read = {};
   std::vector<std::string> groups = {};
 
   std::vector<std::string> all();
-  std::optional<Work> work_at(size_t) const;
+  std::optional<Work> work_at(size_t, Reason&) const;
+  void note(size_t call, const Reason&);
+  BufferUse converted(const Operand&, Dtype, const Shape&, bool is_out, StepCall& copy);
   bool join(size_t, Work&);
   void close(size_t group);
   bool is_needed(const Operand&, size_t after) const;
   bool emit(Group&);
+  void add_scratch(StepCall&, Run&);
   std::string lines_of(const Group&) const;
+  std::string text_of(const Group&, const Run&, size_t written) const;
 };
 
-std::optional<Work> StepFuser::work_at(size_t i) const {
+std::optional<Work> StepFuser::work_at(size_t i, Reason& why) const {
   const StepCall& c = calls[i];
   for (const BufferUse& u : c.uses)  // a number on the CPU, which a GPU's call reads again
     if (u.buffer >= 0 && buffers[u.buffer].device != c.device) return {};
+  std::optional<Work> w;
   if (c.verb == Verb::map || c.verb == Verb::map_numbers)
-    return work_of(*reinterpret_cast<const Map*>(c.argument), c);
-  if (c.verb == Verb::reduce) return work_of(*reinterpret_cast<const Reduce*>(c.argument), c);
-  return {};
-}
-
-std::string name_of(const Work& w) {
-  if (w.reduce) {
-    constexpr auto name = []<class... Op>(int op, op::List<Op...>) {
-      const char* const names[] = {Op::info.name...};
-      return names[op];
+    w = rules.work_of(*reinterpret_cast<const Map*>(c.argument), c, why);
+  if (c.verb == Verb::copy) w = rules.work_of(*reinterpret_cast<const Copy*>(c.argument), c);
+  if (c.verb == Verb::reduce) {
+    const Reduce& r = *reinterpret_cast<const Reduce*>(c.argument);
+    const BufferUse *out = use_at(c, &r.out), *second = use_at(c, &r.out2);
+    const auto is_dead = [&](const BufferUse* u) {
+      return u && u->buffer >= 0 && last_read[u->buffer] <= int(i) &&
+             buffers[u->buffer].kind == StepBuffer::Kind::inner;
     };
-    return name(w.reduce->op, op::Reductions{});
+    int reduction = r.op;
+    const bool is_max = r.op == op::reduction_id<op::Argmax>;
+    if (r.out2 && (is_max || r.op == op::reduction_id<op::Argmin>)&&is_dead(out)) {
+      reduction = is_max ? op::reduction_id<op::Amax> : op::reduction_id<op::Amin>;
+      out = second, second = nullptr;
+    } else if (is_dead(second)) {
+      second = nullptr;
+    }
+    if (r.op != op::reduction_id<op::Var> && second) reduction = r.op, out = nullptr;
+    if (!rules.of_function && r.out2) return {};
+    w = rules.work_of(r, c, reduction, out, second, why);
   }
-  return std::string(op_row(w.map->op).info->name) + (w.map->part ? " gradient" : "");
+  if (w) w->gradient = c.gradient;
+  return w;
 }
 
 /// Adds the call to a group that has one of its operands.
@@ -424,56 +338,145 @@ std::string StepFuser::lines_of(const Group& g) const {
   return text;
 }
 
-/// Emits the group as one call; false if it stays several calls.
+/// Adds a line on a call that is not fused.
+void StepFuser::note(size_t i, const Reason& why) {
+  const StepCall& c = calls[i];
+  if (!separate || why.empty() || c.where.empty()) return;
+  Reason none;
+  const Map* const map =
+      c.verb == Verb::reduce ? nullptr : reinterpret_cast<const Map*>(c.argument);
+  Work w;
+  w.map = map, w.reduce = map ? nullptr : reinterpret_cast<const Reduce*>(c.argument);
+  if (w.reduce) w.reduction = w.reduce->op;
+  std::string line = fmt::format("{}: {}: {}", c.where, name_of(w), why);
+  if (std::ranges::find(*separate, line) == separate->end()) separate->push_back(std::move(line));
+}
+
+/// The use of a new buffer of another dtype, for a 16-bit operand of a program; `copy` converts it.
+BufferUse StepFuser::converted(const Operand& o, Dtype dtype, const Shape& size, bool is_out,
+                               StepCall& copy) {
+  std::byte* const argument = kept.emplace_back(sizeof(Copy)).data();
+  Copy& c = *new (argument) Copy{};
+  c.to = is_out ? o.dtype : dtype, c.from = is_out ? dtype : o.dtype, c.ndim = size.size();
+  Shape dense = size;
+  int64_t n = 1;
+  for (int d = size.size() - 1; d >= 0; --d) {
+    const bool repeats = o.stride[d] == 0;
+    c.size[d] = repeats ? 1 : size[d];
+    dense[d] = repeats ? 0 : n, n *= c.size[d];
+  }
+  std::copy_n((is_out ? o.stride : dense).data(), size.size(), c.out_stride);
+  std::copy_n((is_out ? dense : o.stride).data(), size.size(), c.in_stride);
+  BufferUse made{nullptr, int(buffers.size()), 0, is_out};
+  buffers.push_back({size_t(n * item_size(dtype)), copy.device});
+  const auto put = [&](auto& field, BufferUse u, bool out) {
+    if (u.slot) std::memcpy(&field, u.slot, sizeof(void*));
+    u.slot = reinterpret_cast<std::byte*>(&field), u.out = out;
+    copy.uses.push_back(u);
+  };
+  BufferUse there = made;
+  put(c.in, is_out ? there : o.use, false);
+  put(c.out, is_out ? o.use : there, true);
+  copy.verb = Verb::copy, copy.argument = argument;
+  return made;
+}
+
+/// "float32 (64 x 64): mul, add; 1 of 2 results are not written (train.lua:12)".
+std::string StepFuser::text_of(const Group& g, const Run& r, size_t written) const {
+  std::string text = fmt::format("{} {}{}: ", dtype_name(r.dtype), to_string(g.size),
+                                 r.program->by_rows ? " by rows" : "");
+  for (size_t k = 0; k < g.names.size(); ++k) text += (k ? ", " : "") + g.names[k];
+  if (const size_t spared = g.values.size() - written; spared > 0)
+    text += fmt::format("; {} of {} results are not written", spared, g.values.size());
+  if (const std::string lines = lines_of(g); !lines.empty()) text += " (" + lines + ")";
+  return text;
+}
+
+/// The dtype of the operands in memory, if they have one and the device has programs of it; otherwise that
+/// of the group.
+Dtype dtype_of_run(const Group& g, const std::vector<const Operand*>& out,
+                   const std::vector<int>& used) {
+  Dtype stored = Dtype::none;
+  bool alike = true;
+  const auto look = [&](const Operand& o) {
+    if (o.dtype == Dtype::b8) return;
+    alike &= stored == Dtype::none || stored == o.dtype;
+    stored = o.dtype;
+  };
+  for (const Operand* o : out) look(*o);
+  for (int k : used) look(g.inputs[k]);
+  const bool directly = alike && stored != Dtype::none && (!is_half(stored) || !is_cpu(*g.device));
+  return directly ? stored : g.dtype;
+}
+
+/// Adds a buffer for the scratch of a program by rows.
+void StepFuser::add_scratch(StepCall& c, Run& r) {
+  const size_t bytes =
+      cpu_threads() * row_scratch(*r.program, item_size(r.dtype), r.size[r.ndim - 1]);
+  c.uses.push_back({reinterpret_cast<std::byte*>(&r.scratch), int(buffers.size()), 0, true});
+  buffers.push_back({bytes, &cpu_device()});
+  r.scratch = reinterpret_cast<char*>(&r);  // until memory is planned
+}
+
+/// Emits the group as one call, with conversions of 16-bit floats before and after it if the device has
+/// none; false if it stays several calls.
 bool StepFuser::emit(Group& g) {
   const size_t last = g.calls.back();
   std::vector<int> ids, used, read;
   std::vector<const Operand*> out;
   for (const Group::Value& v : g.values)
     if (is_needed(v.at, last)) ids.push_back(v.id), out.push_back(&v.at);
-  if (ids.empty() || ids.size() > kMaxFusedOutputs) return false;
+  const auto counts = [](const Operand* o) { return o->dtype == Dtype::i64; };
+  if (ids.empty() || ids.size() > kMaxFusedOutputs || std::ranges::any_of(out, counts))
+    return false;
   const ir::Expression& e = g.builder.finish(ids, used, &read);
   const Program& p = e.program();
-  if (p.slots > kMaxProgramSlots) return false;
+  if (p.slots > kMaxProgramSlots || p.by_rows != g.rows) return false;
+  const Dtype stored = dtype_of_run(g, out, used);
   std::byte* const argument = kept.emplace_back(sizeof(Run)).data();
   Run& r = *new (argument) Run{};
-  r.program = &p, r.dtype = g.dtype, r.ndim = g.size.size();
+  r.program = &p, r.dtype = stored, r.ndim = g.size.size();
   std::copy_n(g.size.data(), g.size.size(), r.size);
   std::byte* const numbers = kept.emplace_back(sizeof(double) * (read.size() + 1)).data();
   r.numbers = reinterpret_cast<const double*>(numbers);
   for (size_t k = 0; k < read.size(); ++k)
     std::memcpy(numbers + k * sizeof(double), &g.numbers[read[k]], sizeof(double));
   StepCall c{Verb::run, g.device, argument, nullptr, 0, {}};
+  std::vector<StepCall> before, after;
+  const size_t buffers_before = buffers.size();
   const auto place = [&](int k, const Operand& o, bool is_out) {
     BufferUse u = o.use;
-    std::memcpy(&r.data[k], u.slot, sizeof(void*));
+    Shape stride = o.stride;
+    if (o.dtype != r.dtype && o.dtype != Dtype::b8) {
+      StepCall copy{Verb::copy, g.device, nullptr, nullptr, 0, {}};
+      u = converted(o, r.dtype, g.size, is_out, copy);
+      const Copy& made = *reinterpret_cast<const Copy*>(copy.argument);
+      stride = Shape(is_out ? made.in_stride : made.out_stride, made.ndim);
+      (is_out ? after : before).push_back(std::move(copy));
+    } else {
+      std::memcpy(&r.data[k], u.slot, sizeof(void*));
+    }
     u.slot = reinterpret_cast<std::byte*>(&r.data[k]), u.out = is_out;
     c.uses.push_back(u);
-    std::copy_n(o.stride.data(), g.size.size(), r.stride[k]);
+    std::copy_n(stride.data(), g.size.size(), r.stride[k]);
     r.is_bool[k] = is_out && e.is_bool(k);
   };
+  bool fits = true;
   for (int k = 0; k < p.inputs; ++k) place(p.outputs + k, g.inputs[used[k]], false);
   for (int k = 0; k < p.outputs; ++k) {
-    if (p.by_rows != g.rows || (g.rows && e.is_row(k) != out[k]->row)) return false;
+    fits &= !g.rows || e.is_row(k) == out[k]->row;
     place(k, *out[k], true);
   }
-  if (!is_cpu(*g.device) && !prepare_on_gpu(r, *g.device)) return false;
-  if (p.by_rows) {
-    const int64_t row = g.size[g.size.size() - 1];
-    const size_t bytes = cpu_threads() * row_scratch(p, item_size(g.dtype), row);
-    c.uses.push_back({reinterpret_cast<std::byte*>(&r.scratch), int(buffers.size()), 0, true});
-    buffers.push_back({bytes, &cpu_device()});
-    r.scratch = reinterpret_cast<char*>(argument);  // until memory is planned
+  if (!fits || (!is_cpu(*g.device) && !prepare_on_gpu(r, *g.device))) {
+    buffers.resize(buffers_before);
+    return false;
   }
-  std::string text =
-      fmt::format("{} {}{}: ", dtype_name(g.dtype), to_string(g.size), p.by_rows ? " by rows" : "");
-  for (size_t k = 0; k < g.names.size(); ++k) text += (k ? ", " : "") + g.names[k];
-  const size_t spared = g.values.size() - ids.size();
-  if (spared > 0)
-    text += fmt::format("; {} of {} results are not written", spared, g.values.size());
-  if (const std::string lines = lines_of(g); !lines.empty()) text += " (" + lines + ")";
-  groups.push_back(std::move(text));
-  made.emplace(last, std::move(c));
+  if (p.by_rows && is_cpu(*g.device)) add_scratch(c, r);
+  groups.push_back(text_of(g, r, ids.size()));
+  std::vector<StepCall>& list = made[last];
+  std::ranges::move(before, std::back_inserter(list));
+  list.push_back(std::move(c));
+  std::ranges::move(after, std::back_inserter(list));
   return true;
 }
 
@@ -489,11 +492,15 @@ std::vector<std::string> StepFuser::all() {
       while (!open.empty()) close(open.size() - 1);
       ++part;
     }
-    std::optional<Work> w = work_at(i);
+    Reason why;
+    std::optional<Work> w = work_at(i, why);
     if (w && join(i, *w)) continue;
     for (size_t h = open.size(); h-- > 0;)
       if (open[h]->stands_before(calls[i])) close(h);
-    if (!w || w->size.size() == 0 || product(w->size) < ir::Fuser::smallest) continue;
+    if (w && product(w->size) < min_fused_elements)
+      why = fmt::format("{} elements, fewer than {}", product(w->size), min_fused_elements.load());
+    note(i, why);
+    if (!w || w->size.size() == 0 || w->dtype == Dtype::none || !why.empty()) continue;
     if (open.size() == kMaxOpen) close(0);
     auto g = std::make_unique<Group>();
     g->device = w->device, g->dtype = w->dtype, g->size = w->size;
@@ -508,7 +515,8 @@ std::vector<std::string> StepFuser::all() {
   for (size_t i = 0; i <= calls.size(); ++i) {
     while (part < ends.size() && ends[part] == i) ends[part++] = joined.size();
     if (i == calls.size()) break;
-    if (const auto at = made.find(i); at != made.end()) joined.push_back(std::move(at->second));
+    if (const auto at = made.find(i); at != made.end())
+      std::ranges::move(at->second, std::back_inserter(joined));
     else if (!gone[i]) joined.push_back(std::move(calls[i]));
   }
   calls = std::move(joined);
@@ -519,8 +527,9 @@ std::vector<std::string> StepFuser::all() {
 
 std::vector<std::string> fuse_calls(std::vector<StepCall>& calls, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>& buffers,
-                                    std::deque<std::vector<std::byte>>& kept) {
-  return StepFuser{calls, ends, buffers, kept}.all();
+                                    std::deque<std::vector<std::byte>>& kept,
+                                    std::vector<std::string>* separate) {
+  return StepFuser{calls, ends, buffers, kept, separate}.all();
 }
 
 }  // namespace mt

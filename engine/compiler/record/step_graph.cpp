@@ -59,7 +59,7 @@ std::unique_ptr<StepReplay::PartGraph> StepReplay::capture(size_t part) {
   synchronize(gpu);
   if (!gpu.capture()) return nullptr;
   auto made = std::make_unique<PartGraph>(gpu, begun_);
-  for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part]; ++i) call(calls_[i]);
+  for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part]; ++i) calls_[i].run(begun_);
   made->finish(true);
   return made->handle ? std::move(made) : nullptr;
 }

@@ -74,10 +74,43 @@ Elementwise elementwise_of(const StepCall& c) {
   if (c.verb != Verb::run) return {};
   const Run& r = *reinterpret_cast<const Run*>(c.argument);
   const Program& p = *r.program;
+  for (int k = 0; k < p.outputs; ++k)  // it is copied after other results are written
+    if (p.code[p.output[k]].op == kInput) return {};
   return {p.outputs, p.outputs + p.inputs, r.ndim, r.data, r.stride};
 }
 
 }  // namespace
+
+void drop_dead_calls(std::vector<StepCall>& calls, const std::vector<StepBuffer>& buffers,
+                     bool indices_checked) {
+  std::vector<bool> live(buffers.size());
+  for (size_t k = 0; k < buffers.size(); ++k)
+    live[k] = buffers[k].kind != StepBuffer::Kind::inner || buffers[k].kept;
+  std::vector<StepCall> needed;
+  for (size_t i = calls.size(); i-- > 0;) {
+    const auto writes_live = [&](const BufferUse& u) {
+      return u.out && (u.buffer < 0 || live[u.buffer]);
+    };
+    StepCall& c = calls[i];
+    const bool may_fail =
+        c.verb == Verb::gather || c.verb == Verb::scatter || c.verb == Verb::ravel_index;
+    if ((indices_checked || !may_fail) && std::ranges::none_of(c.uses, writes_live)) continue;
+    for (const BufferUse& u : c.uses)
+      if (u.buffer >= 0 && !u.out) live[u.buffer] = true;
+    needed.push_back(std::move(c));
+  }
+  std::ranges::reverse(needed);
+  calls = std::move(needed);
+}
+
+void set_lifetimes(const std::vector<StepCall>& calls, std::vector<StepBuffer>& buffers) {
+  for (size_t i = 0; i < calls.size(); ++i)
+    for (const BufferUse& u : calls[i].uses)
+      if (u.buffer >= 0) {
+        StepBuffer& b = buffers[u.buffer];
+        b.first = std::min(b.first, int(i)), b.last = std::max(b.last, int(i));
+      }
+}
 
 void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>& buffers) {
   const auto is_free = [&](int b, int at) {

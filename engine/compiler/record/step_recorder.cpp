@@ -20,9 +20,6 @@
 namespace mt {
 namespace {
 
-constexpr const char* kAsks =
-    "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside";
-
 bool on_stack(const void* p) {
 #ifdef __SANITIZE_ADDRESS__  // it keeps locals of functions elsewhere
   if (__asan_addr_is_in_fake_stack(__asan_get_current_fake_stack(), const_cast<void*>(p), nullptr,
@@ -36,8 +33,10 @@ bool on_stack(const void* p) {
 
 // ---- recording ------------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(const TensorList& inputs) {
+StepRecorder::StepRecorder(const TensorList& inputs, Kind kind) : kind_(kind) {
   if (step_recorder) fail("a step is being recorded already");
+  static const NodeType marker{"recording", nullptr};
+  first_node_ = record(marker, scalar(0, Dtype::f32), TensorList()).sequence;
   replay_.reset(new StepReplay);
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
@@ -132,7 +131,14 @@ void StepRecorder::on_index_check(const IndexBound& e) {
 void StepRecorder::on_element_read(const std::string& by) {
   if (!by.empty()) return refuse(by + " asks for elements of tensors, to decide by them");
   asked_ = true;  // the step may catch the error
-  fail(kAsks);
+  refuse_number();
+}
+
+void StepRecorder::refuse_number() const {
+  if (kind_ == Kind::function)
+    fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+  fail(
+      "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside");
 }
 
 void StepRecorder::on_use(const Tensor& x) {
@@ -140,6 +146,11 @@ void StepRecorder::on_use(const Tensor& x) {
   if (!s || x.impl()->number) return;
   if (!takes(x.device()) || !add_outside(s).outside) return;
   outside_.try_emplace(s, x.detach(), s->version);
+  if (kind_ == Kind::function && active_ && input_at(x) < 0) {
+    const auto is_x = [&](const Tensor& y) { return y.impl() == x.impl(); };
+    if (std::ranges::none_of(captured_, is_x)) captured_.push_back(x);
+    if (x.requires_grad() && !x.is_leaf()) return;
+  }
   if (!x.is_leaf() || leaves_.count(x.impl())) return;
   const Tensor g = x.grad();
   leaves_.emplace(x.impl(), Leaf{x, g});
@@ -180,6 +191,13 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
     return true;
   }
   if (!out && !m->written) return false;
+  if (out && kind_ == Kind::function && m->outside)
+    for (const StepReplay::Input& in : replay_->inputs_)
+      if (in.tensor.impl()->storage == m->storage) {
+        refuse("it changes an argument in place");  // before that happens to a copy
+        ended_ = true;
+        fail("{}", why_);
+      }
   if (m->constant) {  // changed in place, from its current memory
     m->constant = nullptr;
     return false;
@@ -191,6 +209,12 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
 }
 
 // ---- the end of a recording -----------------------------------------------------------------------------
+
+int StepRecorder::input_at(const Tensor& x) const {
+  for (size_t k = 0; k < replay_->inputs_.size(); ++k)
+    if (replay_->inputs_[k].tensor.impl()->storage == x.impl()->storage) return int(k);
+  return -1;
+}
 
 void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
   for (size_t k = 0; k < results.size(); ++k) {
@@ -345,12 +369,7 @@ std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made
 
 /// Assigns memory to the calls.
 void StepRecorder::plan(StepReplay& made) {
-  for (size_t i = 0; i < calls_.size(); ++i)
-    for (const BufferUse& u : calls_[i].uses)
-      if (u.buffer >= 0) {
-        StepBuffer& b = buffers_[u.buffer];
-        b.first = std::min(b.first, int(i)), b.last = std::max(b.last, int(i));
-      }
+  set_lifetimes(calls_, buffers_);
   for (size_t part = 0; part < made.grads_.size(); ++part)
     for (const StepReplay::Grad& g : made.grads_[part])
       if (const Memory* const m = own_memory(g.grad); m && !m->constant) {
@@ -421,7 +440,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, Tens
   pause();
   remove_interceptor(*this);
   std::unique_ptr<StepReplay> made = std::move(replay_);
-  if (asked_) fail(kAsks);
+  if (asked_) refuse_number();
   check_generator(default_generator().counter());
   check_results(*made, results);
   check_flags(*made);
@@ -430,7 +449,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, Tens
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_escaping(*made);
-  made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_);
+  made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_, nullptr);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
   return made;

@@ -14,14 +14,14 @@ struct StepRecorder::PointerCheck : AnyField {
   StepCall& call;
   bool known = true;
   template <class T> void pointer(T*& p, bool out) {
-    known = known && (!p || recorder.check(reinterpret_cast<std::byte*>(&p), out, call));
+    known &= !p || recorder.check(reinterpret_cast<std::byte*>(&p), out, call);
   }
   template <class... T> void in(T*&... p) { (pointer(p, false), ...); }
   template <class... T> void out(T*&... p) { (pointer(p, true), ...); }
 };
 
 template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& given) {
-  if (!why_.empty()) return;
+  if (!why_.empty() && kind_ == Kind::step) return;
   const char* const name = host.function();
   const std::string by = name ? name : "an operation";
   if constexpr (!kRecords<A>) {
@@ -52,7 +52,8 @@ template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& 
       call.random = &a, call.place = a.offset - begun_;
     }
     if constexpr (std::is_base_of_v<Map, A> || std::is_same_v<A, Reduce>)
-      if (host.where) call.where = host.where();
+      if (host.where && !gradient_) call.where = host.where();
+    call.gradient = gradient_;
     calls_.push_back(std::move(call));
   }
 }

@@ -1,0 +1,332 @@
+-- fuse.lua -- mt.fuse: a function of tensors, recorded for each kind of arguments, whose calls run as few programs
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local captured = require 'mtorch.compile.captured'
+local gradient = core.gradient()
+local records = require('mtorch.compile.map').records
+local recording = require 'mtorch.compile.recording'
+local native = require('mtorch.compile.trace').native
+
+local max_recordings = 8 -- of one function
+local max_unused = 24    -- recordings one after the other that were not used again
+local pack, same_values, map_tensors = core.pack, recording.same_values, recording.map_tensors
+
+local function eagerly(self, ...) return native.function_eagerly(self.f, ...) end
+
+-- ---- results ---------------------------------------------------------------------------------------------
+
+--- Describes the results, so that each call can return the same with other tensors: adds tensors that the function
+--- computed to `list`, and returns a description, or nil and the reason.
+local function describe(x, given, captures, list)
+  if mt.is_tensor(x) then
+    for k = 1, given.n do
+      if rawequal(x, given[k]) then return {argument = k} end
+    end
+    if captures[x] then return {value = x} end
+    list[#list + 1] = x
+    return {tensor = #list}
+  end
+  local kind = type(x)
+  if kind == 'table' and getmetatable(x) == nil then
+    local fields = {}
+    for key, value in pairs(x) do
+      local why
+      fields[key], why = describe(value, given, captures, list)
+      if why then return nil, why end
+    end
+    return {fields = fields}
+  end
+  if kind == 'function' or kind == 'thread' or kind == 'userdata' or kind == 'cdata' or kind == 'table' and
+    getmetatable(x) ~= false then
+    return nil, ('it returns %s; tensors, numbers, strings and tables of these can be recorded'):format(
+      core.describe(x))
+  end
+  return {value = x}
+end
+
+local function rebuild(description, tensors, ...)
+  if description.tensor then return tensors[description.tensor] end
+  if description.argument then return (select(description.argument, ...)) end
+  if not description.fields then return description.value end
+  local t = {}
+  for key, inner in pairs(description.fields) do t[key] = rebuild(inner, tensors, ...) end
+  return t
+end
+
+--- The descriptions of all results, and whether they are the tensors that the function computed, in order.
+local function describe_all(out, given, captures, list)
+  local results, only_tensors = {n = out.n}, true
+  for i = 1, out.n do
+    local why
+    results[i], why = describe(out[i], given, captures, list)
+    if why then return nil, why end
+    only_tensors = only_tensors and results[i].tensor == i
+  end
+  return results, only_tensors
+end
+
+-- ---- recording -------------------------------------------------------------------------------------------
+
+--- An attached copy with the same layout: its gradient is that of x.
+local function attached(x)
+  local copy = recording.copy_of(x)
+  if not x.requires_grad then return copy end
+  if not mt.is_grad_enabled() then return copy:requires_grad_() end
+  return gradient.custom_function('copy', {x}, 1, {copy}, {false}, {}, function(g) return g end)[1]
+end
+
+--- Inside a recording: what optimizers and functions that cannot be repeated call.
+local Recorder = {}
+Recorder.__index = Recorder
+function Recorder:pause() self.why = self.why or 'it steps an optimizer' end
+function Recorder.resume() end
+function Recorder:refuse(...) self.why = self.why or (...):format(select(2, ...)) end
+
+--- Runs fn(recorder, unpack(given)) while its calls are recorded, and then `after`. Returns the recorder and the
+--- results, or nil and why fn was stopped.
+local function run_recorded(fn, inputs, given, after)
+  local recorder = setmetatable({handle = native.step_record(inputs, true)}, Recorder)
+  core.step_recording = recorder
+  local routine = coroutine.create(fn) -- a yield would leave the recording active
+  local results = pack(coroutine.resume(routine, recorder, unpack(given, 1, given.n)))
+  core.step_recording = false
+  after()
+  if results[1] and coroutine.status(routine) ~= 'suspended' then
+    return recorder, {n = results.n - 1, unpack(results, 2, results.n)}
+  end
+  local why = native.step_drop(recorder.handle)
+  if why then return nil, why end
+  if not results[1] then recording.raise(routine, results[2]) end
+  core.fail('fuse: a fused function cannot yield')
+end
+
+--- Records the gradient: fn(arguments, gradients of results..) with copies of all.
+local function record_gradient(self, entry, arguments, list, wanted_captures)
+  local inputs, plain, incoming = {}, {}, {}
+  local given = map_tensors(arguments, function(x)
+    local copy = recording.copy_of(x)
+    if x.requires_grad then copy:requires_grad_() end
+    inputs[#inputs + 1] = copy
+    return copy
+  end)
+  local tensors = #inputs
+  for k, y in ipairs(list) do
+    plain[k] = not y.requires_grad
+    if not plain[k] then
+      incoming[#incoming + 1] = mt.ones(y.shape, {dtype = y.dtype, device = y.device})
+      inputs[#inputs + 1] = incoming[#incoming]
+    end
+  end
+  local wanted, places, n = {}, {}, 0
+  for k = 1, tensors do
+    if inputs[k].requires_grad then wanted[#wanted + 1], places[#places + 1] = inputs[k], k end
+  end
+  for k, x in ipairs(wanted_captures) do wanted[#wanted + 1], places[#places + 1] = x, tensors + k end
+  local random = mt.get_rng_state()
+  local recorder, found = run_recorded(function(recorder, ...)
+    local out, results, reached = pack(self.f(...)), {}, {}
+    describe_all(out, given, {}, results)
+    for k, y in ipairs(results) do
+      if not plain[k] then reached[#reached + 1] = y end
+    end
+    native.function_gradient(recorder.handle)
+    return mt.grad(reached, wanted, {grad_outputs = incoming, allow_unused = true})
+  end, inputs, given, function() mt.set_rng_state(random) end)
+  if not recorder then return found end
+  local results, kept = {}, {}
+  for k, g in ipairs(found[1]) do
+    if g then
+      n = n + 1
+      results[n], kept[n] = g, places[k]
+    end
+  end
+  local made, why = native.function_finish(recorder.handle, results, true)
+  if not made then return why end
+  if not native.function_set_gradient(entry.recorded, made, wanted_captures, plain, kept) then
+    return 'two runs of it make different calls'
+  end
+end
+
+--- The tensors among the results of the function itself: for a call that a recording cannot make.
+local function tensors_of(self, entry, ...)
+  local out, list = pack(self.f(...)), {}
+  if entry.only_tensors then return unpack(out, 1, out.n) end
+  describe_all(out, pack(...), {}, list)
+  return unpack(list)
+end
+
+--- The gradients by operations, of inputs and captured tensors, which can be differentiated again.
+local function gradients_by_operations(self, entry, captures, plain, inputs, incoming)
+  local other = captured.changed(entry.captured)
+  if other then
+    core.fail('fuse: the gradient of a gradient runs the function again, but %s; pass it as an argument', other)
+  end
+  local recorded = mt.set_grad_enabled(true)
+  local given, wanted, next_input, list, reached = {n = entry.n}, {}, 0, {}, {}
+  for i = 1, entry.n do
+    local x = entry[i].value
+    if entry[i].shape then
+      next_input = next_input + 1
+      x = inputs[next_input]
+      if entry[i].requires_grad then x = recorded and x:clone() or x:detach():requires_grad_() end
+      wanted[next_input] = entry[i].requires_grad and x or false
+    end
+    given[i] = x
+  end
+  for _, x in ipairs(captures) do wanted[#wanted + 1] = x end
+  describe_all(pack(self.f(unpack(given, 1, entry.n))), given, {}, list)
+  for k, y in ipairs(list) do
+    if not plain[k] then reached[#reached + 1] = y end
+  end
+  local by, places, found = {}, {}, {}
+  for k, x in ipairs(wanted) do
+    found[k] = false
+    if x then by[#by + 1], places[#places + 1] = x, k end
+  end
+  local gradients = mt.grad(reached, by, {grad_outputs = incoming, create_graph = recorded, allow_unused = true})
+  for k, g in ipairs(gradients) do found[places[k]] = g end
+  mt.set_grad_enabled(recorded)
+  return found
+end
+
+--- Records the function for such arguments. Returns the entry, or one with `eager`, the reason, and the results.
+local function record(self, mode, arguments)
+  local entry = {n = arguments.n, mode = mode, plain = 0}
+  for i = 1, arguments.n do
+    local x = arguments[i]
+    entry[i] = recording.kind_of(x)
+    if not mt.is_tensor(x) then entry.plain = entry.plain + 1 end
+  end
+  local inputs, tensors = {}, {}
+  local given = map_tensors(arguments, function(x)
+    inputs[#inputs + 1], tensors[#tensors + 1] = attached(x), x
+    return inputs[#inputs]
+  end)
+  local random = mt.get_rng_state()
+  local reads = captured.watch(self.f)
+  if reads.why then
+    captured.unwatch(reads)
+    entry.eager = reads.why
+    return entry
+  end
+  local recorder, out = run_recorded(function(_, ...) return self.f(...) end, inputs, given,
+    function() captured.unwatch(reads) end)
+  if not recorder then
+    entry.eager = out
+    return entry
+  end
+  local list, captures = {}, captured.tensors(reads)
+  local results, only_tensors = describe_all(out, given, captures, list)
+  local why = recorder.why or reads.why or not results and only_tensors
+  local wrote = captured.changed(reads)
+  if wrote then why = why or 'it changes what it captures: ' .. wrote end
+  if native.step_mode() ~= mode then why = why or 'it leaves another gradient mode, dtype or device behind' end
+  local wanted = native.function_captured(recorder.handle)
+  local has_gradient = false
+  for _, y in ipairs(list) do has_gradient = has_gradient or y.requires_grad end
+  if why then native.step_drop(recorder.handle)
+  else entry.recorded, why = native.function_finish(recorder.handle, list, has_gradient) end
+  if not why and has_gradient then why = record_gradient(self, entry, arguments, list, wanted) end
+  if not why then
+    mt.set_rng_state(random)
+    entry.captured, entry.results, entry.only_tensors = reads, results, only_tensors
+    function entry.itself(...) return tensors_of(self, entry, ...) end
+    local plain = {}
+    for k, y in ipairs(list) do plain[k] = not y.requires_grad end
+    function entry.differentiable(...) return gradients_by_operations(self, entry, wanted, plain, ...) end
+    return entry
+  end
+  entry.eager, entry.recorded = why, nil
+  recording.take_back(inputs, tensors)
+  for i = 1, out.n do
+    for k = 1, given.n do
+      if mt.is_tensor(out[i]) and rawequal(out[i], given[k]) then out[i] = arguments[k] end
+    end
+  end
+  return entry, out
+end
+
+-- ---- calls -----------------------------------------------------------------------------------------------
+
+local function matches(entry, mode, n, ...)
+  if entry.mode ~= mode or not same_values(entry, n, ...) then return false end
+  if entry.eager then return recording.same_kinds(entry, ...) end
+  local changed = captured.changed(entry.captured)
+  return not changed and native.function_fits(entry.recorded, ...), changed
+end
+
+local function run(self, entry, ...)
+  self.unused, self.why = 0, nil
+  if entry.only_tensors then return native.function_call(entry.recorded, entry.differentiable, entry.itself, ...) end
+  local tensors = {native.function_call(entry.recorded, entry.differentiable, entry.itself, ...)}
+  local results, described = {}, entry.results
+  for i = 1, described.n do results[i] = rebuild(described[i], tensors, ...) end
+  return unpack(results, 1, described.n)
+end
+
+--- The first call with such arguments and captured values.
+local function first_call(self, mode, changed, ...)
+  local arguments = pack(...)
+  for i = 1, arguments.n do
+    local x = arguments[i]
+    local kind = type(x)
+    if not (mt.is_tensor(x) or kind == 'number' or kind == 'boolean' or kind == 'string' or x == nil) then
+      self.why = ('argument %d is %s; pass tensors and numbers'):format(i, core.describe(x))
+      return eagerly(self, ...)
+    end
+  end
+  local entry, out = record(self, mode, arguments)
+  table.insert(self.entries, 1, entry)
+  self.entries[max_recordings + 1] = nil
+  if entry.eager then
+    self.why = entry.eager
+    if out then return unpack(out, 1, out.n) end
+    return eagerly(self, ...)
+  end
+  local unused = self.unused + 1
+  if unused == max_unused then
+    self.eager = 'its arguments or captured values change at every call' .. (changed and ': ' .. changed or '')
+  end
+  return (function(...)
+    self.unused = unused
+    return ...
+  end)(run(self, entry, ...))
+end
+
+local function call(self, ...)
+  local mode, n, entries = native.step_mode(), select('#', ...), self.entries
+  if not mode then return self.f(...) end
+  if self.eager then return eagerly(self, ...) end
+  local changed
+  for k = 1, #entries do
+    local entry = entries[k]
+    local ok, other = matches(entry, mode, n, ...)
+    if ok then
+      if k > 1 then table.insert(entries, 1, table.remove(entries, k)) end
+      if entry.eager then return eagerly(self, ...) end
+      return run(self, entry, ...)
+    end
+    changed = changed or other
+  end
+  if core.step_recording then return self.f(...) end
+  return first_call(self, mode, changed, ...)
+end
+
+local fuse = core.declare('fuse(f: function)',
+  'The function f of tensors with its elementwise operations, and reductions along the last dimension (sum, mean, ' ..
+  'max, min, amax, amin, logsumexp, var, std), computed together: softmax or a layer norm by hand reads and writes ' ..
+  'memory once. Other operations run as themselves in between, and so do those on less than 2048 elements (32768 ' ..
+  'where rows are reduced); gradients of every order. 16-bit floats are calculated in float32 and rounded once. On ' ..
+  'a GPU each part is a kernel, compiled when it first runs. It takes and returns what f does. f runs once for each ' ..
+  'kind of arguments (shapes, dtypes, numbers), and again when a value that it captures has changed: a number that ' ..
+  'changes at every call belongs in a 0-d tensor. A function that reads or changes anything but tensors and plain ' ..
+  'values runs as itself, and mt.explain says why.',
+  function(f)
+    if records[f] then core.fail('fuse: this function is compiled already; call it') end
+    local self = {f = f, entries = {}, unused = 0}
+    local function fused_function(...) return call(self, ...) end
+    records[fused_function] = {f = f, name = 'fuse', fused = self}
+    return fused_function
+  end)
+
+return {fuse = fuse}
