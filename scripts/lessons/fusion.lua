@@ -79,6 +79,7 @@ end
 --- Returns the loops over tensors that fn(x) ran: calls of the device verbs map, run and reduce.
 local function loops(fn, x)
   local list = {}
+  fn(x)                                                -- the first call of a fused function records it
   for _, verb in ipairs(core.verbs_call(function() fn(x) end)) do
     if verb.text:find '^%S+ map ' or verb.text:find '^%S+ run ' or verb.text:find '^%S+ reduce ' then
       list[#list + 1] = verb.text
