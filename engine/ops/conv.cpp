@@ -35,7 +35,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   const Tensor& one = given[result == kX ? kW : kX];
   if (product_dtype(one.dtype(), one.device()) != one.dtype()) {
     const Tensor operands[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
-                            to_compute_dtype(given[kY])};
+                                to_compute_dtype(given[kY])};
     return to(compute(result, operands, to_compute_dtype(bias), g), one.dtype());
   }
   Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one);

@@ -30,13 +30,19 @@ t.test('names of parameters are those of torchvision', function()
     end
   end
   has(mt.models.resnet18(10), {['conv1.weight'] = {64, 3, 7, 7}, ['layer1.0.bn1.running_mean'] = {64},
-    ['layer2.0.downsample.0.weight'] = {128, 64, 1, 1}, ['layer2.0.downsample.1.bias'] = {128}, ['fc.weight'] = {10, 512}})
+    ['layer2.0.downsample.0.weight'] = {128, 64, 1, 1}, ['layer2.0.downsample.1.bias'] = {128},
+    ['fc.weight'] = {10, 512}})
   has(mt.models.resnet50(10), {['layer4.2.conv3.weight'] = {2048, 512, 1, 1}, ['fc.bias'] = {10}})
-  has(mt.models.mobilenet_v2(10), {['features.0.0.weight'] = {32, 3, 3, 3}, ['features.1.conv.1.weight'] = {16, 32, 1, 1},
-    ['features.2.conv.1.0.weight'] = {96, 1, 3, 3}, ['features.18.1.running_var'] = {1280}, ['classifier.1.weight'] = {10, 1280}})
-  has(mt.models.vit_tiny_16{num_classes = 10, image_size = 32}, {class_token = {1, 1, 192}, ['conv_proj.bias'] = {192},
-    ['encoder.pos_embedding'] = {1, 5, 192}, ['encoder.layers.encoder_layer_0.self_attention.in_proj_weight'] = {576, 192},
-    ['encoder.layers.encoder_layer_11.mlp.3.weight'] = {192, 768}, ['encoder.ln.weight'] = {192}, ['heads.head.bias'] = {10}})
+  has(mt.models.mobilenet_v2(10), {['features.0.0.weight'] = {32, 3, 3, 3},
+    ['features.1.conv.1.weight'] = {16, 32, 1, 1},
+    ['features.2.conv.1.0.weight'] = {96, 1, 3, 3}, ['features.18.1.running_var'] = {1280},
+    ['classifier.1.weight'] = {10, 1280}})
+  has(mt.models.vit_tiny_16{num_classes = 10, image_size = 32}, {class_token = {1, 1, 192},
+    ['conv_proj.bias'] = {192},
+    ['encoder.pos_embedding'] = {1, 5, 192},
+    ['encoder.layers.encoder_layer_0.self_attention.in_proj_weight'] = {576, 192},
+    ['encoder.layers.encoder_layer_11.mlp.3.weight'] = {192, 768}, ['encoder.ln.weight'] = {192},
+    ['heads.head.bias'] = {10}})
 end)
 
 t.test('a network learns four pictures by heart', function()
