@@ -687,19 +687,46 @@ test('an argument that shares memory with a parameter which an optimizer changes
 end)
 
 test('verify=N finds changes that are not compared', function()
-  local relu = nn.ReLU()
-  local kept = getmetatable(relu).__call
-  local f = mt.compile(function(x) return relu(x) end, {verify = 4})
+  local name, kept = 'relu', mt.relu
+  local f = mt.compile(function(x) return mt[name](x) end, {verify = 4}) -- the name is not in the code
   for _ = 1, 5 do f(mt.ones(1)) end
-  getmetatable(relu).__call = function(_, x) return x * 5 end -- inside the library
+  mt.relu = function(x) return x * 5 end
   local text, last = told(function()
     local y
     for _ = 1, 4 do y = f(mt.ones(1)) end
     return y
   end)
-  getmetatable(relu).__call = kept
+  mt.relu = kept
   assert(text:find 'is another one in a replay', text)
   eq(last:item(), 5)
+end)
+
+test('fields that a class gets later, replaced methods of the library, and names in variables count', function()
+  local Base = nn.class 'Base'
+  function Base:forward(x) return x * (self.scale or 1) end
+  local Derived = nn.class('Derived', Base)
+  local net, relu, key = Derived(), nn.ReLU(), 'pi'
+  local kept, pi = getmetatable(relu).__call, math.pi
+  local f = mt.compile(function(x) return relu(net(x)) * math[key] end)
+  local function result() -- of a call that replays, if one does
+    for _ = 1, 3 do f(mt.ones(1)) end
+    return f(mt.ones(1)):item()
+  end
+  local got = {}
+  told(function()
+    math.pi = 1
+    got[1] = result()
+    Derived.scale = 5
+    got[2] = result()
+    function Derived:forward(x) return x * 7 end
+    got[3] = result()
+    math.pi = 2
+    got[4] = result()
+    getmetatable(relu).__call = function(_, x) return x * 3 end
+    got[5] = result()
+    getmetatable(relu).__call, math.pi = kept, pi
+  end)
+  eq(got, {1, 5, 7, 14, 42})
 end)
 
 test('more than eight kinds of arguments drop the oldest program', function()

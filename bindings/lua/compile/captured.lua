@@ -82,18 +82,21 @@ end
 
 local visit
 
---- The fields of a module's class: functions, which may also capture values, and defaults that modules share.
+--- The fields of a module's class: functions, which may also capture values, and defaults that modules share; a new
+--- field may hide one of a base class.
 local function visit_class(list, class)
+  if list.seen[class] then return end
+  list.seen[class] = true
   for _, key in ipairs(sorted_keys(class)) do
     local value = rawget(class, key)
-    local is_function = type(value) == 'function'
-    local is_default = not is_function and type(key) == 'string' and not key:find '^__'
-    if is_default or is_function and not is_own(value) then
+    if type(value) == 'function' or type(key) ~= 'string' or not key:find '^__' then
       local name = ('%s.%s'):format(class.__name, tostring(key))
       add_field(list, class, key, name)
-      visit(list, value, name)
+      if not is_own(value) then visit(list, value, name) end
     end
   end
+  local nn = package.loaded['mtorch.nn']
+  if not nn or rawget(nn, class.__name) ~= class then add_keys(list, class, class.__name) end -- one of the user
 end
 
 --- The fields of a module and of its parts: parameters, buffers, hooks, the class.
@@ -271,8 +274,14 @@ end
 
 function visit(list, value, name)
   local kind = type(value)
-  if list.why or libraries[value] or kind == 'string' or kind == 'number' or kind == 'boolean' or kind == 'nil' then
+  if list.why or value == mt or kind == 'string' or kind == 'number' or kind == 'boolean' or kind == 'nil' then
     return
+  end
+  if libraries[value] then -- a name in a variable may be read from it
+    if list.seen[value] then return end
+    list.seen[value] = true
+    for _, key in ipairs(sorted_keys(value)) do add_field(list, value, key, ('%s.%s'):format(name, key_name(key))) end
+    return add_keys(list, value, name)
   end
   if impure[value] then
     return refuse(list, "it uses '%s', which a replay would not repeat", impure[value])
