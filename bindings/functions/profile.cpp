@@ -72,7 +72,7 @@ const Entry kProfile[] = {
        profile::VerbCalls log;
        lua_pushvalue(a.L, 1);
        lua_call(a.L, 0, LUA_MULTRET);
-       push_calls(a, log.calls);
+       push_calls(a, std::exchange(log.calls, {}));  // a finalizer may call verbs meanwhile
        lua_insert(a.L, 2);
        return lua_gettop(a.L) - 1;
      }},

@@ -303,8 +303,8 @@ if message ~= '' then
   print('skipped: ' .. message)
 else
   print(mt.cuda.device_name(device))
-  local ok, message = pcall(gpu_steps)
-  if not ok then print('skipped: ' .. tostring(message)) end
+  local ok, problem = pcall(gpu_steps)
+  if not ok then print('skipped: ' .. tostring(problem)) end
 end
 
 title('Speed-up per step')

@@ -138,8 +138,8 @@ test("another program's file is a table by name, damage is a sentence", function
     file:close()
     eq(mt.load(path).x:tolist(), {0})
   end
-  for content, what in pairs{['x,y,label\n1,2'] = 'is no safetensors file, which mt.save writes, no file of PyTorch',
-    [''] = 'is no safetensors file', ['x,y,lab,{1'] = 'is not a valid .*: its first 8 bytes are not the size'} do
+  for content, what in pairs{['x,y,label\n1,2'] = 'is not a safetensors file %(of mt.save%), a file of PyTorch',
+    [''] = 'is not a safetensors file', ['x,y,lab,{1'] = 'is not a valid .*: its first 8 bytes are not the size'} do
     local file = assert(io.open(path, 'wb'))
     file:write(content)
     file:close()

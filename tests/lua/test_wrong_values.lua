@@ -288,7 +288,7 @@ wrong{
   {'A16 scatter_add 3', function(f) f.x:scatter_add(1, f.v, f.x) end,
     '^scatter_add: .*%(3%).*%(2 x 3%).*they need the same number of d'},
   {'A16 scatter_reduce', function(f) f.x:scatter_reduce(2, f.ix, f.x, 'avg') end,
-    "^scatter_reduce: 'avg'.*'sum'.*'prod'"},
+    "^scatter_reduce: unknown reduction 'avg'.*'sum'.*'prod'"},
   {'A16 scatter_reduce 2', function(f) f.x:scatter_reduce(2, f.ix, f.x) end,
     "^scatter_reduce: .*5.*'reduce'.*missing"},
   {'A16 scatter_reduce 3', function(f) f.x:scatter_reduce(2, mt.tensor({{9}},'int64'), f.x, 'sum') end,

@@ -165,9 +165,9 @@ end
 
 --- Calls f for the string constants of a function and of its inner functions: among others names of fields.
 local function each_string(code, f)
-  local util = require 'jit.util'
-  for k = 1, util.funcinfo(code).gcconsts do
-    local constant = util.funck(code, -k)
+  local jit_util = require 'jit.util'
+  for k = 1, jit_util.funcinfo(code).gcconsts do
+    local constant = jit_util.funck(code, -k)
     if type(constant) == 'proto' then each_string(constant, f) elseif type(constant) == 'string' then f(constant) end
   end
 end

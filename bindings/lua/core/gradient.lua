@@ -93,7 +93,7 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
       mt.set_rng_state(now)
       if not ok then error(message, 0) end
     end
-    return native.checkpoint(again, fn, ...)
+    return engine.checkpoint(rerun, fn, ...)
   end, true)
 
 -- ---- whole Jacobians ------------------------------------------------------------------------------

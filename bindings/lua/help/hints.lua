@@ -44,7 +44,7 @@ local near = {
   {"unexpected symbol near '%['$", 'a list is {1, 2}'},
   {"unexpected symbol near '#'$", 'a comment begins with --'},
   {"near '@'$", 'a product of matrices is x:matmul(y)'},
-  {"'%)' expected near '='$", 'options by name stand in a table, f(x, {dim = 1})'},
+  {"'%)' expected near '='$", 'named options go in a table, f(x, {dim = 1})'},
   {"function arguments expected near '[%)%],]'$", 'a field is x.shape, a method is called, x:sum()'},
   {"near '&'$", '"and" is a word'},
   {"near '|'$", '"or" is a word'},

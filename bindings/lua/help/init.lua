@@ -205,7 +205,7 @@ local function explain(name)
   if sample then say('\n  ' .. sample:gsub('\n', '\n  ')) end
   local other = topics.renamed[plain]
   if other then say(("'%s' is here: %s"):format(plain, other)) end
-  local word, instead = absent(plain)
+  local word, instead = missing_name(plain)
   if word then say(("'%s' is not there yet: %s"):format(word, instead)) end
   local found = plain == 'arange' and {} or find(plain)
   local of_objects = find_of_objects(plain)

@@ -378,7 +378,6 @@ topics.absent = {
   CIFAR100 = 'mt.data.folder(root) reads images, one folder for each class',
   distributions = 'mt.normal, mt.bernoulli, mt.multinomial draw; losses are in mt.nn (KLDivLoss, GaussianNLLLoss)',
   vmap = 'write the batched operation; mt.map(f) is a function of numbers',
-  models = "nn.class and nn.Sequential make networks; PyTorch's weights load by mt.load(path)",
   hub = "PyTorch's weights load by mt.load(path), scripts/gpt2.lua reads Hugging Face's folders",
   DataParallel = parallel, DistributedDataParallel = parallel,
   DistributedSampler = 'mt.data.DataLoader(set, {shard={mt.dist.rank(), mt.dist.size()}})',

@@ -1,5 +1,4 @@
 -- show.lua -- values as Jupyter shows them: MIME types with their content, for the result of a cell
-local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local prompt = require 'mtorch.help.prompt'

@@ -38,7 +38,7 @@ end
 
 --- The token at a position, {kind =, text =, from =, to =}; of an unfinished string also `inside`, where it begins.
 local function token_at(text, at)
-  local kind, to, inside, open = 'symbol', at, nil, nil
+  local kind, to, inside, open = 'symbol'
   local rest = text:sub(at, at + 2)
   if rest:find '^[%a_\128-\255]' then
     to = text:match('^[%w_\128-\255]+()', at) - 1

@@ -490,7 +490,8 @@ function draw.images(t, fig)
   local tile = fig.tiles[1][1]
   local least = min(10, 2 * #tile[1]) -- columns for each
   local most = max(1, floor((t.columns + 1) / (least + 1)))
-  local per_line, wide, high = min(fig.cols, most), nil, nil
+  local per_line = min(fig.cols, most)
+  local wide, high
   repeat -- as large as fits the screen
     wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
     high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
