@@ -24,13 +24,15 @@ elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), 
 xbyak; Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
-# and for the tests Open MPI (several processes), utf8proc (Unicode normalization), librsvg (figures as PNG files) and
-# Graphviz (drawings of graphs).
+# xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization), librsvg
+# (figures as PNG files), Graphviz (drawings of graphs) and nbclient (notebooks).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
 figures='librsvg2-2'
 graphs='graphviz'
+jupyter='xeus-dev'
+notebooks='python3-nbclient'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -358,6 +360,8 @@ tests() {
   want $forms
   want $figures
   want $graphs
+  want $jupyter
+  want $notebooks
   make_normal all
   ctest_in "$build" "$@"
 }
@@ -435,6 +439,7 @@ case $verb in
     # shellcheck disable=SC2086
     ensure $core
     want_faster
+    want $jupyter
     make_normal native
     ;;
   package) package ;;

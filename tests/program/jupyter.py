@@ -3,6 +3,7 @@
 #   python3 tests/program/jupyter.py build/mtorch      status 77: jupyter_client or the kernel is missing
 import json
 import os
+import queue
 import subprocess
 import sys
 import tempfile
@@ -40,25 +41,27 @@ class Kernel:
         self.client = BlockingKernelClient(connection_file=path)
         self.client.load_connection_file()
         self.client.start_channels()
-        self.info = None
-        while self.info is None and time.time() < begun + 20:
-            self.client.kernel_info()
-            try:
-                self.info = self.client.get_shell_msg(timeout=0.05)['content']
-            except Exception:
-                check(self.process.poll() is None, 'the kernel ended')
+        self.client.kernel_info()  # waits in the socket until the kernel connects
+        self.info = self.client.get_shell_msg(timeout=20)['content']
         self.start_seconds = time.time() - begun
-        self.client.execute('')  # until the kernel's messages to all arrive here
-        self.finish(None)
-        time.sleep(0.2)
-        while self.client.shell_channel.msg_ready():
-            self.client.get_shell_msg(timeout=1)
-        while self.client.iopub_channel.msg_ready():
-            self.client.get_iopub_msg(timeout=1)
+        while True:  # until the kernel's messages to all arrive here
+            self.client.execute('')
+            self.client.get_shell_msg(timeout=20)
+            if self.drain() > 0:
+                break
+
+    def drain(self):
+        """Drops the messages to all that have arrived; returns how many they were."""
+        count = 0
+        try:
+            while self.client.get_iopub_msg(timeout=0.2):
+                count += 1
+        except queue.Empty:
+            return count
 
     def finish(self, message_id, on_message=lambda message: None):
         """Waits until the request is done; returns the reply's content."""
-        while message_id is not None:
+        while True:
             message = self.client.get_iopub_msg(timeout=20)
             if message['parent_header'].get('msg_id') != message_id:
                 continue
