@@ -24,8 +24,8 @@ elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), 
 xbyak; Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
-# xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization), librsvg
-# (figures as PNG files), Graphviz (drawings of graphs) and nbclient (notebooks).
+# xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization),
+# librsvg (figures as PNG files), Graphviz (drawings of graphs) and nbclient (notebooks).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
