@@ -1,10 +1,10 @@
 // commands.cpp -- `mtorch jupyter install | uninstall | kernel FILE`, `mtorch debug [script [args]]`
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "bindings/program/program.h"
+#include "kernels/dynamic_library.h"
 
 namespace mt::program {
 namespace {
@@ -20,27 +20,25 @@ std::string program_path() {
 }
 
 /// Opens the plug-in beside the program, or in its ../lib/mtorch.
-void* open_plugin(std::string& why) {
+DynamicLibrary open_plugin(std::string& why) {
   const std::string program = program_path(), folder = program.substr(0, program.rfind('/'));
+  DynamicLibrary library;
   for (const char* place : {"/libmtorch_jupyter.so", "/../lib/mtorch/libmtorch_jupyter.so"}) {
-    if (void* const library = dlopen((folder + place).c_str(), RTLD_NOW | RTLD_LOCAL))
-      return library;
-    const std::string said = dlerror();
+    if (library) break;
+    library = DynamicLibrary({(folder + place).c_str()}, RTLD_NOW | RTLD_LOCAL);
+    const std::string said = library.error();
     if (why.empty() || said.find("No such file") == said.npos) why = said;
   }
   if (why.find("libmtorch_jupyter.so: cannot open") != why.npos)
     why =
         "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
-  return nullptr;
+  return library;
 }
 
 int run_kernel(lua_State* L, const char* connection_file) {
   std::string why;
-  void* const library = open_plugin(why);
-  const auto main =
-      library ? reinterpret_cast<decltype(&mtorch_jupyter)>(dlsym(library, "mtorch_jupyter"))
-              : nullptr;
-  if (!main) {
+  decltype(&mtorch_jupyter) main = nullptr;
+  if (!open_plugin(why).find("mtorch_jupyter", main)) {
     lua_pushstring(L, ("jupyter: " + why).c_str());
     return 1;
   }

@@ -1,4 +1,4 @@
--- kernel.lua -- what the Jupyter kernel answers (called by bindings/program/jupyter.cpp): texts in, JSON out
+-- kernel.lua -- what the Jupyter kernel answers (called by bindings/program/jupyter_kernel.cpp): texts in, JSON out
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local interactive = require 'mtorch.script.interactive'
@@ -125,7 +125,7 @@ function kernel.is_complete(code)
   local fn, message = loadstring(code)
   if not fn then
     local as_expression, other = loadstring('return ' .. code)
-    local unfinished = message:find "'<eof>'$" or other and other:find "'<eof>'$"
+    local unfinished = interactive.is_at_end(message) or interactive.is_at_end(other)
     status = as_expression and 'complete' or unfinished and 'incomplete' or 'invalid'
   end
   return json{status = status, indent = status == 'incomplete' and '  ' or nil}

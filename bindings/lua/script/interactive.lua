@@ -180,7 +180,8 @@ end
 
 local function results(...) return ... end
 
-local function is_at_end(message) return message ~= nil and message:find "'<eof>'$" ~= nil end
+--- Whether a syntax error is that the text ends too early.
+function interactive.is_at_end(message) return message ~= nil and message:find "'<eof>'$" ~= nil end
 
 --- Compiles a chunk whose top-level locals last. Returns a function that runs it and returns the values of the last
 --- statement if that is an expression; or nil, the message, and whether more lines may complete the text.
@@ -196,7 +197,7 @@ function interactive.load(text, name)
       local _, other = loadstring('return ' .. text, name)
       local last = tokens[#tokens]
       local quote = last and last.inside and last.text:find '^["\']' and not last.text:find '\\$' -- ends with its line
-      local unfinished = not quote and (is_at_end(message) or is_at_end(other))
+      local unfinished = not quote and (interactive.is_at_end(message) or interactive.is_at_end(other))
       return nil, unfinished and message or require('mtorch.help.hints').syntax(message, text), unfinished
     end
   end
