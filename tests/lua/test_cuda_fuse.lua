@@ -144,6 +144,16 @@ test('what has no kernel is composed: integers, functions without CUDA C, other 
   t.raises(function() mt.fuse(function(a, b) return a + b end)(mt.ones(3):to('cuda'), mt.ones(3)) end, 'cuda')
 end)
 
+test('memory of temporaries that ends where an argument begins is no change of the argument', function()
+  if not compiled then return end
+  for i = 1, 200 do
+    local x = mt.randn(5, i % 2 == 0 and 256 or 7):bfloat16():to('cuda'):requires_grad_()
+    local f = mt.fuse(functions.rms_norm)
+    f(x)
+    eq(#verbs_of(function() f(x) end), 1)
+  end
+end)
+
 test('values that do not depend on the rows', function()
   local x = mt.randn(4, 9):to('cuda')
   eq(mt.fuse(function(a) return mt.where(a:gt(0), mt.ones(1):to('cuda') * 0 + 1, 1) + 0 end)(x):sum():item(), 36)

@@ -105,7 +105,10 @@ StepRecorder::Memory& StepRecorder::add_outside(Storage* s) {
   if (is_new) buffers_.push_back({s->bytes, s->device, StepBuffer::Kind::outside});
   return at->second;
 }
-void StepRecorder::on_free(Storage* s) { memory_.erase(uintptr_t(s->data)); }
+void StepRecorder::on_free(Storage* s) {
+  memory_.erase(uintptr_t(s->data));
+  touched_.erase(s);
+}
 void StepRecorder::on_constant(Storage* s) {
   const auto at = memory_.find(uintptr_t(s->data));
   if (at == memory_.end() || at->second.outside) return;
