@@ -167,8 +167,9 @@ void Memory::report_touches() {
 // ---- launches -----------------------------------------------------------------------------------
 
 struct Warp {
-  alignas(16) unsigned char slot[32][16];
+  alignas(16) unsigned char slot[32][16], answer[32][16];
   Given given[2][32];
+  int from[32];       // whose slot a lane asks for
   unsigned here = 0;  // lanes that have come to the meeting
   unsigned votes = 0;
   uint64_t meetings = 0, ordered = 0;  // meetings at all; the last that orders memory accesses
@@ -178,19 +179,21 @@ struct Warp {
 /// clears its notes of the whole stack.
 using Place = void* [5];
 
+/// A thread of a block, which runs one kernel after the other.
 struct Fiber {
-  ucontext_t first;
   Place at;
+  void* stack = nullptr;
   bool started = false, done = false;
   dim3 index;
   int number = 0;
+  const uint64_t* counter = nullptr;  // it waits until this is no longer `seen`
+  uint64_t seen = 0;
   unsigned gathered = 0;  // how often
   std::vector<std::pair<void*, const void*>> copies;
   void* frames = nullptr;  // AddressSanitizer's
 };
 
 struct Block {
-  std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   int alive = 0, arrived = 0;
   uint64_t barriers = 0, progress = 0;
@@ -203,7 +206,7 @@ struct Block {
 Block* block = nullptr;
 const char* kernel_name = "";
 std::vector<unsigned char> shared_bytes;
-std::vector<void*> stacks;
+Fiber fibers[1024];
 
 [[noreturn]] void stop(const char* sentence) {
   std::fprintf(stderr, "emulated launch: %s: %s (block %u %u %u of %u %u %u threads)\n",
@@ -227,9 +230,9 @@ void start_switch(void**, const void*, size_t) {}
 void finish_switch(void*, const void** = nullptr, size_t* = nullptr) {}
 #endif
 
-/// To the scheduler; a thread that has ended leaves no frames.
+/// To the scheduler.
 MT_SWITCHES void leave(Fiber& me) {
-  start_switch(me.done ? nullptr : &me.frames, block->stack, block->stack_size);
+  start_switch(&me.frames, block->stack, block->stack_size);
   __builtin_longjmp(block->scheduler, 1);
 }
 
@@ -237,30 +240,48 @@ MT_SWITCHES void leave(Fiber& me) {
 MT_SWITCHES void yield() {
   Fiber* me = block->current;
   if (__builtin_setjmp(me->at) == 0) leave(*me);
-  finish_switch(me->frames);
+  finish_switch(me->frames, &block->stack, &block->stack_size);
   threadIdx = me->index;
 }
 
+/// Waits until the counter has another value.
+void wait_for(const uint64_t& counter, uint64_t seen) {
+  if (counter != seen) return;
+  Fiber& me = *block->current;
+  me.counter = &counter, me.seen = seen;
+  yield();
+  me.counter = nullptr;
+}
+
+/// What a fiber runs: the kernel of each block that it is a thread of.
 void enter() {
   finish_switch(nullptr, &block->stack, &block->stack_size);
-  (*block->kernel)();
-  block->current->done = true;
-  --block->alive;
-  ++block->progress;
-  // Who leaves counts no longer at a barrier that others wait at.
-  if (block->alive > 0 && block->arrived == block->alive) {
-    block->arrived = 0;
-    ++block->barriers;
-    all_in_order();
+  for (;;) {
+    (*block->kernel)();
+    block->current->done = true;
+    --block->alive;
+    ++block->progress;
+    // Who leaves counts no longer at a barrier that others wait at.
+    if (block->alive > 0 && block->arrived == block->alive) {
+      block->arrived = 0;
+      ++block->barriers;
+      all_in_order();
+    }
+    yield();
   }
-  leave(*block->current);
 }
 
 MT_SWITCHES void go_on(Fiber& f, void** frames) {
-  start_switch(frames, stacks[size_t(f.number)], kStack);
+  start_switch(frames, f.stack, kStack);
   if (f.started) __builtin_longjmp(f.at, 1);
   f.started = true;
-  setcontext(&f.first);
+  ucontext_t first;
+  getcontext(&first);
+  first.uc_stack.ss_sp = f.stack;
+  first.uc_stack.ss_size = kStack;
+  first.uc_link = nullptr;
+  makecontext(&first, enter, 0);
+  setcontext(&first);
 }
 MT_SWITCHES void run(Fiber& f) {
   block->current = &f;
@@ -274,43 +295,43 @@ dim3 place(int i, dim3 size) {
   return dim3(unsigned(i) % size.x, unsigned(i) / size.x % size.y, unsigned(i) / size.x / size.y);
 }
 
-void prepare(Fiber& f, int i, dim3 size) {
-  while (int(stacks.size()) <= i) {
-    void* memory =
-        mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) stop("there is no memory for the stacks of its threads");
-    stacks.push_back(memory);
+void prepare(int i, dim3 size) {
+  Fiber& f = fibers[i];
+  if (!f.stack) {
+    f.stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (f.stack == MAP_FAILED) stop("there is no memory for the stacks of its threads");
   }
   f.number = i;
   f.index = place(i, size);
-  getcontext(&f.first);
-  f.first.uc_stack.ss_sp = stacks[size_t(i)];
-  f.first.uc_stack.ss_size = kStack;
-  f.first.uc_link = nullptr;
-  makecontext(&f.first, enter, 0);
+  f.done = false;
+  f.gathered = 0;
+  f.copies.clear();
 }
 
 void run_block(dim3 size, const std::function<void()>& kernel) {
   const int n = int(size.x * size.y * size.z);
   Block b;
-  b.fibers.resize(size_t(n));
   b.warps.resize(size_t(n + 31) / 32);
   b.alive = n;
   b.kernel = &kernel;
   block = &b;
-  for (int i = 0; i < n; ++i) prepare(b.fibers[size_t(i)], i, size);
+  for (int i = 0; i < n; ++i) prepare(i, size);
   static Order order;
   while (b.alive > 0) {
     const uint64_t before = b.progress;
-    for (const int i : order.of(n))
-      if (Fiber& f = b.fibers[size_t(i)]; !f.done) run(f);
+    for (const int i : order.of(n)) {
+      Fiber& f = fibers[i];
+      if (!f.done && !(f.counter && *f.counter == f.seen)) run(f);
+    }
     if (b.alive > 0 && b.progress == before) stop("threads wait for others that never come");
   }
   block = nullptr;
 }
 
-/// Waits until all lanes of the mask have come; `arrive` is called once, before.
-template <class Arrive> void meet(unsigned mask, const Arrive& arrive) {
+/// Waits until all lanes of the mask have come: each calls `arrive` before it waits, the last one
+/// `complete`.
+template <class Arrive, class Complete>
+Warp& meet(unsigned mask, const Arrive& arrive, const Complete& complete) {
   if (!block) stop("it shuffles, but was started as a kernel whose threads do not talk");
   Warp& w = block->warps[size_t(block->current->number / 32)];
   const unsigned me = 1u << lane();
@@ -321,9 +342,11 @@ template <class Arrive> void meet(unsigned mask, const Arrive& arrive) {
   const uint64_t meeting = w.meetings;
   if ((w.here & mask) == mask) {
     w.here &= ~mask;
+    complete(w);
     ++w.meetings;
   }
-  while (w.meetings == meeting) yield();
+  wait_for(w.meetings, meeting);
+  return w;
 }
 
 }  // namespace
@@ -386,20 +409,29 @@ void barrier() {
     ++block->barriers;
     all_in_order();
   }
-  while (block->barriers == mine) yield();
+  wait_for(block->barriers, mine);
 }
 
 void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int from) {
-  meet(mask, [&](Warp& w, unsigned) { std::memcpy(w.slot[lane()], value, bytes); });
-  if (mask >> from & 1)
-    std::memcpy(answer, block->warps[size_t(block->current->number / 32)].slot[from], bytes);
-  meet(mask, [](Warp&, unsigned) {});  // nobody gives again before all have read
+  const Warp& w = meet(
+      mask,
+      [&](Warp& w, unsigned) {
+        std::memcpy(w.slot[lane()], value, bytes);
+        w.from[lane()] = mask >> from & 1 ? from : lane();
+      },
+      [mask](Warp& w) {
+        for (int l = 0; l < 32; ++l)
+          if (mask >> l & 1) std::memcpy(w.answer[l], w.slot[w.from[l]], sizeof w.answer[l]);
+      });
+  std::memcpy(answer, w.answer[lane()], bytes);
 }
 
 const Given* gather(const void* value, size_t bytes) {
   const unsigned which = block ? block->current->gathered++ % 2 : 0;
-  meet(~0u, [&](Warp& w, unsigned) { std::memcpy(w.given[which][lane()].bytes, value, bytes); });
-  return block->warps[size_t(block->current->number / 32)].given[which];
+  const Warp& w = meet(
+      ~0u, [&](Warp& w, unsigned) { std::memcpy(w.given[which][lane()].bytes, value, bytes); },
+      [](Warp&) {});
+  return w.given[which];
 }
 
 void touch_if_asked(const void* at) {
@@ -423,20 +455,25 @@ void copies_done() {
 }
 
 void meet_in_order(unsigned mask) {
-  const int warp = block ? block->current->number / 32 : 0;
   uint64_t before = 0;
-  meet(mask, [&](Warp& w, unsigned) { before = w.meetings; });
-  Warp& w = block->warps[size_t(warp)];
+  Warp& w = meet(
+      mask, [&](Warp& w, unsigned) { before = w.meetings; }, [](Warp&) {});
   if (w.ordered <= before) {  // the first that goes on
     w.ordered = w.meetings;
-    warp_in_order(warp);
+    warp_in_order(block->current->number / 32);
   }
 }
 
 unsigned vote(unsigned mask, bool predicate) {
-  meet(mask, [&](Warp& w, unsigned me) { w.votes = (w.votes & ~me) | (predicate ? me : 0); });
-  const unsigned votes = block->warps[size_t(block->current->number / 32)].votes & mask;
-  meet(mask, [](Warp&, unsigned) {});
+  const Warp& w = meet(
+      mask, [&](Warp& w, unsigned me) { w.votes = (w.votes & ~me) | (predicate ? me : 0); },
+      [mask](Warp& w) {
+        const unsigned votes = w.votes & mask;
+        for (int l = 0; l < 32; ++l)
+          if (mask >> l & 1) std::memcpy(w.answer[l], &votes, sizeof votes);
+      });
+  unsigned votes;
+  std::memcpy(&votes, w.answer[lane()], sizeof votes);
   return votes;
 }
 

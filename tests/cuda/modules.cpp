@@ -11,12 +11,6 @@
 #include <string>
 #include <vector>
 
-#ifdef __clang__
-#define MT_NO_UNIQUE ""
-#else
-#define MT_NO_UNIQUE "-fno-gnu-unique "  // so that a module can be closed
-#endif
-
 namespace emulation {
 
 struct Loaded {
@@ -36,39 +30,6 @@ struct Words {
   int (*lane)() = emulation::lane;
   unsigned (*vote)(unsigned, bool) = emulation::vote;
 };
-
-/// What stands before the script's text.
-constexpr char kBefore[] = R"(
-#include <cuda_runtime.h>
-#include <algorithm>
-#include <cstdio>
-#include <utility>
-namespace emulation {
-struct Words {
-  dim3* index[4];
-  void* (*shared)();
-  void (*barrier)();
-  void (*exchange)(unsigned, const void*, void*, size_t, int);
-  int (*lane)();
-  unsigned (*vote)(unsigned, bool);
-};
-static Words words;
-void* shared() { return words.shared(); }
-void barrier() { words.barrier(); }
-void exchange(unsigned m, const void* v, void* a, size_t n, int f) { words.exchange(m, v, a, n, f); }
-int lane() { return words.lane(); }
-unsigned vote(unsigned m, bool p) { return words.vote(m, p); }
-}  // namespace emulation
-extern "C" void mt_words(const emulation::Words* w) { emulation::words = *w; }
-#define threadIdx (*emulation::words.index[0])
-#define blockIdx (*emulation::words.index[1])
-#define blockDim (*emulation::words.index[2])
-#define gridDim (*emulation::words.index[3])
-using std::max, std::min;
-struct float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-#line 1 "source"
-)";
 
 /// What follows it: a call of the kernel with arguments that lie apart.
 std::string call_of(const std::string& name) {
@@ -103,11 +64,10 @@ void compile(Loaded& loaded) {
           "extern\\s+__shared__\\s+(?:__align__\\(\\d+\\)\\s*)?([\\w ]+?)\\s*(\\w+)\\s*\\[\\s*\\]"),
       "$1* $2 = static_cast<$1*>(emulation::shared())");
   static const std::regex host("#[ \t]*include[ \t]*<(torch|ATen|c10)/[^>]*>");
-  std::ofstream(text) << kBefore << std::regex_replace(source, host, "") << call_of(loaded.name);
-  const std::string command = std::string(MT_COMPILER) +
-                              " -std=c++20 -O1 -w -fPIC -shared -fwrapv "
-                              "-ffp-contract=off " MT_NO_UNIQUE "-Wl,-Bsymbolic -I" MT_EMULATION
-                              " -o " +
+  std::ofstream(text) << "#line 1 \"source\"\n"
+                      << std::regex_replace(source, host, "") << call_of(loaded.name);
+  const std::string command = MT_COMPILER " " MT_MODULE_FLAGS
+                                          " -shared -Wl,-Bsymbolic -include module.h -o " +
                               library + " " + text + " 2> " + log;
   std::string message;
   if (std::system(command.c_str()) != 0) {

@@ -33,10 +33,7 @@ local function same(fn, ...)
   end
   local a, b = fn(unpack(here)), fn(unpack(there))
   t.eq(b.device, 'cuda:0')
-  t.eq(b.dtype, a.dtype)
-  t.eq(b.shape, a.shape)
-  local x, y = t.bits(a:tolist()), t.bits(b:cpu():tolist())
-  if x ~= y then error('the GPU differs: ' .. x:sub(1, 200) .. ' and ' .. y:sub(1, 200), 2) end
+  if not t.same_bits(a, b:cpu()) then error(('the GPU differs: %s and %s'):format(a, b), 2) end
 end
 
 -- Sizes of x, the dimension, the size of the index there: few lines and long ones, many and short.
@@ -76,7 +73,9 @@ t.test('scatter: every way to join, in order', function()
       same(function(a, i, s) return a:scatter(d, i, s) end, x, index, source)
       for _, how in ipairs {'sum', 'prod', 'amax', 'amin'} do
         same(function(a, i, s) return a:scatter_reduce(d, i, s, how) end, x, index, source)
-        same(function(a, i, s) return a:clone():scatter_reduce_(d, i, s, how, false) end, x, index, source)
+        if dtype:find '32' then
+          same(function(a, i, s) return a:clone():scatter_reduce_(d, i, s, how, false) end, x, index, source)
+        end
       end
     end
   end)
@@ -182,8 +181,8 @@ end)
 
 t.test('masks: select, scatter, fill, nonzero, of every dtype and length', function()
   mt.manual_seed(8)
-  for _, n in ipairs {0, 1, 7, 8, 33, 500, 2048, 2049, 8192, 32768, 32769, 70001} do
-    for _, share in ipairs {0, 1, 5, 10} do
+  for _, n in ipairs {0, 1, 7, 8, 33, 500, 2048, 2049, 8192, 32769, 70001} do
+    for _, share in ipairs(n < 3000 and {0, 1, 5, 10} or {1, 10}) do
       local mask = mt.randint(0, 10, {n}, 'int64'):lt(share)
       for _, dtype in ipairs(n < 3000 and kDtypes or {'uint8', 'int8', 'int16', 'float32'}) do
         local x, source = values({n}, dtype), values({n}, dtype)

@@ -224,8 +224,9 @@ t.test('reductions of any layout are those of float32, rounded once', function()
       t.eq(mt.equal(y, want.dtype == 'float32' and want:to(x.dtype) or want), true)
     end
   end
+  local rows = mt.zeros(1).device == 'cpu' and 40000 or 3000 -- each is a block of the emulated GPU
   for _, dtype in ipairs(halves) do
-    for _, shape in ipairs {{3, 40000}, {40000, 3}, {70, 1100}, {9, 33, 65}} do
+    for _, shape in ipairs {{3, rows}, {rows, 3}, {70, 1100}, {9, 33, 65}} do
       local given = mt.rand(shape):sub(0.3):to(dtype)
       for _, x in ipairs {given, given:transpose(1, 2), given:transpose(1, -1), given:flip(1)[{{1, -1, 2}}]} do
         for d = 1, x:dim() do

@@ -110,6 +110,15 @@ function testing.bits(value)
   return type(value) == 'number' and ('%.17g'):format(value) or tostring(value)
 end
 
+--- Whether tensors on the CPU have the same dtype, shape and values: -0 is not 0, a NaN is like any other.
+function testing.same_bits(a, b)
+  if a.dtype ~= b.dtype or not mt.equal(mt.tensor(a.shape), mt.tensor(b.shape)) then return false end
+  if not a.dtype:find 'float' then return mt.equal(a, b) end
+  local both_nan = a:ne(a):logical_and(b:ne(b))
+  local same = a:eq(b):logical_and(mt.signbit(a):eq(mt.signbit(b)))
+  return same:logical_or(both_nan):all()
+end
+
 --- Formats a tensor's dtype, layout, gradient and values.
 function testing.state(x)
   return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), x:storage_offset(),
