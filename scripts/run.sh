@@ -412,6 +412,7 @@ package_nvcc() {
 package() {
   # shellcheck disable=SC2086
   ensure $core
+  want $jupyter
   dir=$root/build-package dist=$root/dist
   CUDACXX=${CUDACXX:-$(package_nvcc)}
   if [ -n "$CUDACXX" ]; then export CUDACXX; else unset CUDACXX; fi

@@ -32,6 +32,8 @@ DynamicLibrary open_plugin(std::string& why) {
   if (why.find("libmtorch_jupyter.so: cannot open") != why.npos)
     why =
         "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
+  else if (!library)
+    why += "; the kernel needs ZeroMQ, libcrypto and libuuid: apt-get install libzmq5 libssl3 libuuid1";
   return library;
 }
 
