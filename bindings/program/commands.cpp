@@ -33,7 +33,8 @@ DynamicLibrary open_plugin(std::string& why) {
     why =
         "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
   else if (!library)
-    why += "; the kernel needs ZeroMQ, libcrypto and libuuid: apt-get install libzmq5 libssl3 libuuid1";
+    why +=
+        "; the kernel needs ZeroMQ, libcrypto and libuuid: apt-get install libzmq5 libssl3 libuuid1";
   return library;
 }
 

@@ -131,8 +131,15 @@ struct Targets {
   /// Whether some input of the node leads to a target.
   bool passes(Node& n) const {
     for (int k = 0; k < n.inputs; ++k)
-      if (n.wants(k) && leads(n.input(k))) return true;
+      if (n.input(k) && leads(n.input(k))) return true;
     return false;
+  }
+  /// The inputs of the node, among the first 16, that do not lead to a target.
+  uint16_t pruned(Node& n) const {
+    unsigned mask = 0;
+    for (int k = 0; k < std::min(n.inputs, 16); ++k)
+      if (n.input(k) && !leads(n.input(k))) mask |= 1u << k;
+    return uint16_t(mask);
   }
 };
 
@@ -439,7 +446,14 @@ class BackwardPass : public Walk {
     return true;
   }
 
-  static void take_gradient(Node& node, const Tensor& g, Tensor* dx) {
+  void take_gradient(Node& node, const Tensor& g, Tensor* dx) const {
+    struct Pruned {  // while the gradients are computed
+      Pruned(Node& n, uint16_t mask) : node(n), before(std::exchange(n.pruned, mask)) {}
+      Pruned(const Pruned&) = delete;
+      ~Pruned() { node.pruned = before; }
+      Node& node;
+      const uint16_t before;
+    } const pruned(node, targets_ ? targets_->pruned(node) : uint16_t(0));
     const profile::Scope scope = timed_scope(node);
     node.type->backward(node, g, dx);
   }

@@ -72,7 +72,7 @@ void record_result(const std::shared_ptr<CustomFunction>& c, const Tensor& inner
 /// A saved tensor, connected to the graph again as the argument or the result that it is.
 Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
                  const CustomFunction::Saved& s) {
-  if (s.input >= 0 && node.wants(s.input)) {
+  if (s.input >= 0 && node.input(s.input)) {
     Edge& edge = node.input(s.input);
     return edge.leaf ? Tensor(edge.leaf) : reattach(s.tensor, edge.node);
   }

@@ -71,8 +71,10 @@ struct Node {
   std::atomic<int> refs{1};
   int inputs = 0;
   bool consumed = false;
-  bool queued = false;                     // in a running backward pass: it has a gradient
-  int8_t source[kMaxSaved];                // the input that a saved tensor is; kOutput; kOther
+  bool queued = false;       // in a running backward pass: it has a gradient
+  int8_t source[kMaxSaved];  // the input that a saved tensor is; kOutput; kOther
+  uint16_t pruned =
+      0;  // of the first 16 inputs: the running pass does not lead to its targets by them
   uint32_t kept_type = 0, kept_bytes = 0;  // of the data of `keep`; its bytes if it is on the heap
   union {
     uint64_t sequence = 0;  // the order of creation, in which inputs precede results
@@ -95,7 +97,7 @@ struct Node {
   static void destroy(Node*);
 
   Edge& input(int i) { return more ? more[i] : edge[i]; }
-  bool wants(int i) { return bool(input(i)); }
+  bool wants(int i) { return bool(input(i)) && !(i < 16 && pruned >> i & 1); }
   NodeExtra& ensure_extra();
   /// Saves a tensor, if it is defined, and its version for backward. `source`: the index of the
   /// input, kOutput or kOther.

@@ -47,16 +47,21 @@ struct Block {
   }
 };
 
-/// Splits the work into blocks whose scores fit a CPU's cache, or occupy a GPU.
+/// Splits the work into blocks whose scores fit a CPU's cache, or occupy a GPU. If the mask is causal, blocks of
+/// few queries leave out most of the keys that those do not attend to.
 std::vector<Block> blocks_of(const Attention& a) {
-  const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 26,
-                row = std::max<int64_t>(a.keys(), 1);
+  const bool cpu = is_cpu(a.q.device());
+  const int64_t most = cpu ? 1 << 18 : 1 << 26, row = std::max<int64_t>(a.keys(), 1),
+                queries = cpu && a.causal ? std::clamp<int64_t>(row / 4, 64, 256) : a.queries();
   const int64_t all[] = {a.batch(), a.heads(), a.queries()};
   if (all[0] * all[1] * all[2] == 0) return {};
   int64_t n[] = {1, 1, 1}, each = row;
-  n[2] = std::min(all[2], std::max<int64_t>(most / each, 16)), each *= std::max<int64_t>(n[2], 1);
-  if (n[2] == all[2]) n[1] = std::min(all[1], std::max<int64_t>(most / each, 1)), each *= n[1];
-  if (n[2] == all[2] && n[1] == all[1]) n[0] = std::min(all[0], std::max<int64_t>(most / each, 1));
+  n[2] = std::min({all[2], queries, std::max<int64_t>(most / each, 16)});
+  each *= std::max<int64_t>(n[2], 1);
+  // The random numbers of a block lie together.
+  const bool joins = n[2] == all[2] || a.dropout == 0;
+  if (joins) n[1] = std::min(all[1], std::max<int64_t>(most / each, 1)), each *= n[1];
+  if (joins && n[1] == all[1]) n[0] = std::min(all[0], std::max<int64_t>(most / each, 1));
   std::vector<Block> list;
   for (int64_t b = 0; b < all[0]; b += n[0])
     for (int64_t h = 0; h < all[1]; h += n[1])
@@ -82,12 +87,12 @@ Tensor dropout_factors(const Attention& a, const Block& k) {
   return to(kept, a.q.dtype()) * (a.dropout < 1 ? 1 / (1 - a.dropout) : 0);
 }
 
-/// The causal mask: query i attends to the keys j <= i.
-Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t keys) {
+/// The causal mask for some queries, and the keys from `from` to before `to`: query i attends to the keys j <= i.
+Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t from, int64_t to) {
   const auto count = [&](int64_t from, int64_t n) {
     return range(double(from), double(from + n - 1), 1, Dtype::i64, a.q.device());
   };
-  return ge(unsqueeze(count(first, queries), 1), count(0, keys));
+  return ge(unsqueeze(count(first, queries), 1), count(from, to - from));
 }
 
 /// The keys that a mask allows, as a bool tensor.
@@ -111,8 +116,12 @@ Tensor masked(const Tensor& scores, const Tensor& mask) {
 Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
   Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
   Tensor has_key = some.defined() ? k.of(some) : some, order;
-  if (a.causal && k.keys > k.first[2] + 1)
-    s = masked(s, order = causal_mask(a, k.first[2], k.n[2], k.keys));
+  const int64_t before = k.first[2];  // keys that all queries of the block attend to
+  if (a.causal && k.keys > before + 1) {
+    order = causal_mask(a, before, k.n[2], a.mask.defined() ? 0 : before, k.keys);
+    const Tensor part = a.mask.defined() ? s : slice(s, 3, before, k.keys - before);
+    copy_(part, masked(part, order));
+  }
   if (a.mask.defined()) {
     const Tensor mask = k.of(a.mask), part = mask.size(3) == 1 ? mask : slice(mask, 3, 0, k.keys);
     s = masked(s, part);
@@ -185,7 +194,7 @@ TensorList backward(const Attention& a, const Tensor& some, const Tensor& known,
 Tensor composed(const Attention& a) {
   const Block whole{{0, 0, 0}, {a.batch(), a.heads(), a.queries()}, a.keys()};
   Tensor s = matmul(a.q * a.scale, transpose(a.k, 2, 3)), allowed;
-  if (a.causal) allowed = causal_mask(a, 0, a.queries(), a.keys());
+  if (a.causal) allowed = causal_mask(a, 0, a.queries(), 0, a.keys());
   if (a.mask.defined()) {
     const Tensor keys = allowed_keys(a.mask);
     allowed = allowed.defined() ? logical_and(allowed, keys) : keys;

@@ -215,9 +215,16 @@ Fiber fibers[1024];
   std::abort();
 }
 
+// A switch changes all registers: callers may not assume which ones the function leaves alone.
+#ifdef __clang__
+#define MT_OPAQUE __attribute__((noinline))
+#else
+#define MT_OPAQUE __attribute__((noipa))
+#endif
+
 // AddressSanitizer is told which stack comes next, and on it that it has come.
 #ifdef __SANITIZE_ADDRESS__
-#define MT_SWITCHES __attribute__((noinline, no_sanitize("address")))
+#define MT_SWITCHES MT_OPAQUE __attribute__((no_sanitize("address")))
 void start_switch(void** frames, const void* stack, size_t size) {
   __sanitizer_start_switch_fiber(frames, stack, size);
 }
@@ -225,7 +232,7 @@ void finish_switch(void* frames, const void** from = nullptr, size_t* size = nul
   __sanitizer_finish_switch_fiber(frames, from, size);
 }
 #else
-#define MT_SWITCHES __attribute__((noinline))
+#define MT_SWITCHES MT_OPAQUE
 void start_switch(void**, const void*, size_t) {}
 void finish_switch(void*, const void** = nullptr, size_t* = nullptr) {}
 #endif

@@ -62,6 +62,25 @@ test('grad: only needed nodes are visited', function()
   is(mt.grad(a:sum(), w), {2, 2})
 end)
 
+test('grad: operations compute no gradients of inputs that lead to no target', function()
+  local function products(fn)
+    local n = 0
+    for _, v in ipairs((require('mtorch.core').verbs_call(fn))) do n = n + (v.text:find ' matmul ' and 1 or 0) end
+    return n
+  end
+  local x, w, v = mt.randn(4, 5):requires_grad_(), mt.randn(5, 6):requires_grad_(), mt.randn(6, 2):requires_grad_()
+  local y = x:matmul(w):tanh():matmul(v):sum()
+  local all, one, frozen
+  eq(products(function() all = mt.grad(y, {x, w, v}, {retain_graph = true}) end), 4)
+  eq(products(function() one = mt.grad(y, {x}, {retain_graph = true}) end), 2)
+  eq(products(function() frozen = mt.grad(y, {w}, {create_graph = true}) end), 2)
+  eq({one[1]:equal(all[1]), frozen[1]:equal(all[2])}, {true, true})
+  -- Nothing of it remains: another pass, also one through the gradient, computes all.
+  local both = y + frozen[1]:sum()
+  both:backward()
+  eq({x.grad ~= nil, w.grad ~= nil, v.grad ~= nil}, {true, true, true})
+end)
+
 test('grad: gradients of gradients', function()
   local w = leaf{1, 2, 3}
   local g = mt.grad((w ^ 4):sum(), w, {create_graph = true})

@@ -21,8 +21,10 @@ namespace {
 
 constexpr int64_t kMinChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
 constexpr double kMinWork = 1e7;             // multiply-adds; creating a primitive takes 1 ms
+constexpr double kMinDepthwiseWork = 3e5;    // the own kernel is ten times slower there
 constexpr double kChunkWork = 4e6;           // of a chunk, unless the batch is split into 8
 constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of L2
+constexpr double kHeavyWeight = 1e6;         // bytes: chunks that read such a weight are not small
 constexpr size_t kPlans = 128;
 
 int64_t aligned(size_t bytes) { return int64_t(bytes + 63) / 64 * 64; }
@@ -36,7 +38,7 @@ bool suits(const Conv& c) {
   const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kMinChannels;
   const bool wide = c.inputs >= kMinChannels && c.outputs >= kMinChannels;
   return c.dtype == Dtype::f32 && (depthwise || wide) && c.dilation[0] > 0 && c.dilation[1] > 0 &&
-         double(c.batch) * work_of_image(c) >= kMinWork;
+         double(c.batch) * work_of_image(c) >= (depthwise ? kMinDepthwiseWork : kMinWork);
 }
 
 /// The largest divisor of n that is not greater than `most`.
@@ -62,7 +64,10 @@ int64_t direct_chunk(const Conv& c) {
   const double bytes =
       4 * double(c.groups) *
       (double(c.inputs) * double(area(c.size)) + double(c.outputs) * double(area(c.out)));
-  const double by_work = std::max(double(c.batch) / 8, kChunkWork / work_of_image(c));
+  const bool heavy =
+      c.groups == 1 && 4 * double(c.inputs * c.outputs * area(c.kernel)) > kHeavyWeight;
+  const double by_work =
+      heavy ? double(c.batch) : std::max(double(c.batch) / 8, kChunkWork / work_of_image(c));
   return divisor(c.batch, int64_t(std::min({double(kChunkBytes) / bytes, by_work, 1e9})));
 }
 
