@@ -154,7 +154,10 @@ t.test('the legend: above, beside, inside, nowhere', function()
   corner = places 'inside top left'
   t.eq({corner[1][1] < 100, corner[1][2] < 60}, {true, true})
   raises(function() plot.line{{1, 2}, legend = 'left'} end, "legend must be 'top', 'right', .* got the string 'left'")
-  t.eq(count(table.concat(lines_of(plain, nil, function() plot.line{{1}, {2}, legend = false} end)), 'series'), 0)
+  for wanted, shown in pairs{[true] = 2, [false] = 0} do
+    local text = captured(plain, nil, function() plot.line{{x = {1}, y = {1}}, {x = {1}, y = {2}}, legend = wanted} end)
+    t.eq(count(text, 'series'), shown)
+  end
 end)
 
 t.test('the legend stays in the picture, also a narrow one', function()
@@ -168,6 +171,10 @@ t.test('the legend stays in the picture, also a narrow one', function()
       lowest = math.max(lowest, tonumber(y))
     end
     t.eq({count(svg, '>class %d+<'), fig.height > lowest + 20}, {12, true})
+  end
+  for _, legend in ipairs{'top', 'right', 'inside top left'} do
+    local svg = drawn('line', {{1, 2}, label = ('long '):rep(8), width = 200, legend = legend})
+    t.eq({#svg:match '>(long[^<]*)<' < 36, svg:find('…<', 1, true) ~= nil}, {true, true})
   end
 end)
 
@@ -204,6 +211,8 @@ t.test('several histograms with the same bins; bars side by side', function()
   t.eq({fig.series[1].label, fig.series[1].rgb, fig.series[2].dash}, {'x', '#ff0000', '-'})
   svg = drawn('bar', {{y = {1, 2}, label = 'u'}, {y = {2, 3}, label = 'w', color = 'gold'}, labels = {'one', 'two'}})
   t.eq({count(svg, '>u<'), count(svg, '>one<'), count(svg, '#ffd700')}, {1, 1, 2})
+  local first, wide, second = svg:match 'c1" d="M(%S+) %S+V%S-h([%d.]+)V.-#ffd700" d="M(%S+)'
+  t.near(tonumber(second), first + wide, 0.11)
   local lines = lines_of(plain, nil, function() plot.bar{{y = {1, 2}, label = 'u'}, {y = {2, 3}, label = 'w'}} end)
   t.eq({#lines, lines[2]:find '░' ~= nil, lines[5]}, {5, true, '█ u   ░ w'})
   raises(function() plot.bar{{y = {1, 2}}, {y = {1}}} end, 'series 2 has 1 values, expected 2')
@@ -219,10 +228,18 @@ t.test('smoothing: the moving average of TensorBoard, over the pale curve', func
   fig = select(2, drawn('line', {{x = {1, 2}, y = {1, 2}, smooth = 0.9}, {x = {1, 2}, y = {2, 3}}}))
   t.eq({fig.series[1].raw, fig.series[2].raw}, {{1, 2}})
   t.eq(plot.svg_line{{1, 3, 2}, smooth = 0}, (plot.svg_line{{1, 3, 2}}))
-  local text = captured({LC_ALL = 'C.UTF-8', COLUMNS = '80', COLORTERM = 'truecolor'}, terminal, function()
-    plot.line{series(50, function(i) return i % 7 end), smooth = 0.9}
-  end)
-  t.eq({count(text, '\27%[38;2;39;78;105m') > 50, count(text, '\27%[38;2;88;174;234m') > 20}, {true, true})
+  local function cells(args) -- those of the curve, and the number of pale ones
+    local text = captured({LC_ALL = 'C.UTF-8', COLUMNS = '80', COLORTERM = 'truecolor'}, terminal, function()
+      plot.line(args)
+    end)
+    local list = {}
+    for cell in text:gmatch '\27%[38;2;88;174;234m([^\27]*)' do list[#list + 1] = cell end
+    return list, count(text, '\27%[38;2;39;78;105m')
+  end
+  local noise = series(50, function(i) return i % 7 end)
+  local _, alone = drawn('line', {noise, smooth = 0.9})
+  local over, pale = cells{noise, smooth = 0.9}
+  t.eq({over, pale > 50}, {cells{alone.series[1].y, ylim = {alone.y_lo, alone.y_hi}}, true})
   raises(function() plot.line{{1, 2}, smooth = 1} end, 'plot.line: smooth must be a number from 0 and below 1, got 1')
 end)
 

@@ -33,13 +33,15 @@ local function stroke(width, dash, unit)
     (lengths[1] and (' stroke-dasharray="%s"'):format(concat(lengths, ' ')) or '')
 end
 
-local function draw_line(c, s, ys, cell, limit, extra)
+local function draw_line(c, s, ys, cell, limit, pale)
   local line, dots = path_of(scale.polyline(s.x, ys, c.sx, c.sy, cell, limit))
   local width = s.width or #s.x > 2000 and 1.2 or 2
   local function draw(d, attributes)
-    if d ~= '' then add(c, '<path %s d="%s" %s%s/>\n', ink(c, s), d, attributes, extra or '') end
+    if d ~= '' then
+      add(c, '<path %s d="%s" %s%s/>\n', ink(c, s), d, attributes, pale and ' stroke-opacity=".3"' or '')
+    end
   end
-  draw(line, stroke(width, s.dash))
+  draw(line, stroke(width, not pale and s.dash or nil))
   draw(dots, stroke(max(#s.x == 1 and 7 or 5, width)))
 end
 
@@ -163,7 +165,7 @@ function marks.line(c, fig)
     if s.low then draw_band(c, s, cell, limit) end
   end
   for _, s in ipairs(fig.series) do
-    if s.raw and s.dash then draw_line(c, s, s.raw, cell, limit, ' stroke-opacity=".3"') end
+    if s.raw and s.dash then draw_line(c, s, s.raw, cell, limit, true) end
   end
   for _, s in ipairs(fig.series) do
     if s.y and s.dash then draw_line(c, s, s.y, cell, limit) end

@@ -47,7 +47,7 @@ local function draw_legend(c, fig)
   if #entries == 0 then return end
   if fig.legend ~= 'top' then
     local high = 20 * #entries
-    left, y = fig.width - c.legend_width, c.top + 10
+    left, y = fig.z and fig.width - c.legend_width or c.right + 14, c.top + 10 -- z has a colour bar between
     local down, across = fig.legend:match 'inside (%a+) (%a+)'
     if down then
       left = across == 'left' and c.left + 10 or c.right - c.legend_width - 2
@@ -343,7 +343,8 @@ end
 
 -- The document ------------------------------------------------------------------------------------
 
-local default_size = {contour = {560, 480}, heatmap = {560, 480}}
+local default_size = setmetatable({contour = {560, 480}, heatmap = {560, 480}, tiles = {480, 480}}, -- tiles in panels
+  {__index = function() return {640, 400} end})
 
 --- Draws the marks of a figure, clipped where the user set limits.
 local function draw_marks(c, fig)
@@ -370,12 +371,13 @@ local function draw_panels(fig, how)
   for first = 1, n, fig.cols do
     local last, common, most = min(first + fig.cols - 1, n), 220, 0
     for k = first, last do
-      local size = default_size[fig.panels[k].aspect == 'equal' and 'contour' or fig.panels[k].kind] or {640, 400}
+      local panel = fig.panels[k]
+      local size = default_size[panel.aspect == 'equal' and 'contour' or panel.tiles and 'tiles' or panel.kind]
       common = max(common, min(size[2], cell * size[2] / size[1]))
     end
     for k = first, last do
       local panel = fig.panels[k]
-      panel.in_cell, panel.width, panel.height = true, cell, panel.height or high or not panel.tiles and common or nil
+      panel.in_cell, panel.width, panel.height = true, cell, panel.height or high or common
       add(out, '<g transform="translate(%s %s)">\n%s</g>\n', px((k - first) * cell), px(top),
           concat(draw(panel, {budget = how.budget / n, zoom = how.zoom})))
       most = max(most, panel.height)
@@ -395,7 +397,7 @@ function draw(fig, how)
     paint.images(c, fig)
     return c
   end
-  local size = default_size[fig.kind] or {640, 400}
+  local size = default_size[fig.kind]
   fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
   lay_out(c, fig)
   draw_grid(c, fig)
