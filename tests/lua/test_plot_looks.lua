@@ -47,8 +47,8 @@ t.test('colours: names, #rrggbb, numbers of the palette; of a figure and of a se
     args.color = 'teal'
     t.eq({kind, count(drawn(kind, args), 'style="color:#008080"')}, {kind, 1})
   end
-  raises(function() plot.line{y, color = 'gren'} end, "plot.line: color 'gren' is unknown, .* did you mean 'green'")
-  raises(function() plot.line{y, color = '#12'} end, "color '#12' is unknown, expected '#rrggbb', a number")
+  raises(function() plot.line{y, color = 'gren'} end, "color 'gren' is neither .* a name: did you mean 'green'")
+  raises(function() plot.line{y, color = '#12'} end, "color '#12' is neither '#rrggbb' nor a number")
   raises(function() plot.line{y, color = {'red', 'blue'}} end, 'color has 2 values, expected 1 %(one per series%)')
   raises(function() plot.bar{y, color = true} end, 'plot.bar: color is true, expected a text, or a list')
 end)
@@ -216,6 +216,7 @@ t.test('several histograms with the same bins; bars side by side', function()
   local lines = lines_of(plain, nil, function() plot.bar{{y = {1, 2}, label = 'u'}, {y = {2, 3}, label = 'w'}} end)
   t.eq({#lines, lines[2]:find '░' ~= nil, lines[5]}, {5, true, '█ u   ░ w'})
   raises(function() plot.bar{{y = {1, 2}}, {y = {1}}} end, 'series 2 has 1 values, expected 2')
+  raises(function() plot.bar{{y = {1}, x = {2}}} end, "unknown option 'x'")
   raises(function() plot.bar{{1}, {2}} end, 'got 2 lists, expected one: a list of values, or entries')
 end)
 

@@ -8,8 +8,7 @@ local floor, max, concat = math.floor, math.max, table.concat
 
 -- Text and numbers --------------------------------------------------------------------------------
 
-local entities = {['&'] = '&amp;', ['<'] = '&lt;', ['>'] = '&gt;', ['"'] = '&quot;',
-                  ["'"] = '&#39;'}
+local entities = {['&'] = '&amp;', ['<'] = '&lt;', ['>'] = '&gt;', ['"'] = '&quot;', ["'"] = '&#39;'}
 
 --- Escapes text for XML; characters that XML does not allow become spaces.
 local function escape(text)
@@ -81,8 +80,7 @@ end
 
 --- Returns the SVG document of a drawing's pieces; inline=true omits style and background, for pages with canvas.css.
 function canvas.document(pieces, width, height, title, inline)
-  local page = inline and '' or
-    '<style>' .. canvas.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
+  local page = inline and '' or '<style>' .. canvas.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
   local size = (inline and 'style="max-width:%spx"' or 'width="%s" height="%s"'):format(px(width), px(height))
   return ('<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n'):format(
     px(width), px(height), size) .. '<title>' .. escape(title) .. '</title>\n' .. page .. concat(pieces) .. '</svg>\n'

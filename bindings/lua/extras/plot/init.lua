@@ -15,26 +15,21 @@ local plot, build = {}, figures.build
 
 -- Options: name -> kind (see extend.check_options) --------------------------------------------------
 
-local function options(...)
-  local known = {path = 'text', id = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
-                 width = 'number >= 10 <= 4000', height = 'number >= 10 <= 4000'}
-  for _, more in ipairs{...} do
-    for name, kind in pairs(more) do known[name] = kind end
-  end
-  return known
-end
+local common = {path = 'text', id = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
+                width = 'number >= 10 <= 4000', height = 'number >= 10 <= 4000'}
+local function options(...) return figures.options(common, ...) end
 
 local legend = {legend = "bool|'top'|'right'|'inside top left'|'inside top right'|'inside bottom left'|" ..
                          "'inside bottom right'"}
-local looks = options(legend, {label = 'text', labels = 'list', color = 'any', style = 'any',
+local looks = figures.options(legend, {label = 'text', labels = 'list', color = 'any', style = 'any',
                                linewidth = 'number > 0 <= 50', ylim = 'list'})
-local axes = options(looks, {logx = 'bool', logy = 'bool', aspect = 'text', xlim = 'list'})
+local axes = figures.options(looks, {logx = 'bool', logy = 'bool', aspect = 'text', xlim = 'list'})
 local shades = {cmap = 'text', vmin = 'number', vmax = 'number'}
 
 local known_options = {
   line = options(axes, {x = 'list', y = 'list', yerr = 'any', smooth = 'number >= 0 < 1'}),
   scatter = options(axes, {x = 'list', y = 'list', yerr = 'any', class = 'list'}),
-  fill_between = axes,
+  fill_between = options(axes),
   bar = options(looks, {yerr = 'any'}),
   hist = options(looks, {bins = 'number', xlim = 'list'}),
   heatmap = options(shades, {rows = 'list', cols = 'list'}),

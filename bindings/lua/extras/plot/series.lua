@@ -11,10 +11,21 @@ local floor, min, max = math.floor, math.min, math.max
 local figures = {} -- what init.lua uses of this module: build, the figures by kind, and helpers
 local build = {}
 
+--- Returns a table with the options of several: name -> kind (see extend.check_options).
+function figures.options(...)
+  local known = {}
+  for _, more in ipairs{...} do
+    for name, kind in pairs(more) do known[name] = kind end
+  end
+  return known
+end
+
 local series_kinds = {line = true, scatter = true, fill_between = true}
-local series_options = {x = 'list', y = 'list', low = 'list', high = 'list', label = 'text', kind = 'text',
-                        color = 'text', style = 'text', linewidth = 'number > 0 <= 50', yerr = 'any',
-                        smooth = 'number >= 0 < 1'}
+local looks = {label = 'text', color = 'text', style = 'text', linewidth = 'number > 0 <= 50'}
+local series_options = figures.options(looks, {x = 'list', y = 'list', low = 'list', high = 'list', kind = 'text',
+                                               yerr = 'any', smooth = 'number >= 0 < 1'})
+local bar_options = figures.options(looks, {y = 'list', yerr = 'any'})
+local hist_options = figures.options(looks, {x = 'list'})
 
 -- Ranges --------------------------------------------------------------------------------------------
 
@@ -66,12 +77,18 @@ local function crop(s, lo, hi)
   s.x = pick(s.x)
 end
 
+--- Gives the figure the range ylim=, if there is one.
+local function limit_y(op, fig, opts)
+  local lo, hi = range(op, 'ylim', opts.ylim, opts.logy)
+  if lo then fig.y_lo, fig.y_hi, fig.ylim = lo, hi, true end
+  return fig
+end
+
 local function set_ranges(op, fig, opts)
   local xs, ys, scatter = {}, {}, true
   fig.logx, fig.logy = opts.logx, opts.logy
   local x_lo, x_hi = range(op, 'xlim', opts.xlim, opts.logx)
-  local y_lo, y_hi = range(op, 'ylim', opts.ylim, opts.logy)
-  fig.xlim, fig.ylim = x_lo ~= nil, y_lo ~= nil
+  fig.xlim = x_lo ~= nil
   for i, s in ipairs(fig.series) do
     xs[i] = s.x
     for _, key in ipairs(parts) do
@@ -88,8 +105,7 @@ local function set_ranges(op, fig, opts)
     fig.x_lo, fig.x_hi = x_lo, x_hi
     for _, s in ipairs(fig.series) do crop(s, x_lo, x_hi) end
   end
-  if y_lo then fig.y_lo, fig.y_hi = y_lo, y_hi end
-  return fig
+  return limit_y(op, fig, opts)
 end
 
 -- Series: x, and y or low and high, with label, kind and what style.apply sets ---------------------------
@@ -210,9 +226,9 @@ local function finish_series(op, series, kind, opts, labels, x_given)
   return style.apply(op, series, opts)
 end
 
-local function add_entries(op, series, entries)
+local function add_entries(op, series, entries, known)
   for _, entry in ipairs(entries) do
-    extend.check_options(op, entry, series_options)
+    extend.check_options(op, entry, known or series_options)
     add_entry(op, series, entry)
   end
 end
@@ -325,12 +341,10 @@ function build.bar(op, list, opts)
     local y = figures.single(op, lists, 'a list of values, or entries {y=, label=}')
     add_one(op, series, {label = opts.label, yerr = opts.yerr}, y)
   end
-  add_entries(op, series, entries)
+  add_entries(op, series, entries, bar_options)
   local fig, ends = {series = series}, {}
   for i, s in ipairs(finish_series(op, series, 'bar', opts)) do
-    if not s.y then fail('%s: series %d has no y: give the heights of the bars', op, i) end
     data.same_length(op, 'series ' .. i, s.y, series[1].y)
-    s.kind = 'bar'
     for _, key in ipairs(parts) do ends[#ends + 1] = s[key] end
   end
   local count = #series[1].y
@@ -341,10 +355,8 @@ function build.bar(op, list, opts)
   local room = (fig.y_hi - fig.y_lo) * 0.06
   if fig.y_lo < 0 then fig.y_lo = fig.y_lo - room end
   if fig.y_hi > 0 then fig.y_hi = fig.y_hi + room end
-  fig.ylim = opts.ylim ~= nil
-  if fig.ylim then fig.y_lo, fig.y_hi = range(op, 'ylim', opts.ylim) end
   fig.x_lo, fig.x_hi, fig.values = 0.5, count + 0.5, series[1].y
-  return fig
+  return limit_y(op, fig, opts)
 end
 
 --- Returns range and number of bins: one bin per integer in a small range, else by Freedman and Diaconis' width.
@@ -376,20 +388,21 @@ function build.hist(op, list, opts)
   end
   for i, x in ipairs(lists) do series[i] = {x = x, label = #lists == 1 and opts.label or nil} end
   for _, entry in ipairs(entries) do
-    extend.check_options(op, entry, {x = 'list', label = 'text', color = 'text', style = 'text',
-                                     linewidth = series_options.linewidth})
+    extend.check_options(op, entry, hist_options)
     series[#series + 1] = entry
   end
   local x_lo, x_hi = range(op, 'xlim', opts.xlim)
   for k, s in ipairs(series) do
     local all = data.flatten(op, s.x, {})
     if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
-    sets[k] = {}
+    local set = #series == 1 and pool or {}
     for _, v in ipairs(all) do
       if scale.finite(v) and (not x_lo or v >= x_lo and v <= x_hi) then
-        sets[k][#sets[k] + 1], pool[#pool + 1] = v, v
+        set[#set + 1] = v
+        if set ~= pool then pool[#pool + 1] = v end
       end
     end
+    sets[k] = set
     series[k] = {label = s.label, color = s.color, style = s.style, linewidth = s.linewidth, kind = 'hist'}
   end
   local lo, hi = extent(fig, {pool})
@@ -405,10 +418,9 @@ function build.hist(op, list, opts)
       most = max(most, s.y[b])
     end
   end
-  fig.y_lo, fig.y_hi, fig.ylabel, fig.ylim = 0, most * 1.06, 'count', opts.ylim ~= nil
-  if fig.ylim then fig.y_lo, fig.y_hi = range(op, 'ylim', opts.ylim) end
+  fig.y_lo, fig.y_hi, fig.ylabel = 0, most * 1.06, 'count'
   fig.series, fig.values = finish_series(op, series, 'hist', opts, opts.labels), series[1].y
-  return fig
+  return limit_y(op, fig, opts)
 end
 
 figures.build, figures.extent, figures.range = build, extent, range

@@ -41,12 +41,12 @@ local function parts_of(op, text)
     'is color=', op, text)
 end
 
---- Returns the number of a colour of the palette, or nil and '#rrggbb'.
-local function colour_of(op, name)
+--- Returns the number of a colour of the palette, or `default` and '#rrggbb'.
+local function colour_of(op, name, default)
   local number, colour = tonumber(name), named[name:lower()] or name:match('^#%x%x%x%x%x%x$')
   if number and number >= 1 and number % 1 == 0 then return number end
-  if colour then return nil, colour end
-  fail("%s: color '%s' is unknown, expected '#rrggbb', a number of the palette, or a name%s", op, name,
+  if colour then return default, colour end
+  fail("%s: color '%s' is neither '#rrggbb' nor a number of the palette nor a name%s", op, name,
     util.hint(name, util.sorted_keys(named)))
 end
 
@@ -64,15 +64,13 @@ function style.apply(op, series, opts)
   end
   for i, s in ipairs(series) do
     local function option(name)
-      local value = s[name]
-      if value == nil then value = lists[name] and lists[name][i] or not lists[name] and opts[name] or nil end
-      return value ~= nil and tostring(value) or nil
+      local value = s[name] or lists[name] and lists[name][i] or not lists[name] and opts[name]
+      return value and tostring(value)
     end
     local color, look = option 'color', option 'style'
     local round = color and 0 or math.floor((i - 1) / #style.palette)
-    local number, rgb
-    if color then number, rgb = colour_of(op, color) end
-    s.colour, s.rgb, s.width = number or i, rgb, s.linewidth or opts.linewidth
+    s.colour, s.width = i, s.linewidth or opts.linewidth
+    if color then s.colour, s.rgb = colour_of(op, color, i) end
     if look then
       s.dash, s.marker = parts_of(op, look)
       s.glyph = s.marker -- of a terminal without colours
