@@ -143,7 +143,7 @@ t.test('other names of nn, optim, data and mt', function()
     RandomRotation RandomAffine ColorJitter RandomErasing RandomResizedCrop Pad Grayscale GaussianBlur Lambda
       RandomApply]],
     [mt.metrics] = 'Accuracy TopK F1 ConfusionMatrix AUC Perplexity Mean', [mt.checkpoint] = 'save resume',
-    [mt.plot] = 'line scatter bar hist heatmap contour image images graph',
+    [mt.plot] = 'line scatter fill_between bar hist heatmap contour image images panels graph',
     [mt] = [[save load SummaryWriter set_flush_denormal memory_stats time args progress report Report profile timeit
     set_num_threads help autocast GradScaler compile explain]]} do
     for name in names:gmatch '%S+' do

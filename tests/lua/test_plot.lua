@@ -9,6 +9,8 @@ local plot, report, progress, util, scale, contour = require 'mtorch.extras.plot
   require 'mtorch.extras.plot.contour'
 
 local core = require 'mtorch.core'
+local figures = require 'figures'
+local captured, count, well_formed = figures.captured, figures.count, figures.well_formed
 local nan, inf = 0 / 0, math.huge
 local folder = os.tmpname()
 os.remove(folder)
@@ -27,8 +29,6 @@ local function series(n, f)
   return out
 end
 
-local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
-
 -- A userdata with :tolist(), like a tensor.
 local function tensor(data)
   local proxy = newproxy(true)
@@ -39,48 +39,8 @@ local function tensor(data)
   return proxy
 end
 
---- Runs fn with a given environment and functions of the terminal (isatty, time, columns); returns its output on both
---- streams.
-local function captured(environment, host, fn)
-  local getenv, stdout, stderr, real_print = os.getenv, io.stdout, io.stderr, print
-  local real, out, err = {}, {}, {}
-  local function sink(list)
-    local function write(_, ...) list[#list + 1] = table.concat{...} end
-    return {write = write, flush = function() end}
-  end
-  os.getenv = function(name) return environment[name] end -- luacheck: ignore
-  for name, other in pairs{isatty = function() return false end, time = os.clock,
-      columns = function() return tonumber(environment.COLUMNS) or 80 end} do
-    real[name], core[name] = core[name], host and host[name] or other
-  end
-  io.stdout, io.stderr = sink(out), sink(err) -- luacheck: ignore
-  print = function(...) out[#out + 1] = table.concat({...}, '\t') .. '\n' end -- luacheck: ignore
-  local ok, message = pcall(fn)
-  os.getenv, io.stdout, io.stderr, print = getenv, stdout, stderr, real_print -- luacheck: ignore
-  for name, former in pairs(real) do core[name] = former end
-  if not ok then error(message, 0) end
-  return table.concat(out), table.concat(err)
-end
-
 local plain_utf8 = {LC_ALL = 'C.UTF-8', COLUMNS = '80'}
 local no_terminal = {isatty = function() return false end}
-
---- Asserts that elements are closed in order, each & is an entity, and no number is nan or inf.
-local function well_formed(svg)
-  local open = {}
-  for close, name, rest in svg:gmatch('<(/?)([%a]+)([^>]*)>') do
-    if close == '/' then t.eq(table.remove(open), name)
-    elseif rest:sub(-1) ~= '/' then open[#open + 1] = name end
-  end
-  t.eq(#open, 0)
-  t.eq(count(svg, '&') - count(svg, '&%a+;') - count(svg, '&#%d+;'), 0)
-  for attribute in svg:gmatch('="([^"]*)"') do
-    if attribute:find('%f[%a]nan%f[%A]') or attribute:find('%f[%a]inf%f[%A]') then
-      error('not a number in ' .. attribute:sub(1, 80))
-    end
-  end
-  return svg
-end
 
 t.test('nearest names', function()
   t.eq(core.nearest({'tilt', 'title', 'tile'}, 'titel'), 'title')

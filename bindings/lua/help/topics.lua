@@ -87,16 +87,20 @@ in any order, and check=true waits and reports accesses out of bounds. Kernels i
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:
 x:logical_not(), x:logical_and(y), x:logical_or(y).]],
   plots = [[
-Plots. mt.plot.line scatter fill_between bar hist heatmap contour image images graph; mt.help('plot.line') and so on.
+Plots. mt.plot.line scatter fill_between bar hist heatmap contour image images panels graph; mt.help('plot.line') ..
 Without a path the figure is drawn in the terminal; path='a.svg' or 'a.png' writes a file and returns the path. PNG
 needs librsvg (librsvg2-2), drawings of graphs need Graphviz (graphviz); SVG of all other figures needs nothing.
   mt.plot.line{loss, title='loss', logy=true}                       one list over 1..n
   mt.plot.line{epochs, train, valid, labels={'train', 'valid'}}     several over x
   mt.plot.line{train, valid, labels={'train', 'valid'}}             a label for each list: none is x
   mt.plot.line{ {x=e, y=mean, low=lo, high=hi, label='5 seeds'}, {x=e, y=one, label='best', kind='scatter'} }
+  mt.plot.line{train, valid, labels={'train', 'valid'}, smooth=0.9, color={'navy', 'orange'}, style={'-', '--'}}
+  mt.plot.line{x, y, yerr=e, style='o-', xlim={0, 10}, ylim={0, 1}, legend='inside top right'}
   mt.plot.scatter{x, y, class=labels, aspect='equal', {x=a, y=b, kind='line', label='fit'}}
+  mt.plot.hist{before, after, labels={'before', 'after'}}           mt.plot.bar{{y=a, label='a'}, {y=b, label='b'}}
   mt.plot.contour{function(x, y) return .. end, points={x=, y=, class=}}   mt.plot.heatmap{m, cmap='magma'}
   mt.plot.images{digits, labels=names}                              [n x h x w] or a list of images
+  mt.plot.panels{ {kind='line', losses}, {kind='heatmap', m}, cols=2, path='run.svg'}
 Lists and tensors both do. NaN and infinity are gaps. Sizes: width=, height=, pixels (in the terminal characters).]],
   reports = [[
 Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be left out:

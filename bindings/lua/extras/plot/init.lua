@@ -5,38 +5,39 @@ local scale = require 'mtorch.extras.plot.scale'
 local svg = require 'mtorch.extras.plot.svg'
 local term = require 'mtorch.extras.plot.term'
 local data = require 'mtorch.extras.plot.data'
+local figures = require 'mtorch.extras.plot.series'
+local style = require 'mtorch.extras.plot.style'
 
-local fail, plain, is_tensor = extend.fail, util.plain, require('mtorch').is_tensor
-local floor, min, max = math.floor, math.min, math.max
+local fail, is_tensor = extend.fail, require('mtorch').is_tensor
+local floor, min, ceil = math.floor, math.min, math.ceil
 
-local plot = {}
+local plot, build = {}, figures.build
 
 -- Options: name -> kind (see extend.check_options) --------------------------------------------------
 
-local function options(extra)
-  local known = {path = 'text', id = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
-                 width = 'number', height = 'number'}
-  for name, kind in pairs(extra) do known[name] = kind end
-  return known
-end
+local common = {path = 'text', id = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
+                width = 'number >= 10 <= 4000', height = 'number >= 10 <= 4000'}
+local function options(...) return figures.options(common, ...) end
 
-local series_kinds = {line = true, scatter = true, fill_between = true}
+local legend = {legend = "bool|'top'|'right'|'inside top left'|'inside top right'|'inside bottom left'|" ..
+                         "'inside bottom right'"}
+local looks = figures.options(legend, {label = 'text', labels = 'list', color = 'any', style = 'any',
+                               linewidth = 'number > 0 <= 50', ylim = 'list'})
+local axes = figures.options(looks, {logx = 'bool', logy = 'bool', aspect = 'text', xlim = 'list'})
+local shades = {cmap = 'text', vmin = 'number', vmax = 'number'}
 
 local known_options = {
-  line = options{x = 'list', y = 'list', label = 'text', labels = 'list', logx = 'bool',
-                 logy = 'bool', aspect = 'text'},
-  scatter = options{x = 'list', y = 'list', label = 'text', labels = 'list', class = 'list',
-                    logx = 'bool', logy = 'bool', aspect = 'text'},
-  fill_between = options{label = 'text', labels = 'list', logx = 'bool', logy = 'bool'},
-  bar = options{labels = 'list'},
-  hist = options{bins = 'number'},
-  heatmap = options{rows = 'list', cols = 'list', cmap = 'text', vmin = 'number', vmax = 'number'},
-  contour = options{xrange = 'list', yrange = 'list', levels = 'any', level = 'number',
-                    grid = 'number', points = 'list', labels = 'list', cmap = 'text',
-                    aspect = 'text'},
-  image = options{cmap = 'text', vmin = 'number', vmax = 'number'},
-  images = options{cmap = 'text', vmin = 'number', vmax = 'number', labels = 'list',
-                   cols = 'number'},
+  line = options(axes, {x = 'list', y = 'list', yerr = 'any', smooth = 'number >= 0 < 1'}),
+  scatter = options(axes, {x = 'list', y = 'list', yerr = 'any', class = 'list'}),
+  fill_between = options(axes),
+  bar = options(looks, {yerr = 'any'}),
+  hist = options(looks, {bins = 'number', xlim = 'list'}),
+  heatmap = options(shades, {rows = 'list', cols = 'list'}),
+  contour = options(legend, {xrange = 'list', yrange = 'list', levels = 'any', level = 'number', grid = 'number',
+                             points = 'list', labels = 'list', cmap = 'text', aspect = 'text'}),
+  image = options(shades),
+  images = options(shades, {labels = 'list', cols = 'int >= 1'}),
+  panels = options{rows = 'int >= 1', cols = 'int >= 1'},
 }
 
 local function is_options(value)
@@ -61,283 +62,22 @@ local function arguments(op, kind, ...)
     opts, list[count] = list[count], nil
   end
   extend.check_options(op, opts, known_options[kind])
-  for _, name in ipairs{'width', 'height'} do
-    local v = opts[name]
-    if v and not (v >= 10 and v <= 4000) then
-      fail('%s: %s is %s, expected 10 to 4000', op, name, util.number_text(v))
-    end
-  end
   return list, opts
 end
 
-local function single_argument(op, list, what)
-  if #list == 0 then fail('%s: no data: give %s', op, what) end
-  if #list > 1 then fail('%s: got %d lists, expected one: %s', op, #list, what) end
-  return list[1]
-end
-
--- Figures: op, kind, title, xlabel, ylabel, width, height, and what the kind draws ----------------
-
---- Returns the range of the values of lists; if there is none, the figure gets a note.
-local function extent(fig, lists, log)
-  local lo, hi = scale.extent(lists, log)
-  if not lo then fig.note = 'no value can be drawn' end
-  return lo, hi
-end
-
-local function set_ranges(fig, opts)
-  local xs, ys, scatter = {}, {}, true
-  for _, s in ipairs(fig.series) do
-    xs[#xs + 1], ys[#ys + 1] = s.x, s.y or s.low
-    if s.low then ys[#ys + 1], ys[#ys + 2] = s.low, s.high end
-    s.kind = s.kind or (s.y and fig.kind or 'fill_between')
-    scatter = scatter and s.kind == 'scatter'
+local function figure(kind, op, list, opts)
+  local fig = build[kind](op, list, opts)
+  fig.op, fig.kind, fig.aspect = op, fig.kind or kind, opts.aspect
+  if fig.aspect and fig.aspect ~= 'equal' and fig.aspect ~= 'auto' then
+    fail("%s: aspect is '%s', expected 'equal' or 'auto'", op, fig.aspect)
   end
-  fig.logx, fig.logy = opts.logx, opts.logy
-  local x_lo, x_hi = extent(fig, xs, fig.logx)
-  local y_lo, y_hi = extent(fig, ys, fig.logy)
-  fig.whole = scale.whole(xs)
-  fig.x_lo, fig.x_hi = scale.widen(x_lo, x_hi, scatter and 0.04 or 0, fig.logx)
-  fig.y_lo, fig.y_hi = scale.widen(y_lo, y_hi, 0.04, fig.logy)
-end
-
-local function is_series(entry)
-  return data.is_plain(entry) and (entry.y ~= nil or entry.low ~= nil or entry.high ~= nil)
-end
-
-local series_options = {x = 'list', y = 'list', low = 'list', high = 'list', label = 'text',
-                        kind = 'text'}
-
---- Adds the numbers of one part of a series, as many as its x, which is 1..n by default.
-local function add_part(op, s, name, key, value)
-  s[key] = data.numbers(op, name, value)
-  if not s.x then
-    s.x = {}
-    for i = 1, #s[key] do s.x[i] = i end
+  if fig.aspect == 'equal' and (fig.logx or fig.logy) then
+    fail(op .. ": aspect='equal' needs linear axes, without logx and logy")
   end
-  data.same_length(op, name, s[key], s.x)
-end
-
-local function add_one(op, series, entry, y)
-  local name = 'series ' .. #series + 1
-  local s = {label = entry.label, kind = entry.kind}
-  if entry.x then s.x = data.numbers(op, 'x of ' .. name, entry.x) end
-  if y then add_part(op, s, name, 'y', y) end
-  if entry.low ~= nil or entry.high ~= nil then
-    if entry.low == nil or entry.high == nil then
-      fail('%s: %s has only one of low and high: give both ends of the band', op, name)
-    end
-    add_part(op, s, 'low of ' .. name, 'low', entry.low)
-    add_part(op, s, 'high of ' .. name, 'high', entry.high)
+  for _, name in ipairs{'title', 'xlabel', 'ylabel', 'width', 'height'} do
+    fig[name] = opts[name] or fig[name]
   end
-  series[#series + 1] = s
-end
-
---- Adds the series of {x=, y=, low=, high=, label=, kind=}; y may be a list of lists or an [n x k] tensor.
-local function add_entry(op, series, entry)
-  if entry.kind and not series_kinds[entry.kind] then
-    fail("%s: kind of series %d is '%s', expected 'line', 'scatter' or 'fill_between'", op,
-         #series + 1, entry.kind)
-  end
-  if entry.y == nil then return add_one(op, series, entry) end
-  local ys = {entry.y}
-  if data.is_plain(entry.y) and type(plain(entry.y[1])) == 'table' then
-    ys = entry.y
-    if #plain(ys[1]) == 1 and #ys > 1 then ys = {ys} end -- n rows of one value are one series
-  end
-  for _, y in ipairs(ys) do
-    for _, column in ipairs(not data.is_plain(y) and data.columns(op, y) or {y}) do
-      add_one(op, series, entry, column)
-    end
-  end
-end
-
---- Splits the list part into lists of numbers and {x=, y=, ..} entries.
-local function split_list(list)
-  local lists, entries = {}, {}
-  for i = 1, #list do
-    local to = is_series(list[i]) and entries or lists
-    to[#to + 1] = list[i]
-  end
-  return lists, entries
-end
-
---- Names the series: its own label, else the next of `labels`; numbers if none of several has a name.
-local function finish_series(op, series, labels, x_given)
-  local unnamed = 0
-  for i, s in ipairs(series) do
-    unnamed, s.colour = unnamed + (s.label and 0 or 1), i
-  end
-  local all = unnamed == #series
-  labels = data.texts(op, 'labels', labels, unnamed,
-                      x_given and 'one per series; of several lists the first is x' or
-                      all and 'one per series' or 'one per series without a label of its own')
-  local k = 0
-  for i, s in ipairs(series) do
-    if not s.label then
-      k = k + 1
-      s.label = labels and labels[k] or (all and #series > 1 and 'series ' .. i) or nil
-    end
-  end
-  return series
-end
-
-local function add_entries(op, series, entries)
-  for _, entry in ipairs(entries) do
-    extend.check_options(op, entry, series_options)
-    add_entry(op, series, entry)
-  end
-end
-
---- The series of several lists, the first of which is x if `with_x`.
-local function series_of(op, lists, with_x)
-  local series = {}
-  local x = with_x and data.numbers(op, 'x', lists[1]) or nil
-  for i = with_x and 2 or 1, #lists do add_entry(op, series, {x = x, y = lists[i]}) end
-  return series, x
-end
-
-local function collect_series(op, list, opts)
-  local lists, entries = split_list(list)
-  local series, x = series_of(op, lists, #lists > 1)
-  local labels = plain(opts.labels)
-  if x and type(labels) == 'table' and #labels ~= #series and #labels == #lists then -- each list has a name
-    series, x = series_of(op, lists, false)
-  end
-  add_entries(op, series, entries)
-  if opts.y then add_entry(op, series, {x = opts.x, y = opts.y, label = opts.label}) end
-  if #series == 0 then fail(op .. ': no data: give at least one list of numbers') end
-  return finish_series(op, series, opts.labels, x ~= nil)
-end
-
-local build = {}
-
-function build.line(op, list, opts)
-  local fig = {kind = 'line', series = collect_series(op, list, opts)}
-  set_ranges(fig, opts)
-  return fig
-end
-
-function build.fill_between(op, list, opts)
-  local lists, entries = split_list(list)
-  if #lists ~= 3 and (#lists > 0 or #entries == 0) then
-    fail('%s: got %d lists, expected x, low and high', op, #lists)
-  end
-  local series = {}
-  if #lists == 3 then
-    add_entry(op, series, {x = lists[1], low = lists[2], high = lists[3], label = opts.label})
-  end
-  add_entries(op, series, entries)
-  local fig = {kind = 'line', series = finish_series(op, series, opts.labels)}
-  set_ranges(fig, opts)
-  return fig
-end
-
---- Returns one series per distinct class, sorted, with numbers before texts.
-local function by_class(op, x, y, class, labels)
-  class = plain(class)
-  if type(class) ~= 'table' then fail('%s: class is a %s, expected a list', op, type(class)) end
-  data.same_length(op, 'class', class, x)
-  local groups = {}
-  for i = 1, #x do
-    local c = util.scalar(class[i])
-    if c == nil then fail('%s: class: value %d is empty', op, i) end
-    local group = groups[c] or {x = {}, y = {}}
-    groups[c] = group
-    group.x[#group.x + 1], group.y[#group.y + 1] = x[i], y[i]
-  end
-  local keys, series = util.sorted_keys(groups), {}
-  labels = data.texts(op, 'labels', labels, #keys, 'one per class')
-  for k, key in ipairs(keys) do
-    local s = groups[key]
-    s.label, s.colour = labels and labels[k] or tostring(key), k
-    series[k] = s
-  end
-  return series
-end
-
---- Returns x and y of {x, y}, {[n x 2] tensor} or {x=, y=}.
-local function pair(op, x, y)
-  if y == nil then
-    local both = data.columns(op, x, 2)
-    if not both then fail(op .. ': y is missing: give x and y, or points as [n x 2]') end
-    x, y = both[1], both[2]
-  end
-  x, y = data.numbers(op, 'x', x), data.numbers(op, 'y', y)
-  data.same_length(op, 'y', y, x)
-  return x, y
-end
-
-function build.scatter(op, list, opts)
-  local lists, entries = split_list(list)
-  local series = {}
-  if #lists > 0 or opts.x then
-    if #lists > 2 then fail('%s: got %d lists, expected x and y', op, #lists) end
-    local x, y = pair(op, lists[1] or opts.x, lists[1] and lists[2] or opts.y)
-    series = opts.class and by_class(op, x, y, opts.class, opts.labels) or
-             {{x = x, y = y, label = opts.label}}
-  end
-  add_entries(op, series, entries)
-  if #series == 0 then fail(op .. ': no data: give x and y') end
-  local fig = {kind = 'scatter', series = finish_series(op, series, not opts.class and opts.labels or nil)}
-  set_ranges(fig, opts)
-  return fig
-end
-
-function build.bar(op, list, opts)
-  local values = data.numbers(op, 'values', single_argument(op, list, 'a list of values'))
-  local fig = {values = values, labels = data.texts(op, 'labels', opts.labels, #values, 'one per value')}
-  local lo, hi = extent(fig, {values})
-  fig.y_lo, fig.y_hi = min(lo or 0, 0), max(hi or 1, 0)
-  if fig.y_hi - fig.y_lo < 1e-290 then fig.y_hi = 1 end
-  local room = (fig.y_hi - fig.y_lo) * 0.06
-  if fig.y_lo < 0 then fig.y_lo = fig.y_lo - room end
-  if fig.y_hi > 0 then fig.y_hi = fig.y_hi + room end
-  fig.x_lo, fig.x_hi = 0.5, #values + 0.5
-  return fig
-end
-
---- Returns range and number of bins: one bin per integer in a small range, else by Freedman and Diaconis' width.
-local function hist_bins(values, lo, hi, bins)
-  if not bins and hi - lo < 60 and math.abs(lo) < 1e9 and scale.whole{values} then
-    return lo - 0.5, hi + 0.5, hi - lo + 1
-  end
-  if not bins then
-    table.sort(values)
-    local n = #values
-    local quartiles = values[math.ceil(0.75 * n)] - values[math.ceil(0.25 * n)]
-    local width = 2 * quartiles / n ^ (1 / 3)
-    bins = width > 0 and (hi - lo) / width or math.sqrt(n)
-    bins = min(max(math.ceil(bins), 5), 60)
-  end
-  lo, hi = scale.widen(lo, hi, 0)
-  return lo, hi, bins
-end
-
-function build.hist(op, list, opts)
-  local all = data.flatten(op, single_argument(op, list, 'a list of values'), {})
-  if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
-  local bins = opts.bins
-  if bins and not (bins >= 1 and bins <= 1000 and bins == floor(bins)) then
-    fail('%s: bins is %s, expected a whole number from 1 to 1000', op, util.number_text(bins))
-  end
-  local values = {}
-  for _, v in ipairs(all) do
-    if scale.finite(v) then values[#values + 1] = v end
-  end
-  local fig = {}
-  local lo, hi = extent(fig, {values})
-  if not lo then lo, hi, bins = 0, 1, 1 end
-  fig.x_lo, fig.x_hi, bins = hist_bins(values, lo, hi, bins)
-  local counts, per_unit, most = {}, bins / (fig.x_hi - fig.x_lo), 1
-  for b = 1, bins do counts[b] = 0 end
-  for i = 1, #values do
-    local b = min(max(floor((values[i] - fig.x_lo) * per_unit) + 1, 1), bins)
-    counts[b] = counts[b] + 1
-    most = max(most, counts[b])
-  end
-  fig.values, fig.y_lo, fig.y_hi = counts, 0, most * 1.06
-  fig.ylabel = 'count'
+  fig.legend = (opts.legend == nil or opts.legend == true) and 'top' or opts.legend
   return fig
 end
 
@@ -354,7 +94,7 @@ end
 
 --- Sets the range of values of the colours: vmin..vmax, by default that of the data.
 local function set_shades(op, fig, lists, opts, default)
-  local lo, hi = extent(fig, lists)
+  local lo, hi = figures.extent(fig, lists)
   lo, hi = opts.vmin or lo, opts.vmax or hi
   if (opts.vmin or opts.vmax) and lo and lo >= hi then
     fail('%s: vmin %s is not below vmax %s', op, util.number_text(lo), util.number_text(hi))
@@ -364,21 +104,12 @@ local function set_shades(op, fig, lists, opts, default)
 end
 
 function build.heatmap(op, list, opts)
-  local z = data.matrix(op, single_argument(op, list, 'a matrix'))
+  local z = data.matrix(op, figures.single(op, list, 'a matrix'))
   local fig = {z = z, rows = data.texts(op, 'rows', opts.rows, #z, 'one per row'),
                cols = data.texts(op, 'cols', opts.cols, #z[1], 'one per column')}
   set_shades(op, fig, z, opts, 'viridis')
   fig.x_lo, fig.x_hi, fig.y_lo, fig.y_hi = 0.5, #z[1] + 0.5, #z + 0.5, 0.5
   return fig
-end
-
-local function range(op, name, value)
-  if value == nil then return 0, 1 end
-  local r = data.numbers(op, name, value)
-  if #r ~= 2 or not (scale.finite(r[1]) and scale.finite(r[2])) or r[1] >= r[2] then
-    fail('%s: %s is not a range: give {low, high}', op, name)
-  end
-  return r[1], r[2]
 end
 
 --- Evaluates f on a grid of n x n points; row 1 has the lowest y.
@@ -406,7 +137,7 @@ local function thresholds(op, levels, lo, hi)
     fail('%s: levels is %s, expected 1 to 50 or a list of values', op, tostring(levels))
   end
   local out, step = {}, lo == 0 and hi == 1 and 1 / floor(levels) or scale.step(hi - lo, levels)
-  for k = floor(lo / step + 1e-9) + 1, math.ceil(hi / step - 1e-9) - 1 do
+  for k = floor(lo / step + 1e-9) + 1, ceil(hi / step - 1e-9) - 1 do
     out[#out + 1] = k * step
   end
   return out
@@ -421,12 +152,12 @@ local function add_points(op, fig, opts)
   if data.is_plain(p) and p[1] == nil then
     extend.check_options(op .. ': points', p, point_options)
     if not p.x then fail(op .. ': points has no x: give points={x=.., y=.., class=..}') end
-    x, y = pair(op .. ': points', p.x, p.y)
+    x, y = figures.pair(op .. ': points', p.x, p.y)
   else
-    x, y = pair(op .. ': points', p)
+    x, y = figures.pair(op .. ': points', p)
   end
-  fig.points = data.is_plain(p) and p.class and by_class(op .. ': points', x, y, p.class, opts.labels)
-               or {{x = x, y = y, colour = 8}}
+  local classes = data.is_plain(p) and p.class and figures.classes(op .. ': points', x, y, p.class, opts.labels)
+  fig.points = style.apply(op, classes or {{x = x, y = y, kind = 'scatter', color = 8}}, {})
   if type(opts[1]) ~= 'function' then return end
   local function cover(name, list, lo, hi)
     local p_lo, p_hi = scale.extent{list}
@@ -438,10 +169,10 @@ local function add_points(op, fig, opts)
 end
 
 function build.contour(op, list, opts)
-  local source = single_argument(op, list, 'a matrix or a function f(x, y)')
+  local source = figures.single(op, list, 'a matrix or a function f(x, y)')
   local fig = {}
-  fig.x_lo, fig.x_hi = range(op, 'xrange', opts.xrange)
-  fig.y_lo, fig.y_hi = range(op, 'yrange', opts.yrange)
+  fig.x_lo, fig.x_hi = figures.range(op, 'xrange', opts.xrange or {0, 1})
+  fig.y_lo, fig.y_hi = figures.range(op, 'yrange', opts.yrange or {0, 1})
   opts[1] = source
   add_points(op, fig, opts)
   if type(source) == 'function' then
@@ -456,7 +187,7 @@ function build.contour(op, list, opts)
       fail('%s: the matrix is %d x %d, expected 2 x 2 or larger', op, #fig.z, #fig.z[1])
     end
   end
-  local lo, hi = extent(fig, fig.z)
+  local lo, hi = figures.extent(fig, fig.z)
   local is_fraction = not lo or (lo >= 0 and hi <= 1) -- such as a probability
   if is_fraction then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
   fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or is_fraction and 0.5
@@ -485,36 +216,44 @@ local function tiled(op, tiles, opts)
 end
 
 function build.image(op, list, opts)
-  return tiled(op, {data.image(op, single_argument(op, list, 'an image'))}, opts)
+  return tiled(op, {data.image(op, figures.single(op, list, 'an image'))}, opts)
 end
 
 function build.images(op, list, opts)
   local tiles = data.images(op, #list == 1 and list[1] or list)
-  local fig, cols = tiled(op, tiles, opts), opts.cols or math.ceil(math.sqrt(#tiles))
-  if not (cols >= 1 and cols == floor(cols)) then
-    fail('%s: cols is %s, expected a whole number from 1', op, util.number_text(cols))
-  end
+  local fig, cols = tiled(op, tiles, opts), opts.cols or ceil(math.sqrt(#tiles))
   fig.cols, fig.may_wrap = min(cols, #tiles), opts.cols == nil
   fig.labels = data.texts(op, 'labels', opts.labels, #tiles, 'one per image')
   return fig
 end
 
--- The public functions ----------------------------------------------------------------------------
-
-local function figure(kind, op, list, opts)
-  local fig = build[kind](op, list, opts)
-  fig.op, fig.kind, fig.aspect = op, fig.kind or kind, opts.aspect
-  if fig.aspect and fig.aspect ~= 'equal' and fig.aspect ~= 'auto' then
-    fail("%s: aspect is '%s', expected 'equal' or 'auto'", op, fig.aspect)
+--- Figures in rows: each panel has the arguments of a function, and its name as kind.
+function build.panels(op, list, opts)
+  local n = #list
+  local cols = opts.cols or opts.rows and ceil(n / opts.rows) or ceil(math.sqrt(n))
+  local fig = {panels = {}, cols = min(cols, n), rows = opts.rows or ceil(n / cols)}
+  if n == 0 then fail(op .. ": no panels: give {kind='line', ..}, ..") end
+  if fig.rows * cols < n then
+    fail('%s: %d panels, expected at most %d (rows=%d times cols=%d)', op, n, fig.rows * cols, fig.rows, cols)
   end
-  if fig.aspect == 'equal' and (fig.logx or fig.logy) then
-    fail(op .. ": aspect='equal' needs linear axes, without logx and logy")
-  end
-  for _, name in ipairs{'title', 'xlabel', 'ylabel', 'width', 'height'} do
-    fig[name] = opts[name] or fig[name]
+  for i, panel in ipairs(list) do
+    local where, args = ('%s: panel %d'):format(op, i), {}
+    if not data.is_plain(panel) then
+      fail("%s is %s, expected a table such as {kind='line', ..}", where, extend.describe(panel))
+    end
+    for key, value in pairs(panel) do args[key] = value end
+    local kind = args.kind
+    if type(kind) ~= 'string' or kind == 'panels' or not known_options[kind] then
+      fail("%s: kind is %s, expected the name of a function of mt.plot, such as 'line'", where, extend.describe(kind))
+    end
+    if args.path then fail('%s: path belongs to the whole picture: plot.panels{.., path=}', where) end
+    args.kind = nil
+    fig.panels[i] = figure(kind, where, arguments(where, kind, args))
   end
   return fig
 end
+
+-- The public functions ----------------------------------------------------------------------------
 
 local function check_path(op, path)
   path = tostring(path)
@@ -552,15 +291,24 @@ local function svg_text(kind, args, how)
 end
 
 for kind, doc in pairs{
-  line = 'line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: ' ..
-    'lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x, with low= and high= a band; ' ..
-    "kind='scatter' draws dots. With a path ('a.svg', 'a.png') a file, else text, or a picture in a notebook; with " ..
-    "id='name' it replaces the picture of that name there.",
-  scatter = 'scatter{x, y, class={..}, labels={..}, aspect=, ..}: dots coloured by class; [n x 2] is both. ' ..
-    "Entries {x=, y=, label=, kind='line'} as in line; aspect='equal': one unit is as long on both axes.",
-  fill_between = 'fill_between{x, low, high, label=, ..}: the band between two curves; entries as in line.',
-  bar = 'bar{values, labels={..}, ..}: one bar per value.',
-  hist = 'hist{values, bins=, ..}: how often values occur (a tensor of any shape); bins are chosen if nil.',
+  line = "line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, color=, style=, linewidth=, yerr=, smooth=, " ..
+    "xlim=, ylim=, logx=, logy=, aspect=, legend=, width=, height=, path=}: lines over x, over 1..n for one list. " ..
+    "An entry {x=, y=, label=, color=, style=, ..} has its own x and looks, with low= and high= a band; " ..
+    "kind='scatter' draws dots. color: a name, '#rrggbb' or a number of the palette. style: '-' '--' ':' '-.', a " ..
+    "marker of . o x + * ^ v s d, or both as 'o-'. Either may be a list with one per series. yerr: a number, one " ..
+    "per point, or {low, high}. smooth=0.9 draws the moving average as TensorBoard does, over the pale curve. " ..
+    "xlim={low, high}. legend: 'top', 'right', 'inside top left', .. or false. With a path ('a.svg', 'a.png') a " ..
+    "file, else text, or a picture in a notebook; with id='name' it replaces the picture of that name there.",
+  scatter = "scatter{x, y, class={..}, labels={..}, color=, style=, yerr=, aspect=, ..}: dots coloured by class; " ..
+    "[n x 2] is both. Other options and entries {x=, y=, label=, kind='line'} as in line; aspect='equal': one unit " ..
+    "is as long on both axes.",
+  fill_between = 'fill_between{x, low, high, label=, color=, style=, ..}: the band between two curves, with lines ' ..
+    'at its ends if a style is given; options and entries as in line.',
+  bar = "bar{values, labels={..}, color=, style=, yerr=, ylim=, ..}: one bar per value, as an outline with " ..
+    "style='-'. Entries {y=, label=, color=, yerr=} are sets of bars side by side.",
+  hist = "hist{values, .., bins=, labels={..}, color=, style=, xlim=, ..}: how often values occur (a tensor of any " ..
+    "shape). Several lists, or entries {x=, label=, color=}, lie over each other, with style='-' as outlines; bins " ..
+    "are chosen if nil; values beyond xlim are left out.",
   heatmap = "heatmap{matrix, rows={..}, cols={..}, cmap='viridis', vmin=, vmax=, ..}: row 1 on top, as a matrix is " ..
     'printed. cmap: viridis magma gray diverging.',
   contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=, grid=60, points={x=, y=, ' ..
@@ -571,6 +319,9 @@ for kind, doc in pairs{
     'spans the values of the images.',
   images = 'images{x, cols=, labels={..}, cmap=, vmin=, vmax=, ..}: a list of images of one size, or [n x h x w], ' ..
     '[n x 1 x h x w], [n x 3 x h x w], side by side.',
+  panels = "panels{{kind='line', ..}, {kind='heatmap', ..}, .., rows=, cols=, title=, width=, height=, path=}: " ..
+    "figures in rows in one picture, in a terminal one under another. A panel has the arguments of the function " ..
+    "that its kind names.",
 } do
   plot[kind] = extend.declare(kind .. '(..)', doc, function(...)
     local path = show(kind, ...)

@@ -50,19 +50,18 @@ function scale.widen(lo, hi, pad, log)
   return lo - (hi - lo) * pad, hi + (hi - lo) * pad
 end
 
---- Returns a function from values to positions, lo..hi to p0..p1. It returns nil for NaN, inf, values
---- <= 0 with `log`, and values that are farther outside of lo..hi than its width.
-function scale.map(lo, hi, p0, p1, log)
-  if log then
-    local a, factor, least, most = log10(lo), (p1 - p0) / (log10(hi) - log10(lo)), lo / 2, hi * 2
-    return function(v)
-      if v >= least and v <= most then return p0 + (log10(v) - a) * factor end
-    end
-  end
-  local factor, span = (p1 - p0) / (hi - lo), abs(hi - lo)
-  local least, most = min(lo, hi) - span, max(lo, hi) + span
+--- Returns a function from values to positions, lo..hi to p0..p1. It returns nil for NaN, inf, values <= 0 with `log`,
+--- and values that are farther outside of lo..hi than its width; with `limited`, limits that the user chose, these are
+--- 1000 widths away, so that lines to them keep their direction.
+function scale.map(lo, hi, p0, p1, log, limited)
+  local a, b = log and log10(lo) or lo, log and log10(hi) or hi
+  local factor, span = (p1 - p0) / (b - a), abs(b - a)
+  local reach = limited and 1000 * span or log and log10(2) or span
+  local least, most = min(a, b) - reach, max(a, b) + reach
   return function(v)
-    if v >= least and v <= most then return p0 + (v - lo) * factor end
+    if log then v = v > 0 and log10(v) or 0 / 0 end
+    if limited and abs(v) <= 1e300 then v = min(max(v, least), most) end
+    if v >= least and v <= most then return p0 + (v - a) * factor end
   end
 end
 
@@ -279,12 +278,6 @@ scale.maps = {
   diverging = anchors '#2f83bd #78b4da #bfdcee #f7f5f2 #fad7b8 #f2a866 #dd7526',
 }
 
--- Okabe and Ito's colour-blind-safe set on white, and lighter variants for dark pages.
-scale.palette = {'#0072b2', '#d55e00', '#009e73', '#b8609a', '#c98a00', '#4aa3d8', '#7a5230',
-                 '#555555'}
-scale.dark_palette = {'#58aeea', '#ff8f4d', '#35c99b', '#e69ac6', '#f0bc42', '#a3d8fa', '#c99a72',
-                      '#bbbbbb'}
-
 --- Returns red, green, blue (0..255) of the colour map at t in 0..1.
 function scale.colour(map, t)
   local n = #map - 1
@@ -303,6 +296,25 @@ end
 
 --- Maps a value of a matrix to t in 0..1; nothing if it is not finite.
 function scale.level(fig, v) return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) or nil end
+
+-- Letters that take two columns: Chinese, Japanese, Korean, full-width forms, emoji.
+local wide_letters = {'[\227-\233\235\236]', '\226[\186-\191]', '\234[\128-\147\176-\191]', '\237[\128-\158]',
+                      '\239[\164-\171\188]', '\240[\159-\175]'}
+
+--- Returns the number of columns of a text in a terminal.
+function scale.columns(text)
+  local n = util.length(text)
+  if not text:find('[\226-\240]') then return n end
+  for _, pattern in ipairs(wide_letters) do n = n + select(2, text:gsub(pattern .. '[\128-\191]', '')) end
+  return n
+end
+
+--- Returns the text cut to `limit` columns, the last of which is then `mark`.
+function scale.cut(text, limit, mark)
+  local n = min(util.length(text), max(limit, 1))
+  while n > 1 and scale.columns(util.truncate(text, n, mark)) > limit do n = n - 1 end
+  return util.truncate(text, n, mark)
+end
 
 --- Returns the largest width of the texts.
 function scale.widest(texts, width_of)

@@ -1,104 +1,29 @@
--- svg.lua -- draws a figure as SVG: the axes, and a function for each kind of figure
+-- svg.lua -- draws a figure as SVG: the axes, the legend, surfaces, images, and panels of several figures
 local extend = require('mtorch').extend
 local util = extend.util
-local scale = require 'mtorch.extras.plot.scale'
+local canvas = require 'mtorch.extras.plot.canvas'
 local contour = require 'mtorch.extras.plot.contour'
+local marks = require 'mtorch.extras.plot.marks'
 local png = require 'mtorch.extras.plot.png'
+local scale = require 'mtorch.extras.plot.scale'
 
-local svg = {}
+local svg = {css = canvas.css, escape = canvas.escape}
 
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local concat = table.concat
+local add, fit, label, px, text_width = canvas.add, canvas.fit, canvas.label, canvas.px, canvas.text_width
 
--- Text and numbers --------------------------------------------------------------------------------
-
-local entities = {['&'] = '&amp;', ['<'] = '&lt;', ['>'] = '&gt;', ['"'] = '&quot;',
-                  ["'"] = '&#39;'}
-
---- Escapes text for XML; characters that XML does not allow become spaces.
-function svg.escape(text)
-  return (tostring(text):gsub('[&<>"\']', entities):gsub('[%z\1-\8\11\12\14-\31]', ' '))
-end
-
---- Formats a pixel coordinate with at most one decimal.
-local function px(v)
-  v = floor(v * 10 + 0.5) / 10
-  return v == floor(v) and ('%d'):format(v) or ('%.1f'):format(v)
-end
-
---- Estimates the width of a text in pixels; code points from U+1100 on are wide.
-local function text_width(text, size)
-  local wide = select(2, text:gsub('[\225-\239][\128-\191][\128-\191]', ''))
-  return (util.length(text) * 0.56 + wide * 0.44) * size
-end
-
-local function fit(text, size, room)
-  local width = text_width(text, size)
-  if width <= room then return text end
-  return util.truncate(text, max(1, floor(util.length(text) * room / width)))
-end
-
-local function rgb(map, t) return ('#%02x%02x%02x'):format(scale.colour(map, t)) end
-
--- The style: class mtp; colours c1..c8 of marks on the page, p1..p8 of marks on a surface ---------
-
-local function colour_rules(prefix, palette)
-  local rules = {}
-  for i, colour in ipairs(palette) do
-    rules[i] = ('.mtp .%s%d{color:%s}'):format(prefix, i, colour)
-  end
-  return concat(rules)
-end
-
---- The rules that every figure needs, for light pages and, by prefers-color-scheme, dark ones.
-svg.css = [[
-.mtp{font:12px system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
-.mtp text{fill:#4b5563}.mtp .ti{fill:#111827;font-size:15px;font-weight:600}.mtp .la{font-size:13px}
-.mtp .bg{fill:#fff}.mtp .gr{stroke:#e5e7eb}.mtp .ax{stroke:#9ca3af}
-.mtp .on{fill:#111}.mtp .off{fill:#fff}
-]] .. colour_rules('c', scale.palette) .. '\n' .. colour_rules('p', scale.palette) .. [[
-
-@media(prefers-color-scheme:dark){
-.mtp text{fill:#9ca3af}.mtp .ti{fill:#f3f4f6}
-.mtp .bg{fill:#111827}.mtp .gr{stroke:#2a3340}.mtp .ax{stroke:#6b7280}
-.mtp .on{fill:#111}.mtp .off{fill:#fff}
-]] .. colour_rules('c', scale.dark_palette) .. '}\n'
-
--- The canvas: a list of pieces with the figure's geometry -----------------------------------------
-
-local function add(c, format, ...)
-  c[#c + 1] = select('#', ...) > 0 and format:format(...) or format
-end
-
---- Adds a text; `extra` has attributes.
-local function label(c, x, y, anchor, text, extra)
-  add(c, '<text x="%s" y="%s" text-anchor="%s"%s>%s</text>\n', px(x), px(y), anchor, extra or '',
-      svg.escape(text))
-end
-
-local function draw_title(c, title, room)
-  if title then label(c, c.left, 28, 'start', fit(tostring(title), 17, room), ' class="ti"') end -- bold
-end
-
---- Returns the SVG document of a drawing's pieces; inline=true omits style and background, for pages with svg.css.
-local function document(pieces, width, height, title, inline)
-  local page = inline and '' or
-    '<style>' .. svg.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
-  local size = (inline and 'style="max-width:%spx"' or 'width="%s" height="%s"'):format(px(width), px(height))
-  return ('<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n'):format(
-    px(width), px(height), size) .. '<title>' .. svg.escape(title) .. '</title>\n' .. page .. concat(pieces) ..
-    '</svg>\n'
-end
+-- The legend ----------------------------------------------------------------------------------------
 
 local function legend_entries(fig)
-  local entries = {}
-  for _, s in ipairs(fig.series or fig.points or {}) do
+  local entries, series = {}, fig.series or fig.points or {}
+  for _, s in ipairs(fig.legend and series or {}) do
     if s.label then
       if #entries == 24 then
-        entries[25] = {text = ('and %d more'):format(#(fig.series or fig.points) - 24)}
+        entries[25] = {text = ('and %d more'):format(#series - 24)}
         break
       end
-      entries[#entries + 1] = {text = util.truncate(s.label, 40), colour = s.colour, kind = s.kind}
+      entries[#entries + 1] = {text = util.truncate(s.label, 40), s = s}
     end
   end
   return entries
@@ -109,38 +34,33 @@ local function legend_rows(entries, room)
   local row, x = 0, math.huge
   for _, entry in ipairs(entries) do
     local width = 40 + text_width(entry.text, 12)
-    if x > 0 and x + width > room then row, x = row + 1, 0 end
-    entry.row, entry.x = row, x
+    if x > 0 and x + width - 16 > room then row, x = row + 1, 0 end
+    entry.row, entry.x, entry.room = row, x, room - 24
     x = x + width
   end
   return row
 end
 
-local function dash(colour)
-  local round = floor((colour - 1) / 8)
-  return round > 0 and (' stroke-dasharray="%d 4"'):format(2 + 4 * round) or ''
-end
-
-local function class(fig, colour)
-  return (fig.kind == 'contour' and 'p' or 'c') .. (colour - 1) % 8 + 1
-end
-
-local function draw_legend(c, entries)
-  for _, entry in ipairs(entries) do
-    local x, y = c.left + entry.x, c.legend_y + (entry.row - 1) * 20
-    if entry.colour then
-      if entry.kind == 'line' then
-        add(c, '<path class="%s" d="M%s %sh18" stroke="currentColor" stroke-width="2.5"%s/>\n',
-            class(c.fig, entry.colour), px(x), px(y - 4), dash(entry.colour))
-      elseif entry.kind == 'fill_between' then
-        add(c, '<path class="%s" d="M%s %sh18v9h-18z" fill="currentColor" fill-opacity=".25"/>\n',
-            class(c.fig, entry.colour), px(x), px(y - 9))
-      else
-        add(c, '<circle class="%s" cx="%s" cy="%s" r="4.5" fill="currentColor"/>\n',
-            class(c.fig, entry.colour), px(x + 9), px(y - 4))
-      end
+--- Draws the legend: rows above the axes, or a column beside them or in one of their corners.
+local function draw_legend(c, fig)
+  local entries, left, y = c.entries, c.left, c.legend_y
+  if #entries == 0 then return end
+  if fig.legend ~= 'top' then
+    local high = 20 * #entries
+    left, y = fig.z and fig.width - c.legend_width or c.right + 14, c.top + 10 -- z has a colour bar between
+    local down, across = fig.legend:match 'inside (%a+) (%a+)'
+    if down then
+      left = across == 'left' and c.left + 10 or c.right - c.legend_width - 2
+      y = down == 'top' and c.top + 22 or c.bottom - high + 4
+      add(c, '<rect class="bg" x="%s" y="%s" width="%s" height="%s" rx="3" opacity=".85"/>\n', px(left - 6), px(y - 17),
+          px(c.legend_width + 4), px(high + 6))
     end
-    label(c, x + 24, y, 'start', entry.text)
+    for i, entry in ipairs(entries) do entry.x, entry.row, entry.room = 0, i, c.legend_width - 30 end
+  end
+  for _, entry in ipairs(entries) do
+    local x, at = left + entry.x, y + (entry.row - 1) * 20
+    if entry.s then marks.key(c, x, at, entry.s) end
+    label(c, x + 24, at, 'start', fit(entry.text, 12, entry.room))
   end
 end
 
@@ -183,43 +103,58 @@ local function x_ticks(c, fig, names, count)
   return values, texts
 end
 
---- Computes the rectangle of the data (left, right, top, bottom) and the scales sx, sy.
-local function lay_out(c, fig)
-  local entries = legend_entries(fig)
-  c.entries = entries
+--- Computes the rectangle of the data below a legend of so many rows, and the texts of x.
+local function lay_out_rectangle(c, fig, rows, right, width, height)
   local grid = fig.kind == 'heatmap' and fig.z
-  local bars = fig.kind == 'bar' and fig.values
-  c.left, c.right = 16 + (fig.ylabel and 20 or 0), fig.width - (fig.z and 76 or 22)
-  local y_values, y_texts
-  if grid then
-    y_values, y_texts = names_of(fig.rows, #grid, (fig.height - 100) / #grid, fig.rows and 15 or 28)
-  else
-    y_values, y_texts = scale.ticks(fig.y_lo, fig.y_hi, max(2, floor(fig.height / 50)), fig.logy)
-  end
-  c.left = min(c.left + widest(y_texts) + 8, fig.width * 0.45)
-  local rows = legend_rows(entries, c.right - c.left)
   c.top = 16 + (fig.title and 26 or 0) + rows * 20
   c.legend_y = c.top - rows * 20 + 8
   if rows > 0 then c.top = c.top + 4 end
-  local names, count = fig.labels, bars and #bars
+  c.right, c.lean = right, false
+  local names, count = fig.labels, fig.kind == 'bar' and #fig.values
   if grid then names, count = fig.cols, #grid[1] end
-  local x_values, x_texts = x_ticks(c, fig, names, count)
-  if not count then c.right = min(c.right, fig.width - widest(x_texts) * 0.6 - 4) end -- the last text may be at the end
-  if c.lean then
-    c.left = max(c.left, min(widest(x_texts) * 0.77 - (c.right - c.left) / count / 2, c.right / 3))
+  c.x_values, c.x_texts = x_ticks(c, fig, names, count)
+  if not count and fig.legend ~= 'right' then -- the last text may be at the end
+    c.right = min(c.right, width - widest(c.x_texts) * 0.6 - 4)
   end
-  local foot = c.lean and min(widest(x_texts) * 0.64 + 22, fig.height * 0.4) or 24
-  c.bottom = max(fig.height - foot - 6 - (fig.xlabel and 20 or 0), c.top + 20)
+  if c.lean then
+    c.left = max(c.left, min(widest(c.x_texts) * 0.77 - (c.right - c.left) / count / 2, c.right / 3))
+  end
+  local foot = c.lean and min(widest(c.x_texts) * 0.64 + 22, height * 0.4) or 24
+  c.bottom = max(height - foot - 6 - (fig.xlabel and 20 or 0), c.top + 20)
+  fig.width, fig.height = width, height
   if fig.aspect == 'equal' then -- a unit has equally many pixels on both axes
     local span_x, span_y = fig.x_hi - fig.x_lo, fig.y_hi - fig.y_lo
     local unit = min((c.right - c.left) / span_x, (c.bottom - c.top) / span_y)
     local spare_x, spare_y = c.right - c.left - unit * span_x, c.bottom - c.top - unit * span_y
     c.right, c.bottom = c.right - spare_x, c.bottom - spare_y
-    fig.width, fig.height = max(fig.width - spare_x, 160), fig.height - spare_y
+    fig.width, fig.height = fig.in_cell and width or max(width - spare_x, 160), height - spare_y
   end
-  c.sx = scale.map(fig.x_lo, fig.x_hi, c.left, c.right, fig.logx)
-  c.sy = scale.map(fig.y_lo, fig.y_hi, c.bottom, c.top, fig.logy)
-  c.x_values, c.x_texts, c.y_values, c.y_texts = x_values, x_texts, y_values, y_texts
+end
+
+--- Computes the rectangle of the data (left, right, top, bottom) and the scales sx, sy.
+local function lay_out(c, fig)
+  c.entries = legend_entries(fig)
+  local grid, width, height = fig.kind == 'heatmap' and fig.z, fig.width, fig.height
+  local right = width - (fig.z and 76 or 22)
+  c.left = 16 + (fig.ylabel and 20 or 0)
+  if grid then
+    c.y_values, c.y_texts = names_of(fig.rows, #grid, (height - 100) / #grid, fig.rows and 15 or 28)
+  else
+    c.y_values, c.y_texts = scale.ticks(fig.y_lo, fig.y_hi, max(2, floor(height / 50)), fig.logy)
+  end
+  c.left = min(c.left + widest(c.y_texts) + 8, width * 0.45)
+  local texts = {}
+  for i, entry in ipairs(c.entries) do texts[i] = entry.text end
+  c.legend_width = min(widest(texts) + 34, width * 0.4)
+  if fig.legend == 'right' and #texts > 0 then right = right - c.legend_width end
+  local rows = fig.legend == 'top' and legend_rows(c.entries, width - c.left - 16) or 0
+  lay_out_rectangle(c, fig, rows, right, width, height)
+  if rows > 0 then -- aspect='equal' makes the picture narrower, and then the legend has more rows
+    local more = 20 * (legend_rows(c.entries, fig.width - c.left - 16) - rows)
+    c.top, c.bottom, fig.height = c.top + more, c.bottom + more, fig.height + more
+  end
+  c.sx = scale.map(fig.x_lo, fig.x_hi, c.left, c.right, fig.logx, fig.xlim)
+  c.sy = scale.map(fig.y_lo, fig.y_hi, c.bottom, c.top, fig.logy, fig.ylim)
 end
 
 local function draw_grid(c, fig)
@@ -228,7 +163,7 @@ local function draw_grid(c, fig)
     for _, v in ipairs(c.y_values) do
       lines[#lines + 1] = ('M%s %sH%s'):format(px(c.left), px(c.sy(v)), px(c.right))
     end
-    for _, v in ipairs(fig.series and c.x_values or {}) do
+    for _, v in ipairs(fig.series and not fig.values and c.x_values or {}) do
       lines[#lines + 1] = ('M%s %sV%s'):format(px(c.sx(v)), px(c.top), px(c.bottom))
     end
   end
@@ -236,7 +171,7 @@ local function draw_grid(c, fig)
 end
 
 local function draw_axes(c, fig)
-  local base = c.sy(fig.values and 0 or fig.y_lo)
+  local base = c.sy(fig.values and min(max(0, fig.y_lo), fig.y_hi) or fig.y_lo)
   add(c, '<path class="ax" d="M%s %sH%s" fill="none"/>\n', px(c.left), px(base), px(c.right))
   for i, v in ipairs(c.y_values) do
     label(c, c.left - 8, c.sy(v) + 4, 'end', fit(c.y_texts[i], 12, c.left - 12))
@@ -251,7 +186,7 @@ local function draw_axes(c, fig)
     end
   end
   local x, y = (c.left + c.right) / 2, (c.top + c.bottom) / 2
-  draw_title(c, fig.title, fig.width - c.left - 12)
+  canvas.title(c, fig.title, fig.width - c.left - 12)
   if fig.xlabel then
     label(c, x, fig.height - 10, 'middle', fit(tostring(fig.xlabel), 13, c.right - c.left),
           ' class="la"')
@@ -263,158 +198,12 @@ local function draw_axes(c, fig)
   if fig.note then label(c, x, y, 'middle', fig.note, ' class="la"') end
 end
 
--- Series ------------------------------------------------------------------------------------------
-
-local paint = {}
-
---- Returns the path "M..L.." of a polyline; single points between gaps become dots (round caps draw h0).
-local function path_of(xs, ys)
-  local out, dots, open = {}, {}, false
-  for i = 1, #xs do
-    local x = xs[i]
-    if x and not open and not xs[i + 1] then dots[#dots + 1] = ('M%s %sh0'):format(px(x), px(ys[i]))
-    elseif x then out[#out + 1] = (open and 'L' or 'M') .. px(x) .. ' ' .. px(ys[i]) end
-    open = x and true
-  end
-  return concat(out), concat(dots)
-end
-
-local function draw_line(c, s, cell, limit)
-  local line, dots = path_of(scale.polyline(s.x, s.y, c.sx, c.sy, cell, limit))
-  local function draw(d, width)
-    if d == '' then return end
-    add(c, '<path class="%s" d="%s" fill="none" stroke="currentColor" stroke-width="%s" ' ..
-        'stroke-linejoin="round" stroke-linecap="round"%s/>\n', class(c.fig, s.colour), d, width, dash(s.colour))
-  end
-  draw(line, #s.x > 2000 and '1.2' or '2')
-  draw(dots, #s.x == 1 and '7' or '5')
-end
-
---- Returns the segments of a polyline between its gaps, each as a list of {x, y}.
-local function stretches(xs, ys)
-  local out, open = {}, nil
-  for i = 1, #xs do
-    if not xs[i] then open = nil else
-      if not open then
-        open = {}
-        out[#out + 1] = open
-      end
-      open[#open + 1] = {xs[i], ys[i]}
-    end
-  end
-  return out
-end
-
---- Draws a band: along its high end and back along its low end, for each segment.
-local function draw_band(c, s, cell, limit)
-  local low, high = {}, {} -- a gap in one end is a gap of both
-  for i = 1, #s.x do
-    local whole = c.sy(s.low[i]) and c.sy(s.high[i])
-    low[i], high[i] = whole and s.low[i] or 0 / 0, whole and s.high[i] or 0 / 0
-  end
-  local below = stretches(scale.polyline(s.x, low, c.sx, c.sy, cell, limit))
-  local out = {}
-  for k, above in ipairs(stretches(scale.polyline(s.x, high, c.sx, c.sy, cell, limit))) do
-    for i, point in ipairs(above) do out[#out + 1] = (i == 1 and 'M' or 'L') .. px(point[1]) .. ' ' .. px(point[2]) end
-    local back = below[k] or {}
-    for i = #back, 1, -1 do out[#out + 1] = 'L' .. px(back[i][1]) .. ' ' .. px(back[i][2]) end
-    out[#out + 1] = 'z'
-  end
-  add(c, '<path class="%s" d="%s" fill="currentColor" fill-opacity=".2"/>\n', class(c.fig, s.colour), concat(out))
-end
-
---- Returns the distinct dots of a series on a raster of `cell` pixels, or nil if they are more than `limit`.
-local function dots(c, s, cell, limit)
-  local out, seen = {}, {}
-  for i = 1, #s.x do
-    local x, y = c.sx(s.x[i]), c.sy(s.y[i])
-    local inside = x and y and x >= c.left - 1 and x <= c.right + 1 and
-                   y >= c.top - 1 and y <= c.bottom + 1
-    if inside then
-      x, y = floor(x / cell + 0.5) * cell, floor(y / cell + 0.5) * cell
-      local key = x * 65536 + y
-      if not seen[key] then
-        seen[key] = true
-        out[#out + 1] = ('M%s %sh0'):format(px(x), px(y))
-        if #out > limit then return nil end
-      end
-    end
-  end
-  return concat(out)
-end
-
--- Classes are drawn one after the other, with a thin edge in the page's colour.
-local function draw_points(c, series, edge)
-  local count = 0
-  for _, s in ipairs(series) do count = count + #s.x end
-  for _, s in ipairs(series) do
-    local share = max(24, floor(c.budget / (edge and 24 or 13) * #s.x / count))
-    local cell, d = 0.2, dots(c, s, 0.2, share)
-    while not d do
-      cell = cell * 2
-      d = dots(c, s, cell, share)
-    end
-    local size = count > 3000 and 3 or count > 400 and 5 or 7.5
-    if edge then
-      add(c, '<path d="%s" stroke="#fff" stroke-width="%s" stroke-linecap="round"/>\n', d,
-          px(size + 2.6))
-    end
-    add(c, '<path class="%s" d="%s" stroke="currentColor" stroke-width="%s" ' ..
-        'stroke-linecap="round"%s/>\n', class(c.fig, s.colour), d, px(size),
-        count > 400 and not edge and ' stroke-opacity=".75"' or '')
-  end
-end
-
--- The order is bands, lines, dots.
-function paint.line(c, fig)
-  local limit = max(24, floor(c.budget / 12 / #fig.series))
-  local cell = max(1, 2 * (c.right - c.left) / limit)
-  local dotted = {}
-  for _, s in ipairs(fig.series) do
-    if s.low then draw_band(c, s, cell, limit) end
-  end
-  for _, s in ipairs(fig.series) do
-    if s.y and s.kind == 'scatter' then dotted[#dotted + 1] = s
-    elseif s.y then draw_line(c, s, cell, limit) end
-  end
-  draw_points(c, dotted)
-end
-
-paint.scatter = paint.line
-
---- Draws bars; those narrower than a pixel are combined into one with the largest value.
-function paint.bar(c, fig)
-  local values, out = fig.values, {}
-  local count = #values
-  local group = max(1, ceil(count / (c.right - c.left)))
-  local slot = (c.right - c.left) / count
-  local gap = fig.kind == 'hist' and (slot > 4 and 1 or 0) or slot > 3 and slot * 0.24 or 0
-  local base = c.sy(0)
-  for i = 1, count, group do
-    local tallest
-    for k = i, min(i + group - 1, count) do
-      local v = scale.finite(values[k]) and values[k]
-      if v and (not tallest or math.abs(v) > math.abs(tallest)) then tallest = v end
-    end
-    if tallest and tallest ~= 0 then
-      local x = c.left + (i - 1) * slot + gap / 2
-      out[#out + 1] = ('M%s %sV%sh%sV%sz'):format(px(x), px(base), px(c.sy(tallest)),
-                                                  px(slot * group - gap), px(base))
-    end
-  end
-  add(c, '<path class="c1" d="%s" fill="currentColor"/>\n', concat(out))
-  if fig.kind == 'hist' or slot < 34 then return end
-  for i = 1, count do
-    local v = values[i]
-    if scale.finite(v) then
-      label(c, c.sx(i), c.sy(v) + (v < 0 and 15 or -6), 'middle', util.number_text(v, 4))
-    end
-  end
-end
-
-paint.hist = paint.bar
-
 -- Surfaces ----------------------------------------------------------------------------------------
+
+local paint = setmetatable({}, {__index = marks})
+
+local function rgb(map, t) return ('#%02x%02x%02x'):format(scale.colour(map, t)) end
+
 
 local function draw_colour_bar(c, fig, bands)
   local x, height = c.right + 14, c.bottom - c.top
@@ -512,7 +301,7 @@ function paint.contour(c, fig)
   end
   add(c, surface)
   draw_colour_bar(c, fig, bands)
-  if fig.points then draw_points(c, fig.points, true) end
+  if fig.points then marks.points(c, fig.points, true) end
 end
 
 -- Images --------------------------------------------------------------------------------------------
@@ -549,30 +338,82 @@ function paint.images(c, fig)
             fit(fig.labels[k], 12, wide * c.pixel + gap))
     end
   end
-  draw_title(c, fig.title, fig.width - 2 * c.left)
+  canvas.title(c, fig.title, fig.width - 2 * c.left)
 end
 
 -- The document ------------------------------------------------------------------------------------
 
-local default_size = {contour = {560, 480}, heatmap = {560, 480}}
+local default_size = setmetatable({contour = {560, 480}, heatmap = {560, 480}, tiles = {480, 480}}, -- tiles in panels
+  {__index = function() return {640, 400} end})
+
+--- Draws the marks of a figure, clipped where the user set limits.
+local function draw_marks(c, fig)
+  if not fig.xlim and not fig.ylim then return paint[fig.kind](c, fig) end
+  local x, y = fig.xlim and c.left or 0, fig.ylim and c.top or 0
+  local wide, high = fig.xlim and c.right - x or fig.width, fig.ylim and c.bottom - y or fig.height
+  local id = ('clip-%s-%s-%s-%s'):format(px(x), px(y), px(wide), px(high)) -- equal names on a page are equal rectangles
+  add(c, '<clipPath id="%s"><rect x="%s" y="%s" width="%s" height="%s"/></clipPath>\n<g clip-path="url(#%s)">\n', id,
+      px(x), px(y), px(wide), px(high), id)
+  paint[fig.kind](c, fig)
+  add(c, '</g>\n')
+end
+
+local draw
+
+--- Draws figures in rows and columns of one width, below a common title.
+local function draw_panels(fig, how)
+  local n = #fig.panels
+  local width = fig.width or min(fig.cols == 1 and 640 or 460 * fig.cols, 1400)
+  local top, cell = fig.title and 36 or 0, width / fig.cols
+  local out = {fig = fig, left = 12}
+  canvas.title(out, fig.title, width - 24)
+  local high = fig.height and (fig.height - top) / fig.rows
+  for first = 1, n, fig.cols do
+    local last, common, most = min(first + fig.cols - 1, n), 220, 0
+    for k = first, last do
+      local panel = fig.panels[k]
+      local size = default_size[panel.aspect == 'equal' and 'contour' or panel.tiles and 'tiles' or panel.kind]
+      common = max(common, min(size[2], cell * size[2] / size[1]))
+    end
+    for k = first, last do
+      local panel = fig.panels[k]
+      panel.in_cell, panel.width, panel.height = true, cell, panel.height or high or common
+      add(out, '<g transform="translate(%s %s)">\n%s</g>\n', px((k - first) * cell), px(top),
+          concat(draw(panel, {budget = how.budget / n, zoom = how.zoom})))
+      most = max(most, panel.height)
+    end
+    top = top + max(most, high or 0)
+  end
+  fig.width, fig.height = width, top
+  return out
+end
+
+--- Returns the pieces of a figure, whose width and height are set.
+function draw(fig, how)
+  if fig.panels then return draw_panels(fig, how) end
+  local c = {fig = fig, budget = how.budget, zoom = how.zoom}
+  if fig.tiles then
+    lay_out_tiles(c, fig)
+    paint.images(c, fig)
+    return c
+  end
+  local size = default_size[fig.kind]
+  fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
+  lay_out(c, fig)
+  draw_grid(c, fig)
+  draw_marks(c, fig)
+  draw_axes(c, fig)
+  if fig.kind == 'bar' then marks.values(c, fig) end
+  draw_legend(c, fig)
+  return c
+end
 
 --- Returns a figure as SVG text. `how`: inline=true omits style and background, for pages with svg.css,
 --- budget= is the target size in bytes (default 150000), zoom= is the enlargement by librsvg.
 function svg.draw(fig, how)
-  local c = {fig = fig, budget = how and how.budget or 150000, zoom = how and how.zoom}
-  if fig.tiles then
-    lay_out_tiles(c, fig)
-    paint.images(c, fig)
-  else
-    local size = default_size[fig.kind] or {640, 400}
-    fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
-    lay_out(c, fig)
-    draw_grid(c, fig)
-    paint[fig.kind](c, fig)
-    draw_axes(c, fig)
-    draw_legend(c, c.entries)
-  end
-  return document(c, fig.width, fig.height, fig.title or fig.kind .. ' plot', how and how.inline)
+  how = how or {}
+  local pieces = draw(fig, {budget = how.budget or 150000, zoom = how.zoom})
+  return canvas.document(pieces, fig.width, fig.height, fig.title or fig.kind .. ' plot', how.inline)
 end
 
 --- Returns the bytes of a file for a figure or SVG text: SVG, or PNG at twice the resolution, by the path's ending.

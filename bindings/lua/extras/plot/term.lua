@@ -3,6 +3,7 @@ local extend = require('mtorch').extend
 local util = extend.util
 local base64 = require('mtorch.extras.plot.png').base64
 local scale = require 'mtorch.extras.plot.scale'
+local style = require 'mtorch.extras.plot.style'
 
 local term = {}
 
@@ -30,36 +31,35 @@ local function colour_code(t, ground, r, g, b)
   return ('\27[%d;5;%dm'):format(ground, nearest_of_256(r, g, b))
 end
 
-local function series_code(t, colour)
-  local text = scale.dark_palette[(colour - 1) % 8 + 1]
-  local function part(i) return tonumber(text:sub(i, i + 1), 16) end
-  return colour_code(t, 38, part(2), part(4), part(6))
-end
-
-local function paint(t, colour, text)
+--- Returns a text in the colour of a series; that of a pale one is darker.
+local function paint(t, s, text)
   if t.colours == 0 or text == '' then return text end
-  return series_code(t, colour) .. text .. '\27[0m'
+  local r, g, b = style.rgb(s)
+  if s.pale then r, g, b = floor(r * 0.45), floor(g * 0.45), floor(b * 0.45) end
+  return colour_code(t, 38, r, g, b) .. text .. '\27[0m'
 end
 
 -- Text --------------------------------------------------------------------------------------------
 
-local function pad_left(text, width) return rep(' ', width - util.length(text)) .. text end
+local columns_of = scale.columns
 
-local function pad_right(text, width) return text .. rep(' ', width - util.length(text)) end
+local function pad_left(text, width) return rep(' ', width - columns_of(text)) .. text end
 
-local function cut(t, text, width) return util.truncate(text, width, not t.utf8 and '~' or nil) end
+local function pad_right(text, width) return text .. rep(' ', width - columns_of(text)) end
+
+local function cut(t, text, width) return scale.cut(text, width, not t.utf8 and '~' or nil) end
 
 --- Centres a text in `width` columns; a longer text starts at the left.
 local function centre(t, text, width)
   text = cut(t, tostring(text), max(width, t.columns - 12, 20))
-  return rep(' ', floor((width - util.length(text)) / 2)) .. text
+  return rep(' ', floor((width - columns_of(text)) / 2)) .. text
 end
 
 -- The canvas: cells of 2 x 4 braille dots, or of one glyph per series -----------------------------
 
 local glyphs = {'*', '+', 'o', 'x', '#', '@', '%', '&', 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'}
 
-local function glyph_of(colour) return glyphs[(colour - 1) % #glyphs + 1] end
+local function glyph_of(s) return s.glyph or glyphs[(s.colour - 1) % #glyphs + 1] end
 
 local function braille(bits)
   return string.char(226, 160 + floor(bits / 64), 128 + bits % 64)
@@ -70,13 +70,14 @@ local dot_bits = {[0] = 1, 2, 4, 64, 8, 16, 32, 128} -- column 0 top to bottom, 
 local function new_canvas(t, wide, high, dotted)
   local w, h = dotted and 2 or 1, dotted and 4 or 1
   local canvas = {t = t, wide = wide, high = high, dotted = dotted, w = wide * w, h = high * h,
-                  bits = {}, colour = {}}
-  --- Sets the dot in column x, row y (0-based, row 0 is at the top).
-  function canvas.set(x, y, colour)
+                  bits = {}, series = {}}
+  --- Sets the dot of a series in column x, row y (0-based, row 0 is at the top), in the place of pale dots.
+  function canvas.set(x, y, s)
     if x < 0 or y < 0 or x >= canvas.w or y >= canvas.h then return end
     local at = floor(y / h) * wide + floor(x / w)
-    local bit_of = dotted and dot_bits[x % 2 * 4 + y % 4] or 1
-    canvas.bits[at], canvas.colour[at] = bor(canvas.bits[at] or 0, bit_of), colour
+    local bit_of, there = dotted and dot_bits[x % 2 * 4 + y % 4] or 1, canvas.series[at]
+    local bits = there and not (there.pale and not s.pale) and canvas.bits[at] or 0
+    canvas.bits[at], canvas.series[at] = bor(bits, bit_of), s
   end
   return canvas
 end
@@ -85,43 +86,70 @@ local function canvas_row(canvas, row)
   local out = {}
   for col = 0, canvas.wide - 1 do
     local at = row * canvas.wide + col
-    local bits, colour = canvas.bits[at], canvas.colour[at]
-    if not bits then
-      out[#out + 1] = ' '
-    else
-      local glyph = canvas.dotted and braille(bits) or glyph_of(colour)
-      out[#out + 1] = paint(canvas.t, colour, glyph)
-    end
+    local bits, s = canvas.bits[at], canvas.series[at]
+    out[#out + 1] = not bits and ' ' or paint(canvas.t, s, canvas.dotted and braille(bits) or glyph_of(s))
   end
   return (concat(out):gsub(' +$', ''))
 end
 
-local function segment(canvas, x0, y0, x1, y1, colour)
-  local steps = max(abs(x1 - x0), abs(y1 - y0), 1)
-  for k = 0, steps do
-    canvas.set(floor(x0 + (x1 - x0) * k / steps + 0.5), floor(y0 + (y1 - y0) * k / steps + 0.5),
-               colour)
+--- Returns the part of the steps 0..n from v0 to v1 that is inside 0..size-1, of those from first to last.
+local function part_inside(v0, v1, size, n, first, last)
+  if v0 == v1 then return first, (v0 < 0 or v0 >= size) and -1 or last end
+  local a, b = -v0 / (v1 - v0) * n, (size - 1 - v0) / (v1 - v0) * n
+  return max(first, ceil(min(a, b) - 1)), min(last, floor(max(a, b) + 1))
+end
+
+--- Draws a straight line; `done` steps of the whole line are behind it. Returns how many are after it.
+local function segment(canvas, x0, y0, x1, y1, s, dashes, done)
+  local n = max(abs(x1 - x0), abs(y1 - y0), 1)
+  local first, last = part_inside(x0, x1, canvas.w, n, 0, n)
+  first, last = part_inside(y0, y1, canvas.h, n, first, last)
+  for k = first, last do
+    if not dashes or dashes[(done + k) % #dashes + 1] then
+      canvas.set(floor(x0 + (x1 - x0) * k / n + 0.5), floor(y0 + (y1 - y0) * k / n + 0.5), s)
+    end
   end
+  return done + n
 end
 
 --- Draws a point of several dots, because a single braille dot is hard to see.
-local function point(canvas, x, y, colour, small)
+local function point(canvas, x, y, s, small)
   local size = canvas.dotted and not small and 1 or 0
   for dx = 0, size do
-    for dy = 0, size do canvas.set(x + dx, y + dy, colour) end
+    for dy = 0, size do canvas.set(x + dx, y + dy, s) end
   end
 end
 
-local function draw_line(canvas, s, sx, sy)
-  local xs, ys = scale.polyline(s.x, s.y, sx, sy, 1, 4 * canvas.w)
+--- Returns whether each of the steps of a period of dashes is drawn, or nil for a solid line.
+local function pattern_of(s)
+  local out = {}
+  for i, length in ipairs(style.dashes[s.dash or '-']) do
+    for _ = 1, floor(length * 1.5 + 0.5) do out[#out + 1] = i % 2 == 1 end
+  end
+  return out[1] ~= nil and out or nil
+end
+
+local function draw_line(canvas, s, values, sx, sy)
+  local xs, ys = scale.polyline(s.x, values, sx, sy, 1, 4 * canvas.w)
+  local dashes, done = pattern_of(s), 0
   for i = 1, #xs do
     if xs[i] then
       local x, y = floor(xs[i] + 0.5), floor(ys[i] + 0.5)
       if i > 1 and xs[i - 1] then
-        segment(canvas, floor(xs[i - 1] + 0.5), floor(ys[i - 1] + 0.5), x, y, s.colour)
+        done = segment(canvas, floor(xs[i - 1] + 0.5), floor(ys[i - 1] + 0.5), x, y, s, dashes, done)
       else
-        point(canvas, x, y, s.colour, xs[i + 1])
+        point(canvas, x, y, s, xs[i + 1])
       end
+    end
+  end
+end
+
+local function draw_errors(canvas, s, sx, sy)
+  for i = 1, #s.x do
+    local x, low, high = sx(s.x[i]), sy(s.error_low[i]), sy(s.error_high[i])
+    if x and high then
+      x = floor(x + 0.5)
+      segment(canvas, x, floor((low or canvas.h - 1) + 0.5), x, floor(high + 0.5), s, nil, 0)
     end
   end
 end
@@ -129,7 +157,7 @@ end
 local function draw_dots(canvas, s, sx, sy)
   for i = 1, #s.x do
     local x, y = sx(s.x[i]), sy(s.y[i])
-    if x and y then point(canvas, floor(x + 0.5), floor(y + 0.5), s.colour, #s.x > 400) end
+    if x and y then point(canvas, floor(x + 0.5), floor(y + 0.5), s, #s.x > 400) end
   end
 end
 
@@ -144,29 +172,28 @@ end
 local function x_labels(columns, texts, left, wide)
   local line, stop = '', -1
   for i, text in ipairs(texts) do
-    local start = floor(left + columns[i] - util.length(text) / 2 + 0.5)
-    start = max(min(start, left + wide - util.length(text) + 1), 0)
+    local start = floor(left + columns[i] - columns_of(text) / 2 + 0.5)
+    start = max(min(start, left + wide - columns_of(text) + 1), 0)
     if start > stop then
       line = pad_right(line, start) .. text
-      stop = start + util.length(text)
+      stop = start + columns_of(text)
     end
   end
   return line
 end
 
---- Appends the legend, with as many series per line as fit the terminal.
-local function add_legend(t, fig, dotted, out)
+--- Appends the legend, with as many series per line as fit the terminal; sign_of(s, i) is before the name of a series.
+local function add_legend(t, fig, out, sign_of)
   local line, width = nil, 0
-  for i, s in ipairs(fig.series) do
+  for i, s in ipairs(fig.legend and fig.series or {}) do
     if s.label and i <= 24 then
       local text = cut(t, s.label, 30)
-      local sign = t.utf8 and dotted and '●' or glyph_of(s.colour)
-      width = width + util.length(text) + 5
+      width = width + columns_of(text) + 5
       if not line or width > t.columns then
-        out[#out + 1], width = line, util.length(text) + 5
+        out[#out + 1], width = line, columns_of(text) + 5
         line = ''
       end
-      line = line .. (line == '' and '' or '   ') .. paint(t, s.colour, sign) .. ' ' .. text
+      line = line .. (line == '' and '' or '   ') .. paint(t, s, sign_of(s, i)) .. ' ' .. text
     end
   end
   out[#out + 1] = line
@@ -175,7 +202,7 @@ end
 --- Adds the frame to rows of text; y_at maps a row to its tick text.
 local function add_frame(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   local sign, out, left = frame_signs(t), {}, 0
-  for _, text in pairs(y_at) do left = max(left, util.length(text)) end
+  for _, text in pairs(y_at) do left = max(left, columns_of(text)) end
   local indent = rep(' ', left + 2)
   if fig.title then out[1] = indent .. centre(t, fig.title, wide) end
   if fig.ylabel then out[#out + 1] = cut(t, tostring(fig.ylabel), wide) end
@@ -201,7 +228,7 @@ local function ticks_at(lo, hi, p0, p1, n, log, whole)
   return cells, texts
 end
 
-local function widest(texts) return scale.widest(texts, util.length) end
+local function widest(texts) return scale.widest(texts, columns_of) end
 
 local function width_of(t, fig, spare) return max(floor(min(fig.width or 100, t.columns)) - spare, 10) end
 
@@ -239,21 +266,27 @@ function draw.line(t, fig)
   local wide, high = size_of(t, fig, 18)
   local dotted = t.utf8 and (t.colours > 0 or #fig.series == 1)
   local canvas = new_canvas(t, wide, high, dotted)
-  local sx = scale.map(fig.x_lo, fig.x_hi, 0, canvas.w - 1, fig.logx)
-  local sy = scale.map(fig.y_lo, fig.y_hi, canvas.h - 1, 0, fig.logy)
+  local sx = scale.map(fig.x_lo, fig.x_hi, 0, canvas.w - 1, fig.logx, fig.xlim)
+  local sy = scale.map(fig.y_lo, fig.y_hi, canvas.h - 1, 0, fig.logy, fig.ylim)
+  for _, s in ipairs(fig.series) do
+    if s.raw and s.dash and t.colours > 0 then
+      draw_line(canvas, {x = s.x, colour = s.colour, rgb = s.rgb, pale = true}, s.raw, sx, sy)
+    end
+  end
   for _, s in ipairs(fig.series) do
     if s.low then -- a band is drawn as its two ends
-      draw_line(canvas, {x = s.x, y = s.low, colour = s.colour}, sx, sy)
-      draw_line(canvas, {x = s.x, y = s.high, colour = s.colour}, sx, sy)
+      draw_line(canvas, s, s.low, sx, sy)
+      draw_line(canvas, s, s.high, sx, sy)
     end
-    if s.y and s.kind ~= 'scatter' then draw_line(canvas, s, sx, sy) end
+    if s.y and s.dash then draw_line(canvas, s, s.y, sx, sy) end
+    if s.error_low then draw_errors(canvas, s, sx, sy) end
   end
   for _, s in ipairs(fig.series) do -- dots are drawn over lines
-    if s.kind == 'scatter' then draw_dots(canvas, s, sx, sy) end
+    if s.y and s.marker then draw_dots(canvas, s, sx, sy) end
   end
   local out = add_frame(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
                      x_axis(fig, wide))
-  add_legend(t, fig, dotted, out)
+  add_legend(t, fig, out, function(s) return t.utf8 and dotted and '●' or glyph_of(s) end)
   return out
 end
 
@@ -263,49 +296,68 @@ draw.scatter = draw.line
 
 local eighths = {'▏', '▎', '▍', '▌', '▋', '▊', '▉'}
 
-local function bar_text(t, cells)
-  if not t.utf8 then return rep('#', max(floor(cells + 0.5), cells > 0 and 1 or 0)) end
-  local eighth = floor(cells * 8 + 0.5)
-  if cells > 0 and eighth == 0 then eighth = 1 end
-  return rep('█', floor(eighth / 8)) .. (eighths[eighth % 8] or '')
+local fills = {utf8 = {'█', '░', '▓', '▒'}, ascii = {'#', '=', '+', '-'}} -- of several sets without colours
+
+local function fill_of(t, k)
+  local list = fills[t.utf8 and 'utf8' or 'ascii']
+  return list[t.colours > 0 and 1 or (k - 1) % #list + 1]
 end
 
---- Draws rows of (name, value): bars to the right of zero, negative ones to its left. The axes are swapped: xlabel is
---- above the names, ylabel below the bars.
-local function draw_bars(t, fig, names, values)
-  local left, number, lo, hi = 0, 0, 0, 0
-  local shown = {}
-  for i, v in ipairs(values) do
-    names[i] = cut(t, names[i], 24)
-    shown[i] = util.number_text(v, 5)
-    left, number = max(left, util.length(names[i])), max(number, #shown[i])
-    if scale.finite(v) then lo, hi = min(lo, v), max(hi, v) end
+local function bar_text(cells, fill)
+  if fill ~= '█' then return rep(fill, max(floor(cells + 0.5), cells > 0 and 1 or 0)) end
+  local eighth = floor(cells * 8 + 0.5)
+  if cells > 0 and eighth == 0 then eighth = 1 end
+  return rep(fill, floor(eighth / 8)) .. (eighths[eighth % 8] or '')
+end
+
+--- Returns a value as text, with its error bar.
+local function value_text(t, s, i)
+  local text = util.number_text(s.y[i], 5)
+  if not s.error_low then return text end
+  local below, above = util.number_text(s.y[i] - s.error_low[i], 2), util.number_text(s.error_high[i] - s.y[i], 2)
+  if below == above then return text .. (t.utf8 and ' ±' or ' +-') .. above end
+  return text .. ' +' .. above .. ' -' .. below
+end
+
+--- Draws the first `count` bars of each series with their names: to the right of zero, negative ones to its left. The
+--- axes are swapped: xlabel is above the names, ylabel below the bars.
+local function draw_bars(t, fig, names, count)
+  local left, number, lo, hi, shown = 0, 0, 0, 0, {}
+  for k, s in ipairs(fig.series) do
+    shown[k] = {}
+    for i = 1, count do
+      names[i], shown[k][i] = cut(t, names[i], 24), value_text(t, s, i)
+      left, number = max(left, columns_of(names[i])), max(number, columns_of(shown[k][i]))
+      if scale.finite(s.y[i]) then lo, hi = min(lo, s.y[i]), max(hi, s.y[i]) end
+    end
   end
-  local wide = width_of(t, fig, left + number + 3)
+  if fig.ylim then lo, hi = fig.y_lo, fig.y_hi end
+  local wide, base = width_of(t, fig, left + number + 3), min(max(0, lo), hi)
   local out, per_cell = {}, (hi > lo) and wide / (hi - lo) or 0
-  local zero = floor(-lo * per_cell + 0.5)
+  local zero = floor((base - lo) * per_cell + 0.5)
   if fig.title then out[1] = centre(t, fig.title, left + wide) end
   if fig.xlabel then out[#out + 1] = cut(t, tostring(fig.xlabel), left + wide) end
-  for i, v in ipairs(values) do
-    local cells = scale.finite(v) and v * per_cell or 0
-    local text = cells < 0 and rep(t.utf8 and '█' or '#', max(floor(-cells + 0.5), 1))
-                 or bar_text(t, cells)
-    local room = cells < 0 and zero - util.length(text) or zero
-    local after = cells < 0 and rep(' ', zero - util.length(text) - max(room, 0)) or ''
-    out[#out + 1] = pad_left(names[i], left) .. ' ' .. rep(' ', room) .. paint(t, 1, text) ..
-                    after .. ' ' .. shown[i]
+  for i = 1, count do
+    for k, s in ipairs(fig.series) do
+      local v, fill = s.y[i], fill_of(t, k)
+      local cells = scale.finite(v) and (min(max(v, lo), hi) - base) * per_cell or 0
+      local text = cells < 0 and rep(fill, max(floor(-cells + 0.5), 1)) or bar_text(cells, fill)
+      local room = cells < 0 and zero - columns_of(text) or zero
+      local after = cells < 0 and rep(' ', zero - columns_of(text) - max(room, 0)) or ''
+      out[#out + 1] = pad_left(k == 1 and names[i] or '', left) .. ' ' .. rep(' ', room) .. paint(t, s, text) ..
+                      after .. ' ' .. shown[k][i]
+    end
   end
   if fig.ylabel then out[#out + 1] = centre(t, fig.ylabel, left + wide) end
+  add_legend(t, fig, out, function(_, k) return fill_of(t, k) end)
   return out
 end
 
 function draw.bar(t, fig)
-  local names, values = {}, {}
-  for i = 1, min(#fig.values, 60) do
-    names[i], values[i] = fig.labels and fig.labels[i] or tostring(i), fig.values[i]
-  end
-  local out = draw_bars(t, fig, names, values)
-  if #fig.values > 60 then out[#out + 1] = ('and %d more bars'):format(#fig.values - 60) end
+  local names, count = {}, min(#fig.values, 60)
+  for i = 1, count do names[i] = fig.labels and fig.labels[i] or tostring(i) end
+  local out = draw_bars(t, fig, names, count)
+  if #fig.values > count then out[#out + 1] = ('and %d more bars'):format(#fig.values - count) end
   return out
 end
 
@@ -317,7 +369,7 @@ function draw.hist(t, fig)
     names[b] = scale.tick_text(fig.x_lo + (b - 0.5) * width, step,
                                max(abs(fig.x_lo), abs(fig.x_hi)))
   end
-  return (draw_bars(t, fig, names, fig.values))
+  return draw_bars(t, fig, names, #fig.values)
 end
 
 -- Surfaces: t.split rows of cells for each line of text, as half blocks; without colours one shade for each cell ------
@@ -371,7 +423,7 @@ local function number_table(t, fig, left)
   local names = {}
   for j = 1, #fig.z[1] do names[j] = cut(t, fig.cols and fig.cols[j] or tostring(j), 12) end
   local room = floor((t.columns - left - 1) / #names) - 2
-  local texts, width = scale.cell_texts(fig.z, room, util.length)
+  local texts, width = scale.cell_texts(fig.z, room, columns_of)
   local cell = max(width or 0, widest(names)) + 2
   if not texts or cell > room + 2 then return nil end
   local out, indent = {fig.title and centre(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
@@ -464,7 +516,7 @@ function draw.contour(t, fig)
     if scale.finite(v) then return shaded(fig, band_shade(fig, v)) end
   end
   local out = draw_surface(t, fig, wide, high, shade, marks_of(fig, wide, high), y_axis(fig, high), x_axis(fig, wide))
-  for k, s in ipairs(fig.points or {}) do
+  for k, s in ipairs(fig.legend and fig.points or {}) do
     if s.label then out[#out] = out[#out] .. '   ' .. mark_of(k) .. ' ' .. cut(t, s.label, 20) end
   end
   return out
@@ -514,6 +566,23 @@ end
 
 draw.image = draw.images
 
+local function lines_of(t, fig)
+  local lines = draw[fig.kind](t, fig)
+  if fig.note then lines[#lines + 1] = '(' .. fig.note .. ')' end
+  return lines
+end
+
+--- Draws figures one under another.
+function draw.panels(t, fig)
+  local out = {fig.title and centre(t, fig.title, width_of(t, fig, 0)) or nil}
+  for k, panel in ipairs(fig.panels) do
+    if k > 1 or fig.title then out[#out + 1] = '' end
+    panel.width = panel.width or fig.width
+    for _, line in ipairs(lines_of(t, panel)) do out[#out + 1] = line end
+  end
+  return out
+end
+
 --- kitty's and iTerm2's sequences for a PNG. Sixels, which no variable of the environment tells of, are left out.
 local function kitty(png)
   local text, parts = base64(png), {}
@@ -540,9 +609,7 @@ function term.draw(fig)
   t.rows = tonumber(os.getenv 'LINES' or '') or extend.rows()
   t.split = t.colours > 0 and t.utf8 and 2 or 1
   t.shades = t.utf8 and unicode_shades or ascii_shades
-  local lines = draw[fig.kind](t, fig)
-  if fig.note then lines[#lines + 1] = '(' .. fig.note .. ')' end
-  return concat(lines, '\n') .. '\n'
+  return concat(lines_of(t, fig), '\n') .. '\n'
 end
 
 return term
