@@ -114,7 +114,8 @@ core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel o
 --- Returns functions that load the lazy fields of mt, by name.
 local function lazy_fields()
   local lazy = {}
-  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.models', 'extras.onnx', 'extras.plot'} do
+  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.distributions', 'extras.models', 'extras.onnx',
+    'extras.plot'} do
     local short = name:match '%w+$'
     lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
   end

@@ -143,6 +143,8 @@ t.test('other names of nn, optim, data and mt', function()
     RandomRotation RandomAffine ColorJitter RandomErasing RandomResizedCrop Pad Grayscale GaussianBlur Lambda
       RandomApply]],
     [mt.metrics] = 'Accuracy TopK F1 ConfusionMatrix AUC Perplexity Mean', [mt.checkpoint] = 'save resume',
+    [mt.distributions] = [[Normal LogNormal Uniform Bernoulli Categorical Exponential Laplace Beta Gamma Dirichlet
+      Poisson Binomial MultivariateNormal StudentT Independent kl_divergence]],
     [mt.plot] = 'line scatter bar hist heatmap contour image images graph',
     [mt] = [[save load SummaryWriter set_flush_denormal memory_stats time args progress report Report profile timeit
     set_num_threads help autocast GradScaler compile explain]]} do

@@ -4,7 +4,7 @@ local topics = {}
 --- title -> text
 topics.text = {
   extend = [[
-Libraries on top of mtorch are written with mt.extend, as bindings/lua/extras/ (plots, reports, ONNX, TensorBoard) is.
+Libraries on top of mtorch are written with mt.extend, as bindings/lua/extras/ (plots, reports, ONNX, distributions) is.
   extend.fail('lib: %s is too long', x)    an error at the line of the user, outside the library whose chunks begin
                                            with @mtorch/; extend.describe(x) is x in words
   f = extend.declare('f(x: tensor, n: int >= 1 = 2)', 'What it does.', function(x, n) .. end)
@@ -376,7 +376,6 @@ topics.absent = {
   SparseAdam = 'gradients of embeddings are dense; mt.optim.Adam', Muon = 'mt.optim.AdamW or mt.optim.Lion',
   CIFAR10 = 'mt.data.folder(root) reads images, one folder for each class',
   CIFAR100 = 'mt.data.folder(root) reads images, one folder for each class',
-  distributions = 'mt.normal, mt.bernoulli, mt.multinomial draw; losses are in mt.nn (KLDivLoss, GaussianNLLLoss)',
   vmap = 'write the batched operation; mt.map(f) is a function of numbers',
   hub = "PyTorch's weights load by mt.load(path), scripts/gpt2.lua reads Hugging Face's folders",
   DataParallel = parallel, DistributedDataParallel = parallel,
