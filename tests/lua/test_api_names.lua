@@ -133,8 +133,8 @@ t.test('other names of nn, optim, data and mt', function()
     [nn.init] = [[uniform_ normal_ constant_ ones_ zeros_ eye_ dirac_ xavier_uniform_ xavier_normal_ kaiming_uniform_
     kaiming_normal_ trunc_normal_ orthogonal_ sparse_ calculate_gain]],
     [optim] = 'EarlyStopping', [optim.lr] = 'find', [optim.swa] = 'AveragedModel update_bn',
-    [data] = [[simple diag split xor circle spiral mnist fashion_mnist idx npy npz safetensors csv json image wav
-      folder text
+    [data] = [[simple diag split xor circle spiral mnist fashion_mnist cifar10 idx npy npz safetensors csv json image
+      wav folder text
     save_npy save_npz save_safetensors save_image TensorDataset Subset ConcatDataset random_split transforms
       CharTokenizer
     BPETokenizer DataLoader RandomSampler WeightedRandomSampler SequentialSampler BatchSampler factorize]],

@@ -162,7 +162,7 @@ nn.class('Net') with __init and forward makes your own module.]],
   data = [[
 Data. A set has set:size() and set:get(i); a loader gives batches in an order that depends only on its seed.
   mt.data.simple diag split xor circle spiral(n)      points of the unit square: set.x [n x 2], set.y [n], 0 or 1
-  mt.data.csv json npy npz idx safetensors image wav text (path), also .gz; mnist, fashion_mnist; folder(root)
+  mt.data.csv json npy npz idx safetensors image wav text (path), also .gz; mnist, fashion_mnist, cifar10; folder(root)
   TensorDataset(x, y) Subset ConcatDataset random_split(set, {0.8, 0.2})      sets of tensors and of sets
   DataLoader(set, {batch_size=64, shuffle=true, workers=2, seed=1})           for x, y in loader:iter() do .. end
   mt.data.transforms: Compose Normalize RandomCrop RandomHorizontalFlip Resize ..     torchvision's names
@@ -294,6 +294,7 @@ topics.renamed = {
   ['metrics.MeanAbsoluteError'] = 'mt.metrics.MAE', LabelEncoder = 'mt.data.factorize(values)',
   ['data.ImageFolder'] = 'mt.data.folder(root)', ['data.MNIST'] = 'mt.data.mnist{root=, download=}',
   ['data.FashionMNIST'] = 'mt.data.fashion_mnist{root=, download=}',
+  ['data.CIFAR10'] = 'mt.data.cifar10{root=, download=, train=}',
   ['transforms.ToPILImage'] = 'not needed: images are tensors, mt.data.save_image(path, x) writes one',
   ['data.transforms.ToPILImage'] = 'not needed: images are tensors, mt.data.save_image(path, x) writes one',
   ['data.transforms.PILToTensor'] = 'not needed: mt.data.image(path) and mt.data.folder give tensors',
