@@ -149,6 +149,7 @@ local function lazy_fields()
   lazy.kernel = function() return require('mtorch.compile.kernel').kernel end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
   lazy.report = function() return require('mtorch.extras.report').report end
+  lazy.compare_runs = function() return require('mtorch.extras.report.compare').compare_runs end
   lazy.Report = function() return require('mtorch.extras.report.run').Report end
   lazy.SummaryWriter = function() return require('mtorch.extras.tensorboard').SummaryWriter end
   lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end

@@ -146,8 +146,8 @@ t.test('other names of nn, optim, data and mt', function()
     [mt.distributions] = [[Normal LogNormal Uniform Bernoulli Categorical Exponential Laplace Beta Gamma Dirichlet
       Poisson Binomial MultivariateNormal StudentT Independent kl_divergence]],
     [mt.plot] = 'line scatter bar hist heatmap contour image images graph',
-    [mt] = [[save load SummaryWriter set_flush_denormal memory_stats time args progress report Report profile timeit
-    set_num_threads help autocast GradScaler compile explain]]} do
+    [mt] = [[save load SummaryWriter set_flush_denormal memory_stats time args progress report Report compare_runs
+    profile timeit set_num_threads help autocast GradScaler compile explain]]} do
     for name in names:gmatch '%S+' do
       local found = module[name]
       assert(type(found) == 'table' or type(found) == 'function', name)

@@ -195,6 +195,7 @@ Watching a run.
   mt.Report(flags)                        one page, --report run.html; --live: shown during the run: mt.help('reports')
   mt.SummaryWriter('runs/a')              for TensorBoard: add_scalar add_histogram add_image add_text ..
   mt.JsonLines('run.jsonl')               log:write{epoch=1, loss=l}: a JSON object for each line
+  mt.compare_runs{'a.jsonl', 'b.jsonl'}   logs or reports side by side; in a shell: mtorch compare runs/*.jsonl
   mt.metrics, mt.profile(fn), mt.timeit(fn)]],
   cuda_kernels = [=[
 Kernels in CUDA C. k = mt.cuda.kernel{source=[[ .. ]], name='scale', rank={x=1}, defines={TILE=16}}
