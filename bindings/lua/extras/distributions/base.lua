@@ -1,7 +1,7 @@
 -- base.lua -- the class of distributions: parameters and their checks, shapes, methods
 local mt = require 'mtorch'
 local extend = mt.extend
-local object = extend.object
+local object, util = extend.object, extend.util
 
 local base = {}
 
@@ -38,8 +38,9 @@ local function check(where, x, of, p)
   local ok = of.holds(x, p)
   if ok:all() then return end
   local at = ok:logical_not():nonzero()[1]:tolist()
-  local same = ok:dim() == x:dim()
-  extend.fail('%s must be %s%s%s', where, of.text, same and (', got %.6g'):format(x:at(unpack(at))) or '',
+  local value = ok:dim() == x:dim() and x:at(unpack(at)) or nil
+  local got = type(value) == 'number' and ', got ' .. util.number_text(value, 6) or ''
+  extend.fail('%s must be %s%s%s', where, of.text, got,
     at[1] and (' at [%s]'):format(table.concat(at, ', ')) or '')
 end
 
