@@ -250,8 +250,7 @@ local function usual_metric()
 end
 local printed
 if not metric then metric, printed = usual_metric() end
-local larger_is_better = not (metric:find 'loss' or metric:find 'err' or metric:find 'perplexity' or metric:find 'bits')
-if mode == 'auto' then mode = larger_is_better and 'max' or 'min' end
+if mode == 'auto' then mode = mt.extend.util.larger_is_better(metric) and 'max' or 'min' end
 if printed then
   print(('ranked by %s, the %s the better%s (--metric, --mode): the runs print %s'):format(metric,
     mode == 'max' and 'larger' or 'smaller', metric == 'loss' and ', in training' or '', table.concat(printed, ', ')))

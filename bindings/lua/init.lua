@@ -114,7 +114,8 @@ core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel o
 --- Returns functions that load the lazy fields of mt, by name.
 local function lazy_fields()
   local lazy = {}
-  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.models', 'extras.onnx', 'extras.plot'} do
+  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.distributions', 'extras.models', 'extras.onnx',
+    'extras.plot'} do
     local short = name:match '%w+$'
     lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
   end
@@ -148,6 +149,7 @@ local function lazy_fields()
   lazy.kernel = function() return require('mtorch.compile.kernel').kernel end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
   lazy.report = function() return require('mtorch.extras.report').report end
+  lazy.compare_runs = function() return require('mtorch.extras.report.compare').compare_runs end
   lazy.Report = function() return require('mtorch.extras.report.run').Report end
   lazy.SummaryWriter = function() return require('mtorch.extras.tensorboard').SummaryWriter end
   lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end

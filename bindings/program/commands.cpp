@@ -1,4 +1,4 @@
-// commands.cpp -- `mtorch jupyter install | uninstall | kernel FILE`, `mtorch debug [script [args]]`
+// commands.cpp -- `mtorch jupyter install | uninstall | kernel FILE`, `mtorch debug [script]`, `mtorch compare FILE..`
 #include <unistd.h>
 
 #include <cstdlib>
@@ -69,8 +69,8 @@ int jupyter(lua_State* L, const std::vector<std::string>& words) {
   return call(L, 2, 0);
 }
 
-int debug(lua_State* L, const std::vector<std::string>& words) {
-  if (!push_function(L, "mtorch.script.debugger", "start")) return 1;
+int start(lua_State* L, const char* module, const std::vector<std::string>& words) {
+  if (!push_function(L, module, "start")) return 1;
   for (const std::string& word : words) lua_pushstring(L, word.c_str());
   return call(L, int(words.size()), 0);
 }
@@ -82,7 +82,8 @@ std::optional<int> run_command(lua_State* L, std::vector<std::string> words) {
   const std::string name = words[0];
   words.erase(words.begin());
   if (name == "jupyter") return jupyter(L, words);
-  if (name == "debug") return debug(L, words);
+  if (name == "debug") return start(L, "mtorch.script.debugger", words);
+  if (name == "compare") return start(L, "mtorch.extras.report.compare", words);
   return {};
 }
 

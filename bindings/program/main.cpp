@@ -541,7 +541,8 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   CLI::App app(
       "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
       "Without a script it reads commands from the terminal; `mtorch doctor` checks this machine;\n"
-      "`mtorch watch train.lua` takes over changes of its functions while it runs.",
+      "`mtorch watch train.lua` takes over changes of its functions while it runs;\n"
+      "`mtorch compare a.jsonl b.jsonl` shows logs of runs side by side.",
       "mtorch");
   app.prefix_command();
   app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");

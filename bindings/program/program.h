@@ -39,7 +39,7 @@ int repl(lua_State* L);
 const char* version();
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
-/// Runs `mtorch jupyter ..` or `mtorch debug ..`, and returns like `call`; nothing if the words are no such command.
+/// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing if the words are no command.
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 
 /// The functions of the program that the Jupyter plug-in calls.

@@ -133,8 +133,8 @@ t.test('other names of nn, optim, data and mt', function()
     [nn.init] = [[uniform_ normal_ constant_ ones_ zeros_ eye_ dirac_ xavier_uniform_ xavier_normal_ kaiming_uniform_
     kaiming_normal_ trunc_normal_ orthogonal_ sparse_ calculate_gain]],
     [optim] = 'EarlyStopping', [optim.lr] = 'find', [optim.swa] = 'AveragedModel update_bn',
-    [data] = [[simple diag split xor circle spiral mnist fashion_mnist idx npy npz safetensors csv json image wav
-      folder text
+    [data] = [[simple diag split xor circle spiral mnist fashion_mnist cifar10 idx npy npz safetensors csv json image
+      wav folder text
     save_npy save_npz save_safetensors save_image TensorDataset Subset ConcatDataset random_split transforms
       CharTokenizer
     BPETokenizer DataLoader RandomSampler WeightedRandomSampler SequentialSampler BatchSampler factorize]],
@@ -143,9 +143,11 @@ t.test('other names of nn, optim, data and mt', function()
     RandomRotation RandomAffine ColorJitter RandomErasing RandomResizedCrop Pad Grayscale GaussianBlur Lambda
       RandomApply]],
     [mt.metrics] = 'Accuracy TopK F1 ConfusionMatrix AUC Perplexity Mean', [mt.checkpoint] = 'save resume',
+    [mt.distributions] = [[Normal LogNormal Uniform Bernoulli Categorical Exponential Laplace Beta Gamma Dirichlet
+      Poisson Binomial MultivariateNormal StudentT Independent kl_divergence]],
     [mt.plot] = 'line scatter fill_between bar hist heatmap contour image images panels graph',
-    [mt] = [[save load SummaryWriter set_flush_denormal memory_stats time args progress report Report profile timeit
-    set_num_threads help autocast GradScaler compile explain]]} do
+    [mt] = [[save load SummaryWriter set_flush_denormal memory_stats time args progress report Report compare_runs
+    profile timeit set_num_threads help autocast GradScaler compile explain]]} do
     for name in names:gmatch '%S+' do
       local found = module[name]
       assert(type(found) == 'table' or type(found) == 'function', name)

@@ -1,4 +1,4 @@
--- test_download.lua -- mt.data.download and mt.data.mnist with a web server on the loopback; generated digits; folders
+-- test_download.lua -- mt.data.download, mnist and cifar10 with a web server on the loopback; generated digits; folders
 local mt = require 'mtorch'
 local t = require 'testing'
 local core = require 'mtorch.core'
@@ -185,6 +185,81 @@ t.test('mnist: the sentence where nothing can be fetched names files and folder'
   write(folder .. '/web/train-images-idx3-ubyte.gz', 'something else')
   t.raises(function() return (data.mnist{root = root, download = web}) end, 'its md5 is .* was expected')
   t.eq(read(root .. '/train-images-idx3-ubyte.gz'), nil)
+end)
+
+-- ---- CIFAR-10 --------------------------------------------------------------------------------------------
+
+--- n records of a label and the pixels label * 10, label * 10 + 1, .., modulo 256.
+local function batch(n, first)
+  local rows = {}
+  for i = 1, n do
+    local pixels = {}
+    for k = 0, 3071 do pixels[k + 1] = string.char((i * 10 + k) % 256) end
+    rows[i] = string.char((first + i) % 10) .. table.concat(pixels)
+  end
+  return table.concat(rows)
+end
+local function cifar_files(base)
+  os.execute('mkdir -p ' .. base)
+  for i = 1, 5 do write(('%s/data_batch_%d.bin'):format(base, i), batch(4, i)) end
+  write(base .. '/test_batch.bin', batch(3, 0))
+end
+
+t.test('cifar10: the files of a folder, and of the archive', function()
+  local root = folder .. '/cifar'
+  cifar_files(root .. '/cifar-10-batches-bin')
+  local function check()
+    local train, test = data.cifar10(root)
+    t.eq({train:size(), test:size(), tostring(train.x.shape), train.x.dtype, train.y.dtype},
+      {20, 3, '(20, 3, 32, 32)', 'float32', 'int64'})
+    t.eq({test.y:tolist(), test.classes[2], train.y:at(5)}, {{2, 3, 4}, 'automobile', 4})
+    t.near(test.x:at(1, 2, 3, 4), (10 + 1024 + 2 * 32 + 3) % 256 / 255)
+    local bytes_only, none = data.cifar10{root = root, train = false, dtype = 'uint8'}
+    t.eq({none, bytes_only.x.dtype, bytes_only.x:at(1, 2, 3, 4)}, {nil, 'uint8', (10 + 1024 + 2 * 32 + 3) % 256})
+    local moved = data.cifar10{root = root, train = true, transform = function(x) return x + 1 end}
+    assert(moved:get(1):min():item() >= 1)
+  end
+  check()
+  assert(os.execute(('cd %s && tar -czf cifar-10-binary.tar.gz cifar-10-batches-bin && rm -r cifar-10-batches-bin')
+    :format(root)) == 0)
+  check()
+end)
+
+t.test('cifar10: damaged files and wrong folders', function()
+  local root = folder .. '/damaged'
+  local archive = root .. '/cifar-10-binary.tar.gz'
+  local function wrong(text) t.raises(function() return (data.cifar10(root)) end, text) end
+  wrong("cifar10: there is no folder '")
+  cifar_files(root)
+  write(root .. '/data_batch_3.bin', batch(4, 0):sub(1, -2))
+  wrong("data_batch_3.bin' has 12291 bytes; 3073 for each picture are expected")
+  write(root .. '/data_batch_3.bin', '')
+  wrong("data_batch_3.bin' has 0 bytes")
+  write(root .. '/data_batch_3.bin', '\10' .. batch(4, 0):sub(2))
+  wrong("data_batch_3.bin' has the label 10; labels are 0 to 9")
+  os.remove(root .. '/data_batch_3.bin')
+  wrong("has neither data_batch_3.bin nor cifar%-10%-binary.tar.gz; download=true fetches the archive")
+  os.execute(('cd %s && tar -cf whole.tar data_batch_2.bin test_batch.bin'):format(root))
+  write(archive, read(root .. '/whole.tar'))
+  wrong("cifar%-10%-binary.tar.gz' has no data_batch_3.bin")
+  os.execute(('cd %s && mv data_batch_2.bin data_batch_3.bin && tar -cf whole.tar data_batch_3.bin'):format(root))
+  local whole = read(root .. '/whole.tar')
+  cifar_files(root)
+  os.remove(root .. '/data_batch_3.bin')
+  write(archive, whole)
+  t.eq(data.cifar10{root = root, train = true}:size(), 20)
+  write(archive, whole:sub(1, 5000))
+  wrong("cifar%-10%-binary.tar.gz' ends inside of the string 'data_batch_3.bin'")
+  write(archive, 'x' .. whole:sub(2))
+  wrong("is not a tar archive: the header at byte 0 is wrong")
+  write(archive, ('7'):rep(600))
+  wrong('is not a tar archive')
+  os.execute(('cd %s && tar -czf cifar-10-binary.tar.gz test_batch.bin'):format(root))
+  write(archive, read(archive):sub(1, 300))
+  wrong "cifar10: .*cifar%-10%-binary.tar.gz'"
+  os.remove(archive)
+  write(folder .. '/web/cifar-10-binary.tar.gz', 'something else')
+  t.raises(function() return (data.cifar10{root = root, download = web}) end, 'its md5 is .* was expected')
 end)
 
 t.test('digits: shape, range, classes, the same with the same seed', function()

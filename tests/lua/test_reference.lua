@@ -84,7 +84,8 @@ t.test('every function is declared: it has a signature and help', function()
   for name in pairs(core.lazy) do local _ = mt[name] end
   for name, value in pairs(mt) do look('mt.', name, value) end
   for name, value in pairs(core.methods) do look('x:', name, value) end
-  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'metrics', 'data', 'linalg'} do
+  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'metrics', 'data', 'linalg',
+    'distributions', 'models'} do
     local at = require('mtorch.help.modules').at(module)
     for _, name in ipairs(core.names(at)) do look('mt.' .. module .. '.', name, at[name]) end
   end
@@ -133,7 +134,7 @@ t.test('the methods of objects have help, and no other names have', function()
   mt.Function{forward = function(ctx, x) context = ctx return x * 2 end, backward = print}(leaf)
   local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()),
               Scheduler = mt.optim.lr.ExponentialLR(mt.optim.SGD(net:parameters()), 0.9), Context = context,
-              Metric = mt.metrics.Mean(),
+              Metric = mt.metrics.Mean(), Distribution = mt.distributions.Normal(0, 1),
               Hook = (leaf * 2):register_hook(print),
               DataLoader = mt.data.DataLoader(mt.data.xor(4), 2)}
   of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.extras.tensorboard').Writer

@@ -131,6 +131,14 @@ function util.side_by_side(texts)
   return table.concat(shown, '\t')
 end
 
+--- Whether larger values of a metric are better, by its name.
+function util.larger_is_better(name)
+  for _, word in ipairs{'loss', 'err', 'perplexity', 'bits', 'mse', 'mae', 'nll', 'time', 'second', '_m?s$'} do
+    if name:lower():find(word) then return false end
+  end
+  return true
+end
+
 --- A duration in seconds as text: 12 µs, 3.4 ms, 5.6 s, 2m 05s, 1h 02m.
 function util.duration_text(seconds, micro)
   local s = math.abs(seconds)

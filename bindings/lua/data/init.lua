@@ -56,7 +56,7 @@ local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
 for file, names in pairs{
   files = 'idx npy npz safetensors save_npy save_npz save_safetensors',
   formats = 'csv factorize save_csv json save_json text image save_image wav save_wav',
-  folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
+  cifar = 'cifar10', folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
   mnist = 'mnist fashion_mnist digits download',
   sets = 'TensorDataset Subset ConcatDataset random_split',
   samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler'} do

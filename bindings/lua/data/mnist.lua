@@ -1,10 +1,10 @@
 -- mnist.lua -- mt.data: MNIST and Fashion-MNIST by name, with downloads, and synthetic digits
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local native = core.formats()
 local classes = require 'mtorch.data.class'
 local set_of = require('mtorch.data.sets').named
 local files = require 'mtorch.data.files'
+local from = require 'mtorch.data.sources'
 
 local mnist = {}
 
@@ -33,28 +33,13 @@ local sources = {
   },
 }
 
-local function exists(path)
-  local file = io.open(path, 'rb')
-  if file then file:close() end
-  return file ~= nil
-end
-local function say(...) io.stderr:write((...):format(select(2, ...)), '\n') end
-
---- The folder of downloads: $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch.
-local function cache_folder(name)
-  local xdg, home = os.getenv 'XDG_CACHE_HOME' or '', os.getenv 'HOME' or ''
-  if xdg:sub(1, 1) == '/' then return xdg .. '/mtorch/' .. name end
-  if home:sub(1, 1) ~= '/' then core.fail('%s: HOME is not set; say root=', name) end
-  return home .. '/.cache/mtorch/' .. name
-end
-
 --- The path of a file in a folder, or in torchvision's subfolder, plain or compressed; or nil.
 local function find(root, source, name)
   for _, folder in ipairs {root, root .. '/' .. source.raw} do
     for _, variant in ipairs {name, (name:gsub('%-idx', '.idx'))} do
       for _, ending in ipairs {'', '.gz'} do
         local path = folder .. '/' .. variant .. ending
-        if exists(path) then return path end
+        if from.exists(path) then return path end
       end
     end
   end
@@ -76,38 +61,20 @@ end
 
 local function part(name, x, y, first, last) return set_of(name, x[{{first, last}}], y[{{first, last}}]) end
 
---- Downloads the missing files, each from the first mirror that has it.
-local function fetch(name, source, root, mirrors)
-  local reasons, missing = {}, {}
+--- Downloads the missing files.
+local function fetch(name, source, root, download)
+  local missing = {}
   for _, file in ipairs(source.files) do
-    if not find(root, source, file[1]) then missing[#missing + 1] = file end
+    if not find(root, source, file[1]) then missing[#missing + 1] = {file[1] .. '.gz', file[2]} end
   end
-  if #missing > 0 then core.make_folders(name, root) end
-  for k, file in ipairs(missing) do
-    local packed, done = file[1] .. '.gz', false
-    for _, mirror in ipairs(mirrors) do
-      local ok, reason = pcall(native.download, mirror .. packed, root .. '/' .. packed, '', file[2], true, 2 ^ 27)
-      done = ok
-      if ok then break end
-      if core.interrupted() then error(reason, 0) end
-      reasons[#reasons + 1] = reason:gsub('^.-download: ', '')
-    end
-    if not done then
-      local names = {}
-      for i = k, #missing do names[#names + 1] = missing[i][1] .. '.gz' end
-      core.fail("%s: %s cannot be fetched (%s); put %s into '%s'", name, table.concat(names, ', '),
-        table.concat(reasons, '; '), #names == 1 and 'it' or 'them', root)
-    end
-  end
+  from.fetch(name, root, missing, source.mirrors, download)
 end
 
 local function found_sets(name, root, download)
   local source = sources[name]
   local given = root ~= nil
-  root = root or cache_folder(source.folder)
-  if download then
-    fetch(name, source, root, download == true and source.mirrors or {download:gsub('/?$', '/', 1)})
-  end
+  root = root or from.cache_folder(source.folder)
+  if download then fetch(name, source, root, download) end
   local path = {}
   for k, file in ipairs(source.files) do path[k] = find(root, source, file[1]) or false end
   local train, test = path[1] and path[2] and 1, path[3] and path[4] and 3
@@ -118,14 +85,12 @@ local function found_sets(name, root, download)
   if only then
     local x, y = read(name, path[only], path[only + 1])
     local n = math.floor(#y * (train and 5 / 6 or 0.8))
-    say(train and "%s: '%s' has no test images; of %d training images the first %d train, the last %d test" or
+    from.say(train and "%s: '%s' has no test images; of %d training images the first %d train, the last %d test" or
       "%s: '%s' has the %d test images only; the first %d train, the last %d test", name, root, #y, n, #y - n)
     return part(name, x, y, 1, n), part(name, x, y, n + 1, #y)
   end
-  if given and not select(1, pcall(native.list_folder, name, root)) then
-    core.fail("%s: there is no folder '%s'; download=true makes it and fetches the files", name, root)
-  end
-  say("%s: '%s' has no %s; drawn digits take their place (download=true fetches the real ones)", name, root,
+  if given then from.check_folder(name, root) end
+  from.say("%s: '%s' has no %s; drawn digits take their place (download=true fetches the real ones)", name, root,
     source.files[1][1] .. '(.gz)')
   return mnist.digits(8000, {seed = 1}), mnist.digits(2000, {seed = 2})
 end
@@ -157,7 +122,7 @@ mnist.download = core.declare("download(url: string, path: string, sha256: strin
   'progress: bool = true)', 'Downloads a file (http, https) and returns the path, if the checksum is right. ' ..
   'An interrupted download is kept as .part, and the next call resumes it.',
   function(url, path, sha256, md5, progress)
-    native.download(url, path, sha256, md5, progress, 2 ^ 40)
+    core.formats().download(url, path, sha256, md5, progress, 2 ^ 40)
     return path
   end)
 

@@ -14,6 +14,8 @@ return {
    unpack(require('mtorch.optim.scheduler').methods)},
   {title = 'Methods of metrics', call = 'm:', class = 'Metric',
    unpack(getmetatable(mt.metrics.Mean()).__methods)},
+  {title = 'Methods of distributions', call = 'p:', class = 'Distribution',
+   unpack(require('mtorch.extras.distributions.base').methods)},
   {
     title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
     {'iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict over ' ..

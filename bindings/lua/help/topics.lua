@@ -4,7 +4,7 @@ local topics = {}
 --- title -> text
 topics.text = {
   extend = [[
-Libraries on top of mtorch are written with mt.extend, as bindings/lua/extras/ (plots, reports, ONNX, TensorBoard) is.
+Libraries on top of mtorch are written with mt.extend, as bindings/lua/extras/ (plots, reports, ONNX, distributions) is.
   extend.fail('lib: %s is too long', x)    an error at the line of the user, outside the library whose chunks begin
                                            with @mtorch/; extend.describe(x) is x in words
   f = extend.declare('f(x: tensor, n: int >= 1 = 2)', 'What it does.', function(x, n) .. end)
@@ -166,7 +166,7 @@ nn.class('Net') with __init and forward makes your own module.]],
   data = [[
 Data. A set has set:size() and set:get(i); a loader gives batches in an order that depends only on its seed.
   mt.data.simple diag split xor circle spiral(n)      points of the unit square: set.x [n x 2], set.y [n], 0 or 1
-  mt.data.csv json npy npz idx safetensors image wav text (path), also .gz; mnist, fashion_mnist; folder(root)
+  mt.data.csv json npy npz idx safetensors image wav text (path), also .gz; mnist, fashion_mnist, cifar10; folder(root)
   TensorDataset(x, y) Subset ConcatDataset random_split(set, {0.8, 0.2})      sets of tensors and of sets
   DataLoader(set, {batch_size=64, shuffle=true, workers=2, seed=1})           for x, y in loader:iter() do .. end
   mt.data.transforms: Compose Normalize RandomCrop RandomHorizontalFlip Resize ..     torchvision's names
@@ -199,6 +199,7 @@ Watching a run.
   mt.Report(flags)                        one page, --report run.html; --live: shown during the run: mt.help('reports')
   mt.SummaryWriter('runs/a')              for TensorBoard: add_scalar add_histogram add_image add_text ..
   mt.JsonLines('run.jsonl')               log:write{epoch=1, loss=l}: a JSON object for each line
+  mt.compare_runs{'a.jsonl', 'b.jsonl'}   logs or reports side by side; in a shell: mtorch compare runs/*.jsonl
   mt.metrics, mt.profile(fn), mt.timeit(fn)]],
   cuda_kernels = [=[
 Kernels in CUDA C. k = mt.cuda.kernel{source=[[ .. ]], name='scale', rank={x=1}, defines={TILE=16}}
@@ -298,6 +299,7 @@ topics.renamed = {
   ['metrics.MeanAbsoluteError'] = 'mt.metrics.MAE', LabelEncoder = 'mt.data.factorize(values)',
   ['data.ImageFolder'] = 'mt.data.folder(root)', ['data.MNIST'] = 'mt.data.mnist{root=, download=}',
   ['data.FashionMNIST'] = 'mt.data.fashion_mnist{root=, download=}',
+  ['data.CIFAR10'] = 'mt.data.cifar10{root=, download=, train=}',
   ['transforms.ToPILImage'] = 'not needed: images are tensors, mt.data.save_image(path, x) writes one',
   ['data.transforms.ToPILImage'] = 'not needed: images are tensors, mt.data.save_image(path, x) writes one',
   ['data.transforms.PILToTensor'] = 'not needed: mt.data.image(path) and mt.data.folder give tensors',
@@ -380,7 +382,6 @@ topics.absent = {
   SparseAdam = 'gradients of embeddings are dense; mt.optim.Adam', Muon = 'mt.optim.AdamW or mt.optim.Lion',
   CIFAR10 = 'mt.data.folder(root) reads images, one folder for each class',
   CIFAR100 = 'mt.data.folder(root) reads images, one folder for each class',
-  distributions = 'mt.normal, mt.bernoulli, mt.multinomial draw; losses are in mt.nn (KLDivLoss, GaussianNLLLoss)',
   vmap = 'write the batched operation; mt.map(f) is a function of numbers',
   hub = "PyTorch's weights load by mt.load(path), scripts/gpt2.lua reads Hugging Face's folders",
   DataParallel = parallel, DistributedDataParallel = parallel,

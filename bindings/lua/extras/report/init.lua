@@ -99,12 +99,13 @@ local function half_width(args)
   return out
 end
 
-local function curve_cards(charts, budget, tiles)
+local function curve_cards(charts, budget, tiles, figures)
   local cards = {}
   for i, chart in ipairs(charts) do
     if #charts > 1 then chart.args = half_width(chart.args) end
     local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
     add_tiles(tiles, fig)
+    figures[i] = fig
     cards[i] = parts.card(figure)
   end
   return parts.grid(cards)
@@ -132,13 +133,13 @@ local function figure_cards(figures, budget)
   return parts.grid(cards)
 end
 
-local function sections(args, tiles)
+local function sections(args, tiles, figures)
   local charts, timing, out = charts_of(args.curves or {}), parts.named_times(args.timing or {}), {}
   if args.runs then add_runs(charts, args.runs) end
   local count = #charts + (args.surface and 2 or 0) + #(args.figures or {})
   for _, value in pairs(timing) do count = count + (type(value) == 'number' and 0 or 1) end
   local budget = total_bytes / math.max(count, 3)
-  section(out, 'Curves', curve_cards(charts, budget, tiles))
+  section(out, 'Curves', curve_cards(charts, budget, tiles, figures))
   if args.surface then
     local how = {op = 'report: surface', inline = true, budget = 2 * budget}
     section(out, 'Surface', parts.card((plot.svg_contour(args.surface, how))))
@@ -160,8 +161,8 @@ end
 --- Returns the page of a report's parts (graph_card: a graph that was drawn before). live: {state = 'running' or
 --- 'finished', script=} for a page that updates itself in a browser.
 function report.page(args, live)
-  local tiles = {}
-  local body = concat(sections(args, tiles), '\n')
+  local tiles, figures = {}, {}
+  local body = concat(sections(args, tiles, figures), '\n')
   local title = escape(args.title or 'Report')
   return concat({'<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
     '<meta name="viewport" content="width=device-width,initial-scale=1">',
@@ -169,6 +170,7 @@ function report.page(args, live)
     live and ('<body data-state="%s"><main>'):format(live.state) or '<body><main>', '<h1>' .. title .. '</h1>',
     '<p class="when">mtorch, ' .. os.date('%Y-%m-%d %H:%M') .. (live and '<span id="state"></span>' or '') .. '</p>',
     tiles[1] and '<div class="tiles">' .. concat(tiles) .. '</div>' or '', body,
+    live and '' or parts.data(args.config, figures),
     '</main>' .. (live and live.script or '') .. '</body></html>', ''}, '\n')
 end
 

@@ -50,19 +50,18 @@ function parts.table_card(head, rows, dropped)
   return parts.card(concat(out, '\n'))
 end
 
---- Appends rows for nested tables with dotted names: {model={hidden=100}} is model.hidden.
-local function config_rows(config, prefix, rows, depth)
+--- Calls found(name, value) for the values of nested tables, with dotted names: {model={hidden=100}} is model.hidden.
+local function each_option(config, found, prefix, depth)
   for _, key in ipairs(util.sorted_keys(config)) do
-    local value, name = config[key], prefix .. tostring(key)
+    local value, name = config[key], (prefix or '') .. tostring(key)
     local plain = util.plain(value)
     local nested = type(plain) == 'table' and plain[1] == nil and next(plain) ~= nil
-    if nested and depth < 5 and type(value) == 'table' then
-      config_rows(value, name .. '.', rows, depth + 1)
+    if nested and (depth or 0) < 5 and type(value) == 'table' then
+      each_option(value, found, name .. '.', (depth or 0) + 1)
     else
-      rows[#rows + 1] = '<tr>' .. cell('th', name) .. cell('td', value) .. '</tr>'
+      found(name, value)
     end
   end
-  return rows
 end
 
 -- Timing -----------------------------------------------------------------------------------------
@@ -180,10 +179,70 @@ function parts.rows(data, dropped)
   return parts.table_card('<tr>' .. concat(heads) .. '</tr>', html, dropped)
 end
 
+-- Data ------------------------------------------------------------------------------------------
+
+--- Replaces the values from..to of a series by the lowest and the highest one, stored at `at`, which a chart shows.
+--- NaN, a gap, is the lowest.
+function parts.keep_extremes(s, from, to, at)
+  local x, y, low, high = s.x, s.y, from, from
+  for i = from + 1, to do
+    if y[low] == y[low] and not (y[i] >= y[low]) then low = i end
+    if y[high] ~= y[high] or y[i] > y[high] then high = i end
+  end
+  if low == high then high = low == to and from or to end
+  low, high = math.min(low, high), math.max(low, high)
+  x[at], y[at], x[at + 1], y[at + 1] = x[low], y[low], x[high], y[high]
+end
+
+local max_points = 300 -- of a series in the page's data
+local null = {}
+
+--- Returns the numbers of a series for JSON, the lowest and highest ones of a long one.
+local function points(s)
+  local n, out = #s.y, {x = {}, y = {}}
+  for i = 1, n do out.x[i], out.y[i] = s.x and s.x[i] or i, s.y[i] end
+  if n > max_points then
+    local width = math.ceil(2 * n / max_points)
+    local groups = math.ceil(n / width)
+    for k = 1, groups do parts.keep_extremes(out, (k - 1) * width + 1, math.min(k * width, n), 2 * k - 1) end
+    for i = 2 * groups + 1, n do out.x[i], out.y[i] = nil, nil end
+  end
+  for _, list in pairs(out) do
+    for i, v in ipairs(list) do
+      local finite = v == v and math.abs(v) < math.huge
+      list[i] = finite and tonumber(('%.6g'):format(v)) or null
+    end
+  end
+  return out
+end
+
+--- Returns a comment with the configuration and the curves of a page, which compare.lua reads.
+function parts.data(config, figures)
+  local data = {config = {}, curves = {}}
+  each_option(config or {}, function(name, value)
+    local kind = type(value)
+    local keeps = kind == 'boolean' or kind == 'number' and math.abs(value) < math.huge
+    if keeps then data.config[name] = value else data.config[name] = text_of(value) end
+  end)
+  for _, fig in ipairs(figures) do
+    for i, s in ipairs(fig.series) do
+      local name = tostring(fig.title or 'curve') .. (s.label and #fig.series > 1 and '/' .. tostring(s.label) or
+        i > 1 and '/' .. i or '')
+      if s.y and #s.y > 0 then data.curves[name] = points(s) end
+    end
+  end
+  if not next(data.curves) then return '' end
+  return '<!--mtorch-run ' .. extend.json_text(data, null):gsub('%-%-', '-\\u002d') .. '-->'
+end
+
 -- Text --------------------------------------------------------------------------------------------
 
 function parts.config(config)
-  return parts.table_card(nil, config_rows(parts.need_table('report: config', config, '{name = value}'), '', {}, 0))
+  local rows = {}
+  each_option(parts.need_table('report: config', config, '{name = value}'), function(name, value)
+    rows[#rows + 1] = '<tr>' .. cell('th', name) .. cell('td', value) .. '</tr>'
+  end)
+  return parts.table_card(nil, rows)
 end
 
 --- Converts text to paragraphs, which are separated by empty lines.

@@ -3,6 +3,7 @@ local extend = require('mtorch').extend
 local util = extend.util
 local object = extend.object
 local report = require 'mtorch.extras.report'
+local keep_extremes = require('mtorch.extras.report.parts').keep_extremes
 
 local time = extend.time
 local watched_seconds = 5     -- a browser is connected if its last request is at most so old
@@ -92,19 +93,6 @@ local function series_of(self, name)
   table.insert(state.charts[chart], found)
   state.series[key] = found
   return found
-end
-
---- Replaces the values from..to of a series by the lowest and the highest one, stored at `at`, which a chart shows.
---- NaN, a gap, is the lowest.
-local function keep_extremes(s, from, to, at)
-  local x, y, low, high = s.x, s.y, from, from
-  for i = from + 1, to do
-    if y[low] == y[low] and not (y[i] >= y[low]) then low = i end
-    if y[high] ~= y[high] or y[i] > y[high] then high = i end
-  end
-  if low == high then high = low == to and from or to end
-  low, high = math.min(low, high), math.max(low, high)
-  x[at], y[at], x[at + 1], y[at + 1] = x[low], y[low], x[high], y[high]
 end
 
 --- Shortens a long series to pairs of extremes of `width` values each, followed by fewer unchanged values.

@@ -1,0 +1,133 @@
+-- cifar.lua -- mt.data.cifar10: the pictures of CIFAR-10, from the binary version's archive or folder
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local classes = require 'mtorch.data.class'
+local set_of = require('mtorch.data.sets').named
+local from = require 'mtorch.data.sources'
+
+local cifar = {}
+
+local archive, md5 = 'cifar-10-binary.tar.gz', 'c32a1d4ab5d03f1284b67883e8d87530'
+local mirrors, folder = {'https://www.cs.toronto.edu/~kriz/'}, 'cifar-10-batches-bin'
+local names = {'airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'}
+local record = 1 + 3 * 32 * 32 -- bytes: a label and the pixels
+
+--- The names of a set's files.
+local function files_of(train)
+  if not train then return {'test_batch.bin'} end
+  local list = {}
+  for i = 1, 5 do list[i] = ('data_batch_%d.bin'):format(i) end
+  return list
+end
+
+-- ---- tar ---------------------------------------------------------------------------------------------
+
+--- Returns the name, size and checksum in a tar header of 512 bytes, or nil.
+local function header(block)
+  local sum = 0
+  for i = 1, 512 do sum = sum + ((i < 149 or i > 156) and block:byte(i) or 32) end
+  local size, stated = block:sub(125, 136):match '^%s*([0-7]+)', block:sub(149, 156):match '^%s*([0-7]+)'
+  if not (size and stated and tonumber(stated, 8) == sum) then return nil end
+  return block:sub(1, 100):match '^[^%z]*', tonumber(size, 8)
+end
+
+--- The contents of the files in a tar archive that have one of these names, without their folders.
+local function members(path, bytes, wanted)
+  local found, at = {}, 1
+  while at + 511 <= #bytes and bytes:find('[^%z]', at) do
+    local name, size = header(bytes:sub(at, at + 511))
+    if not name then core.fail("cifar10: '%s' is not a tar archive: the header at byte %d is wrong", path, at - 1) end
+    local last = at + 511 + size
+    if last > #bytes then core.fail("cifar10: '%s' ends inside of %s", path, core.describe(name)) end
+    local short = name:match '[^/]*$'
+    if wanted[short] then found[short] = bytes:sub(at + 512, last) end
+    at = at + 512 + math.ceil(size / 512) * 512
+  end
+  return found
+end
+
+-- ---- sets --------------------------------------------------------------------------------------------
+
+--- Returns pixels, uint8 [n x 3 x 32 x 32], and labels 1..10 of a file's contents.
+local function parse(path, bytes)
+  if #bytes == 0 or #bytes % record ~= 0 then
+    core.fail("cifar10: '%s' has %d bytes; %d for each picture are expected", path, #bytes, record)
+  end
+  local n = #bytes / record
+  local rows = mt.frombuffer(bytes, {dtype = 'uint8', shape = {n, record}})
+  local labels = rows[{{}, 1}]
+  local highest = labels:max():item()
+  if highest > 9 then core.fail("cifar10: '%s' has the label %d; labels are 0 to 9", path, highest) end
+  return rows[{{}, {2, record}}]:reshape(n, 3, 32, 32), labels:long() + 1
+end
+
+--- Returns the contents of each file and its path, out of the folder, its subfolder or the archive.
+local function contents(root, list)
+  local found = {}
+  for _, base in ipairs{root, root .. '/' .. folder} do
+    for _, name in ipairs(list) do
+      local path = base .. '/' .. name
+      if not found[name] and from.exists(path) then found[name] = {path} end
+    end
+  end
+  local path, missing = root .. '/' .. archive, {}
+  for _, name in ipairs(list) do missing[#missing + 1] = not found[name] and name or nil end
+  if #missing == 0 then return found end
+  if not from.exists(path) then
+    core.fail("cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root,
+      table.concat(missing, ', '), archive)
+  end
+  local wanted = {}
+  for _, name in ipairs(missing) do wanted[name] = true end
+  local inner = members(path, core.formats().read('cifar10', path), wanted)
+  for _, name in ipairs(missing) do
+    if not inner[name] then core.fail("cifar10: '%s' has no %s", path, name) end
+    found[name] = {path .. '/' .. name, inner[name]}
+  end
+  return found
+end
+
+local function make(found, list, dtype)
+  local images, labels = {}, {}
+  for i, name in ipairs(list) do
+    local path, bytes = unpack(found[name])
+    images[i], labels[i] = parse(path, bytes or core.formats().read('cifar10', path))
+    found[name] = nil
+  end
+  local x = mt.cat(images, 1)
+  local set = set_of('cifar10', dtype == 'uint8' and x or x:float():div_(255), mt.cat(labels, 1))
+  set.classes = names
+  return set
+end
+
+cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string = false, ' ..
+  'transform: function|table = nil, target_transform: function|table = nil, train: bool = nil, ' ..
+  "dtype: 'float32'|'uint8' = 'float32')",
+  'The pictures of CIFAR-10 as two sets, train and test, or with train=true or false as the one: .x float ' ..
+  "[n x 3 x 32 x 32] from 0 to 1 (600 MB; or bytes, dtype='uint8'), .y the class, from 1 to 10, .classes the " ..
+  'names. The binary version, ' .. archive .. ' or what it contains, is in root, $XDG_CACHE_HOME/mtorch/cifar10 or ' ..
+  '~/.cache/mtorch/cifar10 by default; download=true, or the address of a mirror, downloads it and checks its md5. ' ..
+  'transform is a function of an image, target_transform of a label.',
+  function(root, download, transform, target_transform, train, dtype)
+    classes.check_transforms('cifar10', transform, target_transform)
+    local given = root ~= nil
+    root = root or from.cache_folder 'cifar10'
+    if download and not from.exists(root .. '/' .. archive) then
+      from.fetch('cifar10', root, {{archive, md5}}, mirrors, download)
+    end
+    if given then from.check_folder('cifar10', root) end
+    local parts, list, all = {}, {}, {}
+    if train ~= false then parts[1] = files_of(true) end
+    if train ~= true then parts[#parts + 1] = files_of(false) end
+    for _, part in ipairs(parts) do
+      for _, name in ipairs(part) do all[#all + 1] = name end
+    end
+    local found = contents(root, all)
+    for i, part in ipairs(parts) do
+      list[i] = make(found, part, dtype)
+      list[i].transform, list[i].target_transform = transform, target_transform
+    end
+    return unpack(list)
+  end)
+
+return cifar
