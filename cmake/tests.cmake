@@ -178,6 +178,11 @@ exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY $
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 
+# The guide as pages with search, and their links, where MkDocs is found.
+add_test(NAME guide COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
+exec python3 scripts/tools/guide.py ${CMAKE_BINARY_DIR}/guide" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(guide PROPERTIES SKIP_RETURN_CODE 77)
+
 add_test(NAME nightly.jupyterlab COMMAND python3 tests/program/jupyterlab.py $<TARGET_FILE:mtorch>
   CONFIGURATIONS nightly WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(nightly.jupyterlab PROPERTIES SKIP_RETURN_CODE 77 LABELS nightly)

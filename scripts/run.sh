@@ -4,6 +4,7 @@
 #   sh scripts/run.sh train [flags]   trains on "split"; the flags go to scripts/train_split.lua
 #   sh scripts/run.sh test [flags]    builds and runs every test; the flags go to ctest
 #   sh scripts/run.sh build           builds the program build/mtorch
+#   sh scripts/run.sh guide           makes pages with search of the guide and the other documents in build/guide/
 #   sh scripts/run.sh package         makes Debian packages, a .tar.gz and a Python wheel in dist/
 #   sh scripts/run.sh sanitize        tests and trains under ASan + UBSan, then trains under valgrind
 #
@@ -59,6 +60,7 @@ missing() {
     case $package in
       g++ | cmake | pkg-config | valgrind) tool=$package ;;
       ninja-build) tool=ninja ;;
+      mkdocs-material) tool=mkdocs ;;
       *) tool= ;;
     esac
     if [ -n "$tool" ] && command -v "$tool" >/dev/null; then continue; fi
@@ -428,7 +430,7 @@ package() {
   ls -hl "$dist"
 }
 
-usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | package | sanitize'
+usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | guide | package | sanitize'
 [ $# -gt 0 ] || fail 2 "$usage"
 verb=$1
 shift
@@ -441,6 +443,10 @@ case $verb in
     want_faster
     want $jupyter
     make_normal native
+    ;;
+  guide)
+    ensure mkdocs-material
+    python3 "$root/scripts/tools/guide.py" "$build/guide"
     ;;
   package) package ;;
   sanitize) sanitize "$@" ;;

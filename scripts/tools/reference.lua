@@ -221,6 +221,11 @@ function reference.functions()
   return all
 end
 
+--- Returns the text of a description without what Markdown would take for links, tags and bold words.
+local function escaped(doc)
+  return (doc:gsub('%]%(', ']\\('):gsub('<(%a)', '\\<%1'):gsub('__', '\\_\\_'):gsub('%*(%a)', '\\*%1'))
+end
+
 function reference.markdown()
   local lines = {
     '# Reference', '',
@@ -241,7 +246,7 @@ function reference.markdown()
       local prefix = f.owner == 'x' and 'x:' or f.owner == 'mt' and '' or f.owner .. '.'
       local signature = f.owner == 'x' and f.signature:gsub('%(x,? ?', '(') or f.signature
       lines[#lines + 1] = ('- `%s%s`%s %s%s'):format(prefix, signature, f.method and f.owner == 'mt' and ' ·' or '',
-        f.doc, twin)
+        escaped(f.doc), twin)
     end
   end
   for _, object in ipairs(objects) do
