@@ -178,6 +178,11 @@ exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY $
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 
+# The scripts and the guide's examples by the Lua language server, where it is found.
+add_test(NAME language_server COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
+exec python3 tests/program/language_server.py ${CMAKE_BINARY_DIR}/stubs" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(language_server PROPERTIES SKIP_RETURN_CODE 77)
+
 # The guide as pages with search, and their links, where MkDocs is found.
 add_test(NAME guide COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
 exec python3 scripts/tools/guide.py ${CMAKE_BINARY_DIR}/guide" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
