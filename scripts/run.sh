@@ -26,7 +26,7 @@ xbyak; Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
 # xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization),
-# librsvg (figures as PNG files), Graphviz (drawings of graphs) and nbclient (notebooks).
+# librsvg (figures as PNG files), Graphviz (drawings of graphs), nbclient (notebooks) and MkDocs (pages of the guide).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
@@ -34,6 +34,7 @@ figures='librsvg2-2'
 graphs='graphviz'
 jupyter='xeus-dev'
 notebooks='python3-nbclient'
+pages='mkdocs-material'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -364,6 +365,7 @@ tests() {
   want $graphs
   want $jupyter
   want $notebooks
+  want $pages
   make_normal all
   ctest_in "$build" "$@"
 }
@@ -445,7 +447,7 @@ case $verb in
     make_normal native
     ;;
   guide)
-    ensure mkdocs-material
+    ensure $pages
     python3 "$root/scripts/tools/guide.py" "$build/guide"
     ;;
   package) package ;;
