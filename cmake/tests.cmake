@@ -298,7 +298,7 @@ if(NOT MTORCH_COMPILER)
   list(FILTER all INCLUDE REGEX "[._](api_names|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
 kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|reload|steps|threads_cpu|\
 wrong_functions)$|^script[.](bench|compiled|conv2d|cuda|custom_ops|fusion|parallel)|^engine[.](code|emitter)$|^gpu_check$|\
-^recipes$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")
+^recipes$|^language_server$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")
   set_tests_properties(${all} PROPERTIES DISABLED ON)
 endif()
 
