@@ -178,6 +178,16 @@ exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY $
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 
+# The scripts and the guide's examples by the Lua language server, where it is found.
+add_test(NAME language_server COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
+exec python3 tests/program/language_server.py ${CMAKE_BINARY_DIR}/stubs" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(language_server PROPERTIES SKIP_RETURN_CODE 77)
+
+# The guide as pages with search, and their links, where MkDocs is found.
+add_test(NAME guide COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
+exec python3 scripts/tools/guide.py ${CMAKE_BINARY_DIR}/guide" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(guide PROPERTIES SKIP_RETURN_CODE 77)
+
 add_test(NAME nightly.jupyterlab COMMAND python3 tests/program/jupyterlab.py $<TARGET_FILE:mtorch>
   CONFIGURATIONS nightly WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(nightly.jupyterlab PROPERTIES SKIP_RETURN_CODE 77 LABELS nightly)
@@ -288,7 +298,7 @@ if(NOT MTORCH_COMPILER)
   list(FILTER all INCLUDE REGEX "[._](api_names|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
 kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|reload|steps|threads_cpu|\
 wrong_functions)$|^script[.](bench|compiled|conv2d|cuda|custom_ops|fusion|parallel)|^engine[.](code|emitter)$|^gpu_check$|\
-^recipes$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")
+^recipes$|^language_server$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")
   set_tests_properties(${all} PROPERTIES DISABLED ON)
 endif()
 

@@ -4,6 +4,7 @@
 #   sh scripts/run.sh train [flags]   trains on "split"; the flags go to scripts/train_split.lua
 #   sh scripts/run.sh test [flags]    builds and runs every test; the flags go to ctest
 #   sh scripts/run.sh build           builds the program build/mtorch
+#   sh scripts/run.sh guide           makes pages with search of the guide and the other documents in build/guide/
 #   sh scripts/run.sh package         makes Debian packages, a .tar.gz and a Python wheel in dist/
 #   sh scripts/run.sh sanitize        tests and trains under ASan + UBSan, then trains under valgrind
 #
@@ -25,7 +26,7 @@ xbyak; Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
 # xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization),
-# librsvg (figures as PNG files), Graphviz (drawings of graphs) and nbclient (notebooks).
+# librsvg (figures as PNG files), Graphviz (drawings of graphs), nbclient (notebooks) and MkDocs (pages of the guide).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
@@ -33,6 +34,7 @@ figures='librsvg2-2'
 graphs='graphviz'
 jupyter='xeus-dev'
 notebooks='python3-nbclient'
+pages='mkdocs-material'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -59,6 +61,7 @@ missing() {
     case $package in
       g++ | cmake | pkg-config | valgrind) tool=$package ;;
       ninja-build) tool=ninja ;;
+      mkdocs-material) tool=mkdocs ;;
       *) tool= ;;
     esac
     if [ -n "$tool" ] && command -v "$tool" >/dev/null; then continue; fi
@@ -362,6 +365,7 @@ tests() {
   want $graphs
   want $jupyter
   want $notebooks
+  want $pages
   make_normal all
   ctest_in "$build" "$@"
 }
@@ -429,7 +433,7 @@ package() {
   ls -hl "$dist"
 }
 
-usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | package | sanitize'
+usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | guide | package | sanitize'
 [ $# -gt 0 ] || fail 2 "$usage"
 verb=$1
 shift
@@ -442,6 +446,10 @@ case $verb in
     want_faster
     want $jupyter
     make_normal native
+    ;;
+  guide)
+    ensure $pages
+    python3 "$root/scripts/tools/guide.py" "$build/guide"
     ;;
   package) package ;;
   sanitize) sanitize "$@" ;;

@@ -112,7 +112,8 @@ end
 --- Returns a function that trains for one epoch. On a GPU the third epoch is recorded and then replayed: some hundred
 --- kernels in one launch.
 local function epoch_of(net, opt, set)
-  local epoch, graph, x, y = 0, nil, nil, nil
+  local epoch = 0
+  local graph, x, y
   if options.compile then
     local compiled = mt.compile(function(new_x, new_y) return run_batches(net, opt, new_x, new_y) end)
     return function() return compiled(shuffled(set)) end

@@ -39,7 +39,7 @@ function rows.all(o, selected)
     require 'bench.convolutions'(row, o)
     require('bench.loaders').add(row)
   end
-  require('bench.networks').add(row, o)
+  require('bench.networks').add(row)
   require 'bench.jobs'(row, o)
   return list
 end

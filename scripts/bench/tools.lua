@@ -228,7 +228,7 @@ function tools.python() return os.getenv('MTORCH_PEER_PYTHON') or 'python3' end
 function tools.version(name)
   if name == 'cpp' then return first_line {'g++', '--version'} .. ' -O3 -march=native' end
   if name == 'python' then return first_line {tools.python(), '--version'} end
-  if name == 'luajit' then return first_line {'luajit', '-v'}:match('^LuaJIT %S+') end
+  if name == 'luajit' then return tostring(first_line {'luajit', '-v'}):match('^LuaJIT %S+') end
   if name == 'cblas' then return ffi.string(tools.open_blas().openblas_get_config()) end
   if name == 'copy' then return 'memcpy' end
   return ('mtorch %s, %d thread%s'):format(tools.device == 'cpu' and core.isa() or core.device_name(tools.device),

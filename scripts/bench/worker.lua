@@ -37,8 +37,8 @@ local function make_inputs(text)
     base = base:gsub('^leaf', '')
     local x
     if base == 'normal' then x = mt.randn(sizes)
-    elseif base == 'index' then x = mt.randint(1, tonumber(first), sizes)
-    elseif base == 'int' then x = mt.randint(0, tonumber(first), sizes)
+    elseif base == 'index' then x = mt.randint(1, assert(tonumber(first)), sizes)
+    elseif base == 'int' then x = mt.randint(0, assert(tonumber(first)), sizes)
     elseif base == 'bool' then x = mt.rand(sizes):lt(0.5)
     elseif base == 'zeros' then x = mt.zeros(sizes)
     else

@@ -183,7 +183,7 @@ for _, mistake in ipairs {
 } do
   local ok, message = pcall(mistake[2])
   assert(not ok, mistake[1] .. ' was not refused')
-  print(('%s: %s'):format(mistake[1], (message:gsub('^.-:%d+: ', ''))))
+  print(('%s: %s'):format(mistake[1], (tostring(message):gsub('^.-:%d+: ', ''))))
 end
 
 -- ---- how large should a block be? ------------------------------------------------------------------

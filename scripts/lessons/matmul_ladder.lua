@@ -236,7 +236,7 @@ local steps = {
 }
 local names, gains, first = {}, {}, nil
 for _, step in ipairs(steps) do
-  local name, f, n = unpack(step)
+  local name, f, n = step[1], step[2], step[3]
   mt.test_close(t1, f(m1, m2), 1e-5)
   io.write(('%-28s'):format(name))
   local _, _, median = mt.timeit(function() return (f(m1, m2)) end, {n = n, runs = options.runs})

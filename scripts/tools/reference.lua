@@ -11,29 +11,29 @@ local reference = {}
 
 local tensor, list, integers = 'mt.Tensor', 'mt.Tensor[]', 'integer|integer[]'
 local integer, number, boolean, text = 'integer', 'number', 'boolean', 'string'
-local operand, callable, dtype = 'mt.Tensor|number', 'function', 'mt.Dtype'
+local operand, callable, dtype = 'mt.Tensor|number', 'function|mt.Module', 'mt.Dtype'
 
 -- The types of parameters by name, if neither declaration nor default determines them.
 reference.types = {}
 for kind, names in pairs {
   [tensor] = 'aweights condition fweights gradient input pos_weight tensor v values weight x',
-  [operand] = 'append prepend y', [list] = 'indices parameters',
+  [operand] = 'append prepend y', [list] = 'indices',
   ['mt.Tensor|mt.Tensor[]'] = 'grad_outputs inputs outputs',
   [integer] = 'edgeitems in_features linewidth m n out_features precision threshold top',
   [integers] = 'dim shape size', [number] = 'first last max maxnorm min p scale_factor value',
   [boolean] = 'align_corners enabled retain_graph sci_mode unbiased',
   [text] = 'device equation name other path profile rounding_mode',
   [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
-  table = 'base defines rank set tensors',
+  table = 'base defines parameters rank set tensors',
   ['mt.Module'] = 'model module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
-  ['number|boolean|table|mt.Tensor'] = 'data', ['mt.Optimizer'] = 'optimizer',
+  ['number|boolean|table'] = 'data', ['mt.Optimizer'] = 'optimizer',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Exceptions for single parameters.
 reference.of = {['BatchSampler.sampler'] = 'table', ['DataLoader.sampler'] = 'table|mt.Tensor',
   ['DataLoader.batch_sampler'] = 'table',
-  ['kernel.source'] = text, ['export.net'] = 'mt.Module|function',
+  ['kernel.source'] = text, ['export.net'] = callable, ['display.value'] = 'any',
   ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
@@ -49,7 +49,8 @@ end
 reference.returns = {cdiv = integer, get_num_threads = integer, Generator = 'mt.Generator', class = 'mt.Class',
   register_hook = 'mt.Hook', explain = text}
 for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
-  any = 'all any at data help indices item memory_stats no_grad profile size stride time timeit tolist',
+  any = 'all any at data help indices item memory_stats size stride tolist',
+  ['any ...'] = 'no_grad profile time timeit',
 } do
   for name in names:gmatch('%S+') do reference.returns[name] = returned end
 end
@@ -81,7 +82,8 @@ local function returned_by(f)
   end
   if f.class then return {f.class} end
   if f.returns then return returned end
-  return {reference.returns[f.name] or f.subject ~= 'The program' and (f.owner == 'mt' or f.method) and tensor or 'any'}
+  local of_tensors = f.subject ~= 'The program' and (f.owner == 'mt' or f.method)
+  return {reference.returns[f.name] or of_tensors and tensor or 'any ...'}
 end
 
 --- Returns the parts of a stub: `---@param` lines, names of parameters, the class of the option table (lines and name),
@@ -101,7 +103,7 @@ local function arguments(f, is_method, untyped)
   for i = first, #f.parameters do
     local p = f.parameters[i]
     lines[#lines + 1] = ('---@param %s%s %s%s%s'):format(p.name, p.default and '?' or '', type_of(f.name, p, {}),
-      p.default and has_table and '|' .. class or '',
+      (p.default or i > 1) and has_table and '|' .. class or '',
       p.default and p.default ~= 'nil' and ' default ' .. p.default or '')
     names[#names + 1] = p.name
   end
@@ -121,7 +123,7 @@ end
 local function stub(owner, f, is_method, untyped, twin)
   local lines, names, options, overloads = arguments(f, is_method, twin and {} or untyped)
   local returned = returned_by(f)
-  local results = #returned > 0 and ': ' .. table.concat(returned, ', ') or ''
+  local results = #returned > 0 and ': ' .. table.concat(returned, ', '):gsub(' %.%.%.', '') or ''
   for _, one in ipairs(returned) do lines[#lines + 1] = '---@return ' .. one end
   for _, form in ipairs(overloads) do lines[#lines + 1] = '---@overload ' .. form .. results end
   lines[#lines + 1] = ('function %s%s%s(%s) end'):format(owner, is_method and ':' or '.', f.name,
@@ -221,6 +223,11 @@ function reference.functions()
   return all
 end
 
+--- Returns the text of a description without what Markdown would take for links, tags and bold words.
+local function escaped(doc)
+  return (doc:gsub('%]%(', ']\\('):gsub('<(%a)', '\\<%1'):gsub('__', '\\_\\_'):gsub('%*(%a)', '\\*%1'))
+end
+
 function reference.markdown()
   local lines = {
     '# Reference', '',
@@ -241,7 +248,7 @@ function reference.markdown()
       local prefix = f.owner == 'x' and 'x:' or f.owner == 'mt' and '' or f.owner .. '.'
       local signature = f.owner == 'x' and f.signature:gsub('%(x,? ?', '(') or f.signature
       lines[#lines + 1] = ('- `%s%s`%s %s%s'):format(prefix, signature, f.method and f.owner == 'mt' and ' ·' or '',
-        f.doc, twin)
+        escaped(f.doc), twin)
     end
   end
   for _, object in ipairs(objects) do
@@ -294,10 +301,12 @@ local Tensor = {}
 
 local mt = {}
 ]]
+head = head:gsub('|\n%-%-%-', '|') -- one line, of which the language server reads all
 
 local method_returns = {parameters = list, buffers = list, children = 'mt.Module[]', modules = 'mt.Module[]',
   named_parameters = 'fun(): string, mt.Tensor', named_buffers = 'fun(): string, mt.Tensor', describe = text,
-  named_modules = 'fun(): string, mt.Module', state_dict = 'table', saved_tensors = 'mt.Tensor ...'}
+  named_modules = 'fun(): string, mt.Module', state_dict = 'table', saved_tensors = 'mt.Tensor ...',
+  load_state_dict = 'any ...'}
 for name in ('apply train float double half bfloat16 cpu cuda to eval clone requires_grad_'):gmatch('%S+') do
   method_returns[name] = 'self'
 end
@@ -310,8 +319,8 @@ local function object_stub(object)
     local name, inside = entry[1]:match('^([%w_]+)%((.*)%)$')
     local names, lines = {}, {}
     for item in (inside or ''):gmatch('[^,%s]+') do
-      names[#names + 1] = item == '..' and '...' or item:match('^[%w_]+')
-      if item:find('=', 1, true) then lines[#lines + 1] = ('---@param %s? any\n'):format(names[#names]) end
+      names[#names + 1] = item == '..' and '...' or item:match('[%w_]+')
+      lines[#lines + 1] = ('---@param %s%s any\n'):format(names[#names], item:find('=', 1, true) and '?' or '')
     end
     parts[#parts + 1] = name and ('--- %s\n%s---@return %s\nfunction %s:%s(%s) end\n'):format(entry[2],
       table.concat(lines), method_returns[name] or 'any', object.class, name, table.concat(names, ', ')) or

@@ -58,6 +58,8 @@ t.test('docs/guide/pictures.md, word for word', function()
   local accuracy = tonumber(text:match 'not seen: ([%d.]+)')
   assert(accuracy and accuracy > 0.85, text)
   assert(io.open 'classifier.safetensors' and io.open 'loss.svg')
+  local said = output 'name.lua pictures/round/1.png'
+  assert(said == 'round\n' or said == 'square\n', said)
 end)
 
 t.test('the prompt of the README answers as it says', function()

@@ -106,10 +106,29 @@ t.test('the stubs are Lua, and know the type of every parameter', function()
   t.eq(untyped, {})
 end)
 
+t.test('the stubs describe each parameter of each function', function()
+  local described, count = {}, 0
+  for line in reference.stubs():gmatch '[^\n]+' do
+    local name, inside = line:match '^function ([%w_.:]+)%((.*)%) end$'
+    if name then
+      count = count + 1
+      for parameter in inside:gmatch '[^, ]+' do
+        assert(described[parameter], name .. ': ' .. parameter)
+        described[parameter] = nil
+      end
+      t.eq(described, {})
+    end
+    local kind, parameter = line:match '^%-%-%-@(%l+) ([%w_.]+)'
+    if not kind and not line:find '^%-%-%-' then described = {}
+    elseif kind == 'param' then described[parameter] = true end
+  end
+  assert(count > 1400, count)
+end)
+
 t.test('the stubs have classes with fields, their constructors, and option tables', function()
   local stubs = reference.stubs()
   for _, text in ipairs{'---@class mt.nn.Linear: mt.Module\n---@field bias? mt.Tensor\n---@field in_features integer',
-      'fun(in_features: integer, out_features: integer, bias?: boolean|mt.nn.Linear.Options, device?: ',
+      'fun(in_features: integer, out_features: integer|mt.nn.Linear.Options, bias?: boolean|mt.nn.Linear.Options',
       '---@class mt.nn.CrossEntropyLoss: mt.Module', "---@field reduction? 'mean'|'sum'|'none'",
       '---@class mt.Optimizer',
       '---@class mt.sum.Options\n---@field dim? ', '---@param keepdim? boolean|mt.sum.Options default false',
