@@ -137,6 +137,10 @@ function testing.on_cpu(fn)
   end
 end
 
+--- Whether tensors are created on a GPU by default (on_device.lua). The emulated one computes a block at a time, so
+--- that large tensors, which test the CPU's kernels, are made smaller.
+function testing.on_gpu() return mt.zeros(1).device ~= 'cpu' end
+
 --- Skips the test file, with the reason, if there is no GPU, not even an emulated one.
 function testing.needs_cuda()
   local available, why = mt.cuda.is_available()
