@@ -32,7 +32,7 @@ local shapes = {{1}, {16}, {48}, {500}, {1025}, {2048}, {3000}, {33, 3}, {4, 3, 
 test('sort along every dimension, both ways, stable', function()
   mt.manual_seed(1)
   for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
-    for _, shape in ipairs(shapes) do
+    for _, shape in ipairs(dtype:find '^int[183]' and {{48}, {1025}, {4, 3, 5}, {2, 1100}} or shapes) do
       local x = random(shape, dtype)
       for dim = 1, #shape do
         for _, descending in ipairs(shape[1] < 2000 and {false, true} or {dtype:find 'int' ~= nil}) do
@@ -89,8 +89,8 @@ test('few places, and one, of long lines: ties, NaN, infinities', function()
     random({2, n}, 'uint8'), mt.zeros({2, n}), random({2, n}, 'float64'),
   }
   for i, x in ipairs(lines) do
-    for _, largest in ipairs {true, false} do
-      for _, k in ipairs {1, 9, 512} do
+    for _, largest in ipairs(i < 3 and {true, false} or {i % 2 == 0}) do
+      for _, k in ipairs(i < 3 and {1, 9, 512} or {9}) do
         compare(('topk %d of lines %d'):format(k, i), function(y) return mt.topk(y, k, 2, largest) end, x)
       end
     end
