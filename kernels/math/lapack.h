@@ -4,10 +4,10 @@
 // a second device would share no signature; until then the engine rejects other devices.
 //
 // Matrices are column-major, without gaps. T is float or double. The engine has checked every
-// argument: sizes fit 32 bits, values are finite where required, openblas::open() is not null. The
-// work is done on one thread, so that bits do not depend on the number of threads. Results are
-// LAPACK's `info`: 0 is success, i > 0 is the index of the pivot, minor or value that failed;
-// kNoMemory is not one of LAPACK's.
+// argument: sizes fit 32 bits, values are finite where required, openblas::open() is not null. Large
+// LU and Cholesky factorizations and triangular systems run on all threads, the others on one; bits
+// do not depend on the number of threads. Results are LAPACK's `info`: 0 is success, i > 0 is the
+// index of the pivot, minor or value that failed; kNoMemory is not one of LAPACK's.
 #pragma once
 #include "kernels/base.h"
 

@@ -383,6 +383,46 @@ test('the bits do not depend on the number of threads', function()
   mt.set_num_threads(before)
 end)
 
+test('large systems are factored in blocks: residuals, bits, the element that fails', function()
+  mt.manual_seed(8)
+  local before = mt.get_num_threads()
+  for _, m in ipairs{256, 300, 513} do -- from 256 on; the last block is not whole
+    local a, b, wide = randn(m, m), randn(m, 70), randn(m, m + 130)
+    local p, triangle = symmetric(a), randn(m, m):tril() + mt.eye(m, {dtype = 'float64'}) * m
+    local runs = {
+      function() return la.solve(a, b) end, function() return (la.lu_factor(a)) end,
+      function() return (la.lu_factor(wide)) end, function() return (la.lu_factor(wide:t())) end,
+      function() return la.cholesky(p) end, function() return la.cholesky(p, true) end,
+      function() return la.solve_triangular(triangle, b, false) end, function() return la.inv(a) end,
+      function() return (la.solve(a:float(), b:float())) end,
+    }
+    for i, run in ipairs(runs) do
+      mt.set_num_threads(1)
+      local first = run()
+      for _, threads in ipairs{2, 3} do
+        mt.set_num_threads(threads)
+        eq({i, run():equal(first)}, {i, true})
+      end
+    end
+    small(a:matmul(la.solve(a, b)) - b, 1e-9)
+    small(triangle:matmul(la.solve_triangular(triangle, b, false)) - b)
+    local l = la.cholesky(p)
+    small(l:matmul(mT(l)) - p, 1e-10)
+    eq(l:triu(1):abs():max():item(), 0)
+    for _, x in ipairs{wide, mT(wide)} do
+      local P, L, U = la.lu(x)
+      small(P:matmul(L):matmul(U) - x, 1e-11)
+      eq(largest(L) <= 1, true) -- pivots are the largest of their columns
+    end
+    -- The element that fails is in a later block.
+    a[200] = 0
+    raises(function() la.inv(a) end, 'inv: the matrix is singular %(pivot 200 is 0%)')
+    p[{190, 190}] = -1
+    raises(function() la.cholesky(p) end, 'its leading minor of order 190 is not positive')
+  end
+  mt.set_num_threads(before)
+end)
+
 test('NaN and infinity: NaN or an error, never an endless loop', function()
   for _, bad in ipairs{nan, inf, -inf} do
     local x = d64{{1, bad, 2}, {3, 4, 5}, {6, 7, 9}}

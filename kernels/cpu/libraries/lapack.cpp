@@ -1,4 +1,4 @@
-// lapack.cpp -- the factorizations of OpenBLAS's LAPACK, on one thread
+// lapack.cpp -- the factorizations of OpenBLAS's LAPACK, and large LU and Cholesky in blocks on all threads
 #include "kernels/math/lapack.h"
 
 #include <cmath>
@@ -7,9 +7,11 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "kernels/cpu/libraries/openblas.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "kernels/interrupt.h"
 
 namespace mt::lapack {
@@ -65,6 +67,44 @@ template <class T> int with_workspace(const auto& routine, double least = 1) {
 
 constexpr int lead(int n) { return n > 1 ? n : 1; }
 
+// ---- blocks ---------------------------------------------------------------------------------------
+// A panel of columns is factored by LAPACK; the other columns are updated in strips, several at a time. Panels and
+// strips depend only on the size, so that bits do not depend on the number of threads.
+
+constexpr int kPanel = 64, kStrip = 96, kRightSides = 32, kMinSplit = 256;
+
+/// Calls `f(first, count)` for strips of the columns begin .. end - 1.
+template <class F> void for_strips(int begin, int end, int width, const F& f) {
+  if (begin >= end) return;
+  const int64_t strips = (end - begin + width - 1) / width;
+  parallel(strips, true, [&](int64_t i) {
+    const int first = begin + int(i) * width;
+    f(first, std::min(width, end - first));
+  });
+}
+
+/// Columns of a matrix: row i of column j is at(i, j).
+template <class T> struct Columns {
+  T* const a;
+  const int ld;
+  T* at(int i, int j) const { return a + i + int64_t(j) * ld; }
+
+  /// c -= a b, or a' b; c has m x n elements, k are added.
+  void subtract_product(bool transposed, int m, int n, int k, const T* x, const T* y, T* z) const {
+    constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
+    if (m > 0 && n > 0)
+      choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
+          kColumns, transposed ? kTransposed : kPlain, kPlain, m, n, k, T(-1), x, ld, y, ld, T(1),
+          z, ld);
+  }
+  /// b = T^-1 b for n columns, T the triangle of k rows at `t`.
+  void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,
+                      const T* t, T* b) const {
+    const T one = 1;
+    MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
+  }
+};
+
 }  // namespace
 
 template <class T> bool finite(const T* x, int64_t n) {
@@ -75,9 +115,27 @@ template <class T> bool finite(const T* x, int64_t n) {
 
 template <class T> int lu(int m, int n, T* a, int* pivots) {
   const SerialBlasScope one;
-  const int ld = lead(m);
+  const Columns<T> in{a, lead(m)};
+  const int k = std::min(m, n), panel = k < kMinSplit ? k : kPanel;
   int info = 0;
-  MT_ROUTINE(getrf)(&m, &n, a, &ld, pivots, &info);
+  for (int j = 0; j < k && !mt_interrupted; j += panel) {
+    const int w = std::min(panel, k - j), next = j + w, rows = m - j, first = j + 1, step = 1;
+    const int width = panel == k ? n : w;  // a small matrix as a whole
+    int failed = 0;
+    MT_ROUTINE(getrf)(&rows, &width, in.at(j, j), &in.ld, pivots + j, &failed);
+    if (failed != 0 && info == 0) info = j + failed;
+    if (width == n) break;
+    for (int i = j; i < next; ++i) pivots[i] += j;
+    const auto exchange = [&](int at, int count) {
+      MT_ROUTINE(laswp)(&count, in.at(0, at), &in.ld, &first, &next, pivots, &step);
+    };
+    for_strips(0, j, kStrip, exchange);
+    for_strips(next, n, kStrip, [&](int at, int count) {
+      exchange(at, count);
+      in.solve_triangle("L", "N", "U", w, count, in.at(j, j), in.at(j, at));
+      in.subtract_product(false, m - next, count, w, in.at(next, j), in.at(j, at), in.at(next, at));
+    });
+  }
   return info;
 }
 
@@ -85,9 +143,12 @@ template <class T>
 int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots, T* b) {
   const SerialBlasScope one;
   const int ld = lead(n);
-  int info = 0;
-  MT_ROUTINE(getrs)(transposed ? "T" : "N", &n, &columns, a, &ld, pivots, b, &ld, &info, 1);
-  return info;
+  for_strips(0, columns, n < kMinSplit ? columns : kRightSides, [&](int first, int count) {
+    int info = 0;  // always 0: the arguments are right
+    MT_ROUTINE(getrs)
+    (transposed ? "T" : "N", &n, &count, a, &ld, pivots, b + int64_t(first) * ld, &ld, &info, 1);
+  });
+  return 0;
 }
 
 template <class T> int lu_inverse(int n, T* a, const int* pivots) {
@@ -100,20 +161,34 @@ template <class T> int lu_inverse(int n, T* a, const int* pivots) {
 
 template <class T> int cholesky(int n, T* a) {
   const SerialBlasScope one;
-  const int ld = lead(n);
-  int info = 0;
-  MT_ROUTINE(potrf)("U", &n, a, &ld, &info, 1);
-  return info;
+  const Columns<T> in{a, lead(n)};
+  const int panel = n < kMinSplit ? n : kPanel;
+  for (int j = 0; j < n && !mt_interrupted; j += panel) {
+    const int w = std::min(panel, n - j), next = j + w;
+    int failed = 0;
+    MT_ROUTINE(potrf)("U", &w, in.at(j, j), &in.ld, &failed, 1);
+    if (failed != 0) return j + failed;
+    for_strips(next, n, kStrip, [&](int at, int count) {
+      in.solve_triangle("U", "T", "N", w, count, in.at(j, j), in.at(j, at));
+    });
+    for_strips(next, n, kStrip, [&](int at, int count) {
+      const T less = -1, same = 1;
+      in.subtract_product(true, at - next, count, w, in.at(j, next), in.at(j, at), in.at(next, at));
+      MT_ROUTINE(syrk)
+      ("U", "T", &count, &w, &less, in.at(j, at), &in.ld, &same, in.at(at, at), &in.ld, 1, 1);
+    });
+  }
+  return 0;
 }
 
 template <class T>
 void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
   const SerialBlasScope one;
-  const int ld = lead(n);
-  const T alpha = 1;
-  MT_ROUTINE(trsm)
-  ("L", upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", &n, &columns, &alpha, a, &ld,
-   b, &ld, 1, 1, 1, 1);
+  const Columns<T> in{b, lead(n)};
+  for_strips(0, columns, n < kMinSplit ? columns : kRightSides, [&](int first, int count) {
+    in.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", n, count, a,
+                      in.at(0, first));
+  });
 }
 
 template <class T> int qr(int m, int n, T* a, T* tau) {

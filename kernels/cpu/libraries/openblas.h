@@ -13,10 +13,10 @@
   X(cblas_sgemm) X(cblas_dgemm)                                            \
   X(sgetrf_) X(sgetrs_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)         \
   X(sorgqr_) X(sgesdd_) X(sgesvd_) X(ssyevd_) X(sgeev_)                    \
-  X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_)                               \
+  X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_) X(slaswp_) X(ssyrk_)          \
   X(dgetrf_) X(dgetrs_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)         \
   X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
-  X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_)
+  X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_) X(dlaswp_) X(dsyrk_)
 // clang-format on
 
 // Declared only for their types. Fortran's string lengths follow the arguments.
@@ -34,6 +34,9 @@ char* openblas_get_corename(void);
   void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
   void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
                 const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);   \
+  void x##laswp_(const int*, T*, const int*, const int*, const int*, const int*, const int*);      \
+  void x##syrk_(const char*, const char*, const int*, const int*, const T*, const T*, const int*,  \
+                const T*, T*, const int*, size_t, size_t);                                         \
   void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                \
   void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,     \
                  int*);                                                                            \
