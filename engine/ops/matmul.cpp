@@ -56,14 +56,12 @@ Matmul matmul_args(const Tensor& out, const Tensor& a, const Tensor& b, bool acc
   return m;
 }
 
-/// Computes a product of bfloat16 into the float32 `out` of a CPU; returns whether it did.
-bool try_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
-  if (a.dtype() != Dtype::bf16 || b.dtype() != Dtype::bf16 || !is_cpu(a.device())) return false;
+/// Computes a product of 16-bit floats into the float32 `out` of a CPU; returns whether it did.
+bool try_half(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (!is_half(a.dtype()) || a.dtype() != b.dtype() || !is_cpu(a.device())) return false;
   Matmul m = matmul_args(out, a, b, false);
-  m.dtype = Dtype::bf16;
-  if (!takes_bf16(m)) return false;
-  out.device().matmul(m);
-  return true;
+  m.dtype = a.dtype();
+  return takes_half(m) && out.device().matmul(m);
 }
 
 /// The product of tensors of rank >= 2.
@@ -88,7 +86,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   };
   const Dtype dtype = through_f32 ? compute_dtype(a.dtype()) : a.dtype();
   Tensor out = result_in(target, size, dtype, a.device(), true);
-  if (!try_bf16(out, whole(a, sa), whole(b, sb))) {
+  if (!try_half(out, whole(a, sa), whole(b, sb))) {
     const Tensor x = through_f32 ? to_compute_dtype(a) : a;
     const Tensor y = through_f32 ? to_compute_dtype(b) : b;
     matmul_into(name, out, whole(x, sa), whole(y, sb), false);
@@ -146,7 +144,7 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const bool through_f32 = through_float32(x);
   const Tensor out = empty({x.size(0), weight.size(0)},
                            through_f32 ? compute_dtype(x.dtype()) : x.dtype(), x.device());
-  if (try_bf16(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
+  if (try_half(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
   copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
   if (through_f32)
     matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);

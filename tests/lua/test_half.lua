@@ -242,6 +242,32 @@ t.test('reductions of any layout are those of float32, rounded once', function()
   end
 end)
 
+t.test('products with few rows or columns read the large operand as it is stored', function()
+  if t.on_gpu() then return end
+  mt.manual_seed(9)
+  local before = mt.get_num_threads()
+  for _, dtype in ipairs(halves) do
+    for _, s in ipairs {{1, 64, 3000}, {3, 301, 700}, {12, 1024, 513}, {700, 300, 5}, {1030, 515, 12}} do
+      local x, w = mt.randn(s[1], s[2]):to(dtype), mt.randn(s[3] + 3, s[2] + 5):to(dtype)[{{4, -1}, {6, -1}}]
+      if s[3] < 512 then w = mt.randn(s[2], s[3]):to(dtype):t() end
+      local bias = mt.randn(s[3]):to(dtype)
+      local y, exact = x:matmul(w:t()), x:double():matmul(w:double():t())
+      t.eq(y:allclose(exact:to(dtype), {rtol = dtype == 'float16' and 2 ^ -10 or 2 ^ -7, atol = 1e-4}), true)
+      t.eq(mt.linear(x, w, bias):allclose((exact + bias:double()):to(dtype), {rtol = 2 ^ -7, atol = 2e-2}), true)
+      for threads = 1, 3 do
+        mt.set_num_threads(threads)
+        t.eq(x:matmul(w:t()):equal(y), true)
+      end
+      mt.set_num_threads(before)
+      for _, v in ipairs((require('mtorch.core').verbs_call(function() x:matmul(w:t()) end))) do
+        t.eq(v.text:find(('copy %s to float32'):format(dtype), 1, true), nil)
+      end
+      x[1] = 0 / 0
+      t.eq({x:matmul(w:t())[1]:isnan():all(), x:matmul(w:t())[{{2, -1}}]:isnan():any()}, {true, false})
+    end
+  end
+end)
+
 t.test('reductions and scans round once', function()
   local x = mt.tensor({0.1, 1.5, -2.25, 3.0}, {dtype = 'float16'})
   t.eq(x:sum():item(), 2.349609375)

@@ -1,4 +1,4 @@
-// bf16_product.cpp -- bfloat16 matrix products by oneDNN, on processors with bfloat16 instructions
+// bf16_product.cpp -- products of 16-bit floats that the CPU computes directly: which ones, and those by oneDNN
 #include "kernels/cpu/libraries/bf16_product.h"
 
 #include <algorithm>
@@ -81,10 +81,17 @@ void plain(const Key& key, const uint16_t* a, const uint16_t* b, float* c) {
 
 }  // namespace
 
-bool takes_bf16(const Matmul& q) {
-  if (double(q.m) * double(q.n) * double(q.k) < kMinWork || q.m < 16 || q.n < 16 || q.k < 16 ||
-      q.accumulate || q.c_col != 1 || q.c_row < q.n || !reads(q.a_row, q.a_col, q.m, q.k) ||
-      !reads(q.b_row, q.b_col, q.k, q.n))
+bool is_thin_half(const Matmul& q) {
+  if (q.accumulate || q.batch_dims > 0 || q.k < 64) return false;
+  return (q.m <= kThinHalf && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
+         (q.n <= kThinHalf && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
+}
+
+bool takes_half(const Matmul& q) {
+  if (is_thin_half(q)) return true;
+  if (q.dtype != Dtype::bf16 || double(q.m) * double(q.n) * double(q.k) < kMinWork || q.m < 16 ||
+      q.n < 16 || q.k < 16 || q.accumulate || q.c_col != 1 || q.c_row < q.n ||
+      !reads(q.a_row, q.a_col, q.m, q.k) || !reads(q.b_row, q.b_col, q.k, q.n))
     return false;
   const onednn::Library* library = onednn::open();
   if (!library || !library->bf16) return false;

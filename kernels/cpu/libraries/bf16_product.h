@@ -4,9 +4,13 @@
 
 namespace mt {
 
-/// Whether bf16_product computes this call. Then a and b are bfloat16 and c is float32, which the
+/// Whether the CPU's matmul verb computes this call for 16-bit a and b and a float32 c, which the
 /// caller rounds once; it does not accumulate. The answer depends only on the shape.
-bool takes_bf16(const Matmul& call);
+bool takes_half(const Matmul& call);
+/// Such a call with few rows or columns: its time is that of reading the large operand, whose rows
+/// (or columns) are contiguous. The verb widens them in pieces.
+bool is_thin_half(const Matmul& call);
+constexpr int64_t kThinHalf = 12;
 /// c = a . b, with sums in float32 (results below the smallest normal number are 0).
 void bf16_product(const Matmul& call);
 
