@@ -71,7 +71,7 @@ constexpr int lead(int n) { return n > 1 ? n : 1; }
 // A panel of columns is factored by LAPACK; the other columns are updated in strips, several at a time. Panels and
 // strips depend only on the size, so that bits do not depend on the number of threads.
 
-constexpr int kPanel = 64, kStrip = 96, kRightSides = 32, kMinSplit = 256;
+constexpr int kPanel = 64, kStrip = 128, kMinSplit = 256, kMinColumns = 16;
 
 /// Calls `f(first, count)` for strips of the columns begin .. end - 1.
 template <class F> void for_strips(int begin, int end, int width, const F& f) {
@@ -83,7 +83,7 @@ template <class F> void for_strips(int begin, int end, int width, const F& f) {
   });
 }
 
-/// Columns of a matrix: row i of column j is at(i, j).
+/// Columns of a matrix: row i of column j is at(i, j). All matrices of a call have as many rows.
 template <class T> struct Columns {
   T* const a;
   const int ld;
@@ -97,13 +97,31 @@ template <class T> struct Columns {
           kColumns, transposed ? kTransposed : kPlain, kPlain, m, n, k, T(-1), x, ld, y, ld, T(1),
           z, ld);
   }
-  /// b = T^-1 b for n columns, T the triangle of k rows at `t`.
+  /// Replaces n columns at `b` by the solution with the triangle of k rows at `t`.
   void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,
                       const T* t, T* b) const {
     const T one = 1;
     MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
   }
 };
+
+/// Substitution: a panel of unknowns, then the other rows in strips.
+template <class T>
+void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
+  const Columns<const T> from{a, lead(n)};
+  const Columns<T> to{b, lead(n)};
+  const int panel = n < kMinSplit || columns < kMinColumns ? n : kPanel;
+  const bool backward = upper != transposed;
+  for (int done = 0; done < n && !mt_interrupted; done += panel) {
+    const int w = std::min(panel, n - done), j = backward ? n - done - w : done;
+    to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", w, columns,
+                      from.at(j, j), to.at(j, 0));
+    for_strips(backward ? 0 : j + w, backward ? j : n, kStrip, [&](int i, int count) {
+      to.subtract_product(transposed, count, columns, w, transposed ? from.at(j, i) : from.at(i, j),
+                          to.at(j, 0), to.at(i, 0));
+    });
+  }
+}
 
 }  // namespace
 
@@ -142,12 +160,16 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
 template <class T>
 int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots, T* b) {
   const SerialBlasScope one;
-  const int ld = lead(n);
-  for_strips(0, columns, n < kMinSplit ? columns : kRightSides, [&](int first, int count) {
-    int info = 0;  // always 0: the arguments are right
-    MT_ROUTINE(getrs)
-    (transposed ? "T" : "N", &n, &count, a, &ld, pivots, b + int64_t(first) * ld, &ld, &info, 1);
-  });
+  const int ld = lead(n), first = 1, step = transposed ? -1 : 1;
+  if (transposed) {
+    substitute(true, true, false, n, columns, a, b);
+    substitute(false, true, true, n, columns, a, b);
+  }
+  if (columns > 0) MT_ROUTINE(laswp)(&columns, b, &ld, &first, &n, pivots, &step);
+  if (!transposed) {
+    substitute(false, false, true, n, columns, a, b);
+    substitute(true, false, false, n, columns, a, b);
+  }
   return 0;
 }
 
@@ -184,11 +206,7 @@ template <class T> int cholesky(int n, T* a) {
 template <class T>
 void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
   const SerialBlasScope one;
-  const Columns<T> in{b, lead(n)};
-  for_strips(0, columns, n < kMinSplit ? columns : kRightSides, [&](int first, int count) {
-    in.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", n, count, a,
-                      in.at(0, first));
-  });
+  substitute(upper, transposed, unit, n, columns, a, b);
 }
 
 template <class T> int qr(int m, int n, T* a, T* tau) {
