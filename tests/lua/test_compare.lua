@@ -56,7 +56,8 @@ end)
 
 t.test('texts and steps that are no numbers', function()
   local plain = file('loss.json', '{"loss": [2, 1]}')
-  local odd = file('odd.jsonl', '{"step": "a", "loss": 3, "note": "\\u001b[31m\\nred"}\n{"step": "b", "loss": 4}\n')
+  local odd = file('odd.jsonl',
+    '{"step": "a", "loss": 3, "note": "\\u001b[31m\\nred"}\n{"step": "b", "loss": 4}\n')
   local rows, runs = compared({plain, odd}, folder .. '/odd.html')
   t.eq({runs[2].options.loss, runs[2].options.note, runs[2].curves}, {4, '\27[31m\nred', {}})
   assert(not table.concat(rows):find '\27' and table.concat(rows, '\n'):find 'note | %- | %[31m red')

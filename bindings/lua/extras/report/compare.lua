@@ -197,7 +197,8 @@ local function print_table(rows)
   for i, row in ipairs(rows) do
     lines[i] = {}
     for k, value in ipairs(row) do
-      lines[i][k] = type(value) == 'number' and util.number_text(value, 6) or util.truncate(tostring(value):gsub('%c', ' '), 40)
+      local text = type(value) == 'number' and util.number_text(value, 6) or tostring(value):gsub('%c', ' ')
+      lines[i][k] = util.truncate(text, 40)
     end
   end
   local text = util.aligned(lines, 1)
