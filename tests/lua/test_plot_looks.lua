@@ -260,6 +260,7 @@ t.test('panels: figures in rows, one under another in a terminal', function()
   local path = os.tmpname() .. '.svg'
   t.eq({plot.panels{curve, path = path}, t.read_file(path):match '^<svg'}, {path, '<svg'})
   os.remove(path)
+  raises(function() plot.panels{nil, {kind = 'line', {1, 2}}} end, 'plot.panels: panel 1 is nil, expected a table')
   raises(function() plot.panels{} end, 'plot.panels: no panels: give')
   raises(function() plot.panels{{{1, 2}}} end, "plot.panels: panel 1: kind is nil, expected the name of a function")
   raises(function() plot.panels{{kind = 'lin', {1, 2}}} end, "panel 1: kind is the string 'lin'")
