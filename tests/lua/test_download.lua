@@ -220,6 +220,9 @@ t.test('cifar10: the files of a folder, and of the archive', function()
     assert(moved:get(1):min():item() >= 1)
   end
   check()
+  for _, place in ipairs{mt, data} do
+    t.raises(function() return place.CIFAR10 end, "has no 'CIFAR10'; mt.data.cifar10{root=, download=, train=}")
+  end
   t.eq(data.cifar10{root = root, train = true, download = 'none'}:size(), 20) -- nothing is missing
   assert(os.execute(('cd %s && tar -czf cifar-10-binary.tar.gz cifar-10-batches-bin && rm -r cifar-10-batches-bin')
     :format(root)) == 0)
