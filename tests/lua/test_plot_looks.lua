@@ -254,6 +254,8 @@ t.test('panels: figures in rows, one under another in a terminal', function()
   t.eq({count(svg, '>all<'), count(svg, '>curve<'), fig.height > at[3][2] + 200}, {2, 1, true})
   svg, fig = drawn('panels', {curve, matrix, rows = 1, height = 300})
   t.eq({fig.cols, fig.height, svg:match 'viewBox="([^"]*)"'}, {2, 300, '0 0 920 300'})
+  svg, fig = drawn('panels', {curve, matrix, rows = 1, width = 100}) -- side by side as narrow as each can be
+  t.eq({fig.width, svg:match '^.*translate%((%d+)'}, {320, '160'})
   local lines = lines_of(plain, nil, function() plot.panels{curve, {kind = 'bar', {1, 2}}, title = 'all'} end)
   local found = table.concat(lines, '\n'):gsub('\n+', '\n')
   t.eq({found:match '^ *(%a+\n) *curve\n', lines[#lines]:match '^2 █'}, {'all\n', '2 █'})
