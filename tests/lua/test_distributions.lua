@@ -211,6 +211,17 @@ t.test('a seed gives the same samples; sample has no gradient', function()
   t.eq({x.requires_grad, p:rsample().requires_grad}, {false, true})
 end)
 
+t.test('values may be integers and bools of any size', function()
+  for _, dtype in ipairs{'uint8', 'int64'} do
+    local x = mt.tensor({0, 1, 255}, dtype)
+    for _, p in ipairs{D.Poisson(200), D.Binomial(300, 0.8), D.Normal(100, 50), D.Exponential(0.1)} do
+      assert(mt.equal(p:log_prob(x), p:log_prob(x:double())), tostring(p) .. ' ' .. dtype)
+    end
+    assert(mt.equal(D.Poisson(200):cdf(x), D.Poisson(200):cdf(x:double())))
+  end
+  assert(mt.equal(D.Bernoulli(0.3):log_prob(mt.tensor{true, false}), D.Bernoulli(0.3):log_prob(mt.tensor{1, 0})))
+end)
+
 -- ---- gradients of samples ------------------------------------------------------------------------------
 
 t.test('rsample: gradients with the same noise', function()
@@ -292,7 +303,7 @@ t.test('wrong parameters and values', function()
       function() D.Normal(mt.tensor{{1}, {0 / 0}}, 1) end,
     ['Normal: the shapes do not broadcast: loc %(2%), scale %(3%)'] = function() D.Normal(mt.ones(2), mt.ones(3)) end,
     ['Bernoulli: give either probs or logits'] = function() D.Bernoulli{probs = 0.1, logits = 1} end,
-    ['Categorical: give either probs or logits'] = function() D.Categorical() end,
+    ['Categorical: give either probs or logits, as in {probs = p} or {logits = x}'] = function() D.Categorical() end,
     ['Categorical: probs needs 1 or more dimensions, got the shape %(%)'] = function() D.Categorical(0.3) end,
     ['probs must be numbers from 0 with a positive sum at %[2%]'] =
       function() D.Categorical(mt.tensor{{0, 1}, {0, 0}}) end,

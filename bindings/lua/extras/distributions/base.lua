@@ -131,9 +131,9 @@ end
 
 --- A value as a tensor, checked to be in the support (that of Independent is checked by its base_dist).
 local function value_of(op, p, x)
-  if not mt.is_tensor(x) then
-    x = mt.full({}, x, {dtype = source(p).of.dtype or p.like.dtype, device = p.like.device})
-  end
+  local dtype = source(p).of.dtype
+  if not dtype then x = as_tensors{p.like, x}[2] -- of integers, x + 1 could overflow
+  elseif not mt.is_tensor(x) then x = mt.full({}, x, {dtype = dtype, device = p.like.device}) end
   if not p.validate_args then return x end
   local _, event = split(x.shape, math.min(#p.event_shape, x:dim()))
   if mt.broadcast_shapes(event) ~= p.event_shape then
@@ -168,7 +168,7 @@ method('cdf(value: number|tensor)', 'The probability of values up to this one.',
   function(self, x) return (need(self, 'cdf')(self, value_of('cdf', self, x))) end)
 method('icdf(value: number|tensor)', 'The value up to which there is this probability: the inverse of cdf.',
   function(self, x)
-    x = mt.is_tensor(x) and x or mt.full({}, x, base.like(self.like))
+    x = as_tensors{self.like, x}[2]
     if self.validate_args then check('icdf: a probability', x, is.probability) end
     return (need(self, 'icdf')(self, x))
   end)

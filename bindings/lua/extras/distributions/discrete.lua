@@ -16,7 +16,7 @@ end
 --- Raises an error unless exactly one of probs and logits is given.
 local function one_of(name, values)
   if (values.probs == nil) == (values.logits == nil) then
-    extend.fail('%s: give either probs or logits, as in %s(0.3) or %s{logits = x}', name, name, name)
+    extend.fail('%s: give either probs or logits, as in {probs = p} or {logits = x}', name)
   end
 end
 
