@@ -127,6 +127,10 @@ t.test('samples of small concentrations are near the corners, in float32 too', f
   local x = D.Beta(a, 0.01):sample()
   assert((x - 0.5):abs():lt(0.01):sum():item() < 10 and x:gt(0):all())
   t.eq(D.Beta(a:half(), 0.01):sample().dtype, 'float16')
+  for _, dtype in ipairs{'float16', 'bfloat16', 'float32'} do -- samples are values
+    local p = D.Dirichlet(mt.ones({100, 5}, {dtype = dtype}))
+    assert(p:log_prob(p:sample()):isfinite():all())
+  end
 end)
 
 t.test('samples of whole numbers have the probabilities that log_prob says', function()

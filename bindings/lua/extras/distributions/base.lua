@@ -21,7 +21,7 @@ local is = {
   binary = rule(0, '0 or 1', function(x) return x:eq(0):logical_or(x:eq(1)) end),
   count = rule(0, 'a whole number from 0', function(x) return x:ge(0):logical_and(x:eq(x:floor())) end),
   simplex = rule(1, 'probabilities with the sum 1', function(x)
-    return x:ge(0):all(-1):logical_and((x:sum(-1) - 1):abs():lt(1e-5))
+    return x:ge(0):all(-1):logical_and((x:sum(-1) - 1):abs():lt(x.dtype:find '16' and 0.02 or 1e-5))
   end),
   weights = rule(1, 'numbers from 0 with a positive sum', function(x)
     return x:ge(0):all(-1):logical_and(x:sum(-1):gt(0))
