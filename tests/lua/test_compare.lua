@@ -54,6 +54,18 @@ t.test('JSON files: numbers are options, lists are curves over the steps', funct
   t.eq({of.options, of.curves.loss.y}, {{lr = 2}, {3, 1}})
 end)
 
+t.test('texts and steps that are no numbers', function()
+  local plain = file('loss.json', '{"loss": [2, 1]}')
+  local odd = file('odd.jsonl',
+    '{"step": "a", "loss": 3, "note": "\\u001b[31m\\nred"}\n{"step": "b", "loss": 4}\n')
+  local rows, runs = compared({plain, odd}, folder .. '/odd.html')
+  t.eq({runs[2].options.loss, runs[2].options.note, runs[2].curves}, {4, '\27[31m\nred', {}})
+  assert(not table.concat(rows):find '\27' and table.concat(rows, '\n'):find 'note | %- | %[31m red')
+  local start = os.clock() -- no end of the data is found, from any of its starts
+  t.raises(function() compared{file('many.html', '<p>' .. ('<!--mtorch-run '):rep(5000))} end, 'has no data of a run')
+  assert(os.clock() - start < 1)
+end)
+
 t.test('reports: pages of mt.Report and mt.report carry their curves', function()
   local pages = {}
   for i = 1, 2 do
@@ -103,7 +115,10 @@ t.test('wrong files are one sentence', function()
   wrong("the page '.*old.html' has no data of a run", {file('old.html', '<!doctype html><p>')})
   wrong("'.*empty.json' has no options and no curves", {file('empty.json', '{}')})
   wrong("'.*empty.jsonl' has no options and no curves", {file('empty.jsonl', '')})
-  wrong('has no options and no curves', {file('three.json', '3')})
+  wrong("'.*three.json', line 1 is not a JSON object", {file('three.json', '3')})
+  wrong("'.*cut.json', line 1 is not a JSON object", {file('cut.json', '{"loss": [1, 2')})
+  wrong("'.*binary.json', line 1 is not a JSON object", {file('binary.json', '\0\255\1')})
+  wrong("'.*mixed.json', record 2 is not an object", {file('mixed.json', '[{"loss": 1}, 2]')})
   wrong("cannot write 'x.txt': use a path ending in .html", {a}, 'x.txt')
 end)
 

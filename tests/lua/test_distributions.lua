@@ -120,6 +120,19 @@ local function chi_square(what, x, p, low, high)
   assert(statistic < limit, ('%s: %.4g, at most %.4g'):format(what, statistic, limit))
 end
 
+t.test('samples of small concentrations are near the corners, in float32 too', function()
+  mt.manual_seed(8)
+  local a = mt.full({1000, 3}, 0.01, 'float32')
+  assert(D.Dirichlet(a):sample():amax(-1):lt(0.4):sum():item() < 5)
+  local x = D.Beta(a, 0.01):sample()
+  assert((x - 0.5):abs():lt(0.01):sum():item() < 10 and x:gt(0):all())
+  t.eq(D.Beta(a:half(), 0.01):sample().dtype, 'float16')
+  for _, dtype in ipairs{'float16', 'bfloat16', 'float32'} do -- samples are values
+    local p = D.Dirichlet(mt.ones({100, 5}, {dtype = dtype}))
+    assert(p:log_prob(p:sample()):isfinite():all())
+  end
+end)
+
 t.test('samples of whole numbers have the probabilities that log_prob says', function()
   mt.manual_seed(2)
   for _, rate in ipairs{0.01, 0.7, 1, 4.5, 10, 300} do
@@ -146,6 +159,8 @@ t.test('samples of vectors have mean and covariance', function()
   close('mean', x:mean(1), {1, 2}, 0.05)
   close('covariance', x:t():cov(), {{1, -2}, {-2, 4.25}}, 0.05)
   close('the same from the covariance', p.covariance_matrix, {{1, -2}, {-2, 4.25}})
+  local rounded = mt.tensor({{1e4, 3}, {3.001, 1e4}}, 'float32') -- symmetric but for rounding errors of 1e4
+  D.MultivariateNormal(mt.zeros(2), rounded)
   local q = D.MultivariateNormal(p.loc, p.covariance_matrix)
   close('its factor', q.scale_tril, tril:tolist())
 end)
@@ -166,6 +181,7 @@ t.test('shapes: of samples, batches and events', function()
   t.eq({tostring(m:sample(5).shape), tostring(m:log_prob(m:sample(5)).shape), tostring(m)},
     {'(5, 2, 3)', '(5, 2)', 'MultivariateNormal(loc=(2, 3), scale_tril=(2, 3, 3))'})
   t.eq(tostring(D.Gamma(mt.zeros(0) + 1, 1):sample(2).shape), '(2, 0)')
+  t.eq(tostring(D.Categorical(mt.ones(2, 4)):sample{3, 0}.shape), '(3, 0, 2)')
   t.eq({D.Normal(mt.zeros(2, 'float32'), 1):sample().dtype, D.Gamma(mt.ones(2, 'float32'), 1):sample().dtype,
     D.Poisson(mt.ones(2, 'int64')):sample().dtype}, {'float32', 'float32', 'float64'})
 end)
@@ -180,7 +196,16 @@ t.test('Independent sums over batch dimensions', function()
   local q = D.Independent(D.Normal(1, mt.ones(2, 3)), 1)
   close('kl', D.kl_divergence(p, q), D.kl_divergence(normal, q.base_dist):sum(-1):tolist())
   t.eq(tostring(D.Independent(D.Independent(normal, 1), 1):log_prob(x[1]).shape), '()')
+  t.eq(D.Independent(D.Categorical(mt.ones(4)), 0):log_prob(1):item(), -math.log(4))
   t.eq(tostring(D.Independent(D.Bernoulli(0.3), 0)), 'Independent(Bernoulli(probs=0.3), 0)')
+end)
+
+t.test('kl of logits of -inf', function()
+  local p, q = D.Categorical{logits = mt.tensor{0, -math.huge}}, D.Categorical(mt.ones(2))
+  t.near(D.kl_divergence(p, q):item(), math.log(2))
+  t.eq({D.kl_divergence(p, p):item(), D.kl_divergence(q, p):item()}, {0, math.huge})
+  local logits = mt.tensor{0, -math.huge}:requires_grad_()
+  t.eq(mt.grad(D.kl_divergence(D.Categorical{logits = logits}, q), logits):tolist(), {0, 0})
 end)
 
 t.test('a seed gives the same samples; sample has no gradient', function()
@@ -190,6 +215,17 @@ t.test('a seed gives the same samples; sample has no gradient', function()
   mt.manual_seed(5)
   assert(mt.equal(p:sample(3), x) and mt.equal(D.Poisson(3):sample(50), y))
   t.eq({x.requires_grad, p:rsample().requires_grad}, {false, true})
+end)
+
+t.test('values may be integers and bools of any size', function()
+  for _, dtype in ipairs{'uint8', 'int64'} do
+    local x = mt.tensor({0, 1, 255}, dtype)
+    for _, p in ipairs{D.Poisson(200), D.Binomial(300, 0.8), D.Normal(100, 50), D.Exponential(0.1)} do
+      assert(mt.equal(p:log_prob(x), p:log_prob(x:double())), tostring(p) .. ' ' .. dtype)
+    end
+    assert(mt.equal(D.Poisson(200):cdf(x), D.Poisson(200):cdf(x:double())))
+  end
+  assert(mt.equal(D.Bernoulli(0.3):log_prob(mt.tensor{true, false}), D.Bernoulli(0.3):log_prob(mt.tensor{1, 0})))
 end)
 
 -- ---- gradients of samples ------------------------------------------------------------------------------
@@ -273,7 +309,7 @@ t.test('wrong parameters and values', function()
       function() D.Normal(mt.tensor{{1}, {0 / 0}}, 1) end,
     ['Normal: the shapes do not broadcast: loc %(2%), scale %(3%)'] = function() D.Normal(mt.ones(2), mt.ones(3)) end,
     ['Bernoulli: give either probs or logits'] = function() D.Bernoulli{probs = 0.1, logits = 1} end,
-    ['Categorical: give either probs or logits'] = function() D.Categorical() end,
+    ['Categorical: give either probs or logits, as in {probs = p} or {logits = x}'] = function() D.Categorical() end,
     ['Categorical: probs needs 1 or more dimensions, got the shape %(%)'] = function() D.Categorical(0.3) end,
     ['probs must be numbers from 0 with a positive sum at %[2%]'] =
       function() D.Categorical(mt.tensor{{0, 1}, {0, 0}}) end,
@@ -283,6 +319,15 @@ t.test('wrong parameters and values', function()
     ['log_prob: the value of Poisson must be a whole number from 0, got 0.5 at %[2%]'] =
       function() D.Poisson(1):log_prob(mt.tensor{1, 0.5}) end,
     ['a whole number from 0 to total_count, got 4'] = function() D.Binomial(3, 0.5):log_prob(4) end,
+    ['log_prob: the value of Uniform must be between low and high, got 0.5 at %[2%]'] =
+      function() D.Uniform(mt.tensor{0, 1}, 5):log_prob(mt.tensor{0.5}) end,
+    ['log_prob: the shape of the value must end in the event shape %(3%) of Dirichlet, got %(1%)'] =
+      function() D.Dirichlet(mt.ones(3)):log_prob(mt.ones(1)) end,
+    ['the event shape %(2%) of MultivariateNormal, got %(%)'] =
+      function() D.MultivariateNormal(mt.zeros(2), mt.eye(2)):log_prob(0) end,
+    ['the event shape %(3%) of Independent, got %(1%)'] =
+      function() D.Independent(D.Normal(mt.zeros(3), 1), 1):log_prob(mt.zeros(1)) end,
+    ['Categorical: there are no classes'] = function() D.Categorical{logits = mt.zeros(2, 0)} end,
     ['a position from 1 to the number of classes, got 0'] = function() D.Categorical(mt.ones(3)):log_prob(0) end,
     ['scale_tril must be a lower triangular matrix with a positive diagonal'] =
       function() D.MultivariateNormal(mt.zeros(2), {scale_tril = mt.ones(2, 2)}) end,
@@ -290,10 +335,20 @@ t.test('wrong parameters and values', function()
       function() D.MultivariateNormal(mt.zeros(2)) end,
     ['covariance_matrix must be %[.. x n x n%] for loc %[.. x n%], got %(3, 3%) for %(2%)'] =
       function() D.MultivariateNormal(mt.zeros(2), mt.eye(3)) end,
+    ['covariance_matrix must be %[.. x n x n%] for loc %[.. x n%], got %(1, 1%) for %(%)'] =
+      function() D.MultivariateNormal(mt.tensor(0), mt.eye(1)) end,
+    ['MultivariateNormal: covariance_matrix must be a symmetric matrix at %[2%]'] =
+      function() D.MultivariateNormal(mt.zeros(2), mt.tensor{{{1, 0}, {0, 1}}, {{1, 5}, {0, 1}}}) end,
+    ['MultivariateNormal: precision_matrix must be a symmetric matrix'] =
+      function() D.MultivariateNormal(mt.zeros(2), {precision_matrix = mt.tensor{{1, 5}, {0, 1}}}) end,
     ['Independent: 1 dimensions of the batch shape %(%) are asked for'] =
       function() D.Independent(D.Normal(0, 1), 1) end,
     ['Independent: base_distribution must be a distribution, got a table'] = function() D.Independent({}, 1) end,
     ['kl_divergence: q must be a distribution'] = function() D.kl_divergence(D.Normal(0, 1), {}) end,
+    ['kl_divergence: the event shapes of p and q differ: %(2%) and %(1%)'] =
+      function() D.kl_divergence(D.Dirichlet(mt.ones(2)), D.Dirichlet(mt.ones(1))) end,
+    ['kl_divergence: p has 2 classes, q has 1'] =
+      function() D.kl_divergence(D.Categorical(mt.ones(2)), D.Categorical(mt.ones(1))) end,
     ['kl_divergence: there is no formula for Normal and Laplace; an estimate is'] =
       function() D.kl_divergence(D.Normal(0, 1), D.Laplace(0, 1)) end,
     ['entropy: Poisson has no closed form here'] = function() D.Poisson(1):entropy() end,

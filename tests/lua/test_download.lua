@@ -220,6 +220,10 @@ t.test('cifar10: the files of a folder, and of the archive', function()
     assert(moved:get(1):min():item() >= 1)
   end
   check()
+  for _, place in ipairs{mt, data} do
+    t.raises(function() return place.CIFAR10 end, "has no 'CIFAR10'; mt.data.cifar10{root=, download=, train=}")
+  end
+  t.eq(data.cifar10{root = root, train = true, download = 'none'}:size(), 20) -- nothing is missing
   assert(os.execute(('cd %s && tar -czf cifar-10-binary.tar.gz cifar-10-batches-bin && rm -r cifar-10-batches-bin')
     :format(root)) == 0)
   check()
@@ -258,6 +262,8 @@ t.test('cifar10: damaged files and wrong folders', function()
   write(archive, read(archive):sub(1, 300))
   wrong "cifar10: .*cifar%-10%-binary.tar.gz'"
   os.remove(archive)
+  t.raises(function() return (data.cifar10{root = root, download = 'none'}) end,
+    "cannot be fetched %('none/cifar%-10%-binary.tar.gz' must begin with http:// or https://%); put it into")
   write(folder .. '/web/cifar-10-binary.tar.gz', 'something else')
   t.raises(function() return (data.cifar10{root = root, download = web}) end, 'its md5 is .* was expected')
 end)

@@ -373,6 +373,7 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.line{five, path = '/no/such/x.svg'} end,
          "plot.line: cannot write '/no/such/x.svg': there is no folder '/no/such'")
   raises(function() plot.line{five, title = {}} end, 'title must be a string or a number, got a table')
+  raises(function() plot.scatter{{1, 2}, {1, 2}, class = {1, 0 / 0}} end, 'plot.scatter: class: value 2 is NaN')
   raises(function() plot.scatter{five, five, class = {1}} end, 'class has 1 values, expected 5')
   raises(function() plot.scatter{five} end, 'plot.scatter: y is missing')
   raises(function() plot.heatmap{{1, 2}, {3}} end, 'row 2 has 1 values, expected 2')

@@ -61,8 +61,9 @@ local function parse(path, bytes)
   return rows[{{}, {2, record}}]:reshape(n, 3, 32, 32), labels:long() + 1
 end
 
---- Returns the contents of each file and its path, out of the folder, its subfolder or the archive.
-local function contents(root, list)
+--- Returns the contents of each file and its path, out of the folder, its subfolder or the archive, which is downloaded
+--- if it is needed.
+local function contents(root, list, download)
   local found = {}
   for _, base in ipairs{root, root .. '/' .. folder} do
     for _, name in ipairs(list) do
@@ -73,6 +74,7 @@ local function contents(root, list)
   local path, missing = root .. '/' .. archive, {}
   for _, name in ipairs(list) do missing[#missing + 1] = not found[name] and name or nil end
   if #missing == 0 then return found end
+  if download and not from.exists(path) then from.fetch('cifar10', root, {{archive, md5}}, mirrors, download) end
   if not from.exists(path) then
     core.fail("cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root,
       table.concat(missing, ', '), archive)
@@ -110,19 +112,15 @@ cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string 
   'transform is a function of an image, target_transform of a label.',
   function(root, download, transform, target_transform, train, dtype)
     classes.check_transforms('cifar10', transform, target_transform)
-    local given = root ~= nil
+    if root and not download then from.check_folder('cifar10', root) end
     root = root or from.cache_folder 'cifar10'
-    if download and not from.exists(root .. '/' .. archive) then
-      from.fetch('cifar10', root, {{archive, md5}}, mirrors, download)
-    end
-    if given then from.check_folder('cifar10', root) end
     local parts, list, all = {}, {}, {}
     if train ~= false then parts[1] = files_of(true) end
     if train ~= true then parts[#parts + 1] = files_of(false) end
     for _, part in ipairs(parts) do
       for _, name in ipairs(part) do all[#all + 1] = name end
     end
-    local found = contents(root, all)
+    local found = contents(root, all, download)
     for i, part in ipairs(parts) do
       list[i] = make(found, part, dtype)
       list[i].transform, list[i].target_transform = transform, target_transform

@@ -24,7 +24,7 @@ end
 --- Downloads files, {{name, md5}, ..}, into a folder, each from the first mirror that has it. `download` is true or the
 --- address of another mirror.
 function sources.fetch(operation, root, missing, mirrors, download)
-  if download ~= true then mirrors = {download:gsub('/?$', '/', 1)} end
+  if download ~= true then mirrors = {(download:gsub('/?$', '/', 1))} end
   if #missing > 0 then core.make_folders(operation, root) end
   local reasons = {}
   for k, file in ipairs(missing) do

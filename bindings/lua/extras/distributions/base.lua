@@ -21,10 +21,15 @@ local is = {
   binary = rule(0, '0 or 1', function(x) return x:eq(0):logical_or(x:eq(1)) end),
   count = rule(0, 'a whole number from 0', function(x) return x:ge(0):logical_and(x:eq(x:floor())) end),
   simplex = rule(1, 'probabilities with the sum 1', function(x)
-    return x:ge(0):all(-1):logical_and((x:sum(-1) - 1):abs():lt(1e-5))
+    return x:ge(0):all(-1):logical_and((x:sum(-1) - 1):abs():lt(x.dtype:find '16' and 0.02 or 1e-5))
   end),
   weights = rule(1, 'numbers from 0 with a positive sum', function(x)
     return x:ge(0):all(-1):logical_and(x:sum(-1):gt(0))
+  end),
+  symmetric = rule(2, 'a symmetric matrix', function(x)
+    local size = x:diagonal(0, -2, -1):abs():sqrt() -- rounding errors are in proportion to rows and columns
+    local most = 1e-4 * size:unsqueeze(-1) * size:unsqueeze(-2)
+    return (x - x:transpose(-2, -1)):abs():gt(most):any(-1):any(-1):logical_not()
   end),
   lower_cholesky = rule(2, 'a lower triangular matrix with a positive diagonal', function(x)
     return x:tril():eq(x):all(-1):all(-1):logical_and(x:diagonal(0, -2, -1):gt(0):all(-1))
@@ -38,7 +43,7 @@ local function check(where, x, of, p)
   local ok = of.holds(x, p)
   if ok:all() then return end
   local at = ok:logical_not():nonzero()[1]:tolist()
-  local value = ok:dim() == x:dim() and x:at(unpack(at)) or nil
+  local value = ok:dim() >= x:dim() and x:expand(ok.shape):at(unpack(at)) or nil
   local got = type(value) == 'number' and ', got ' .. util.number_text(value, 6) or ''
   extend.fail('%s must be %s%s%s', where, of.text, got,
     at[1] and (' at [%s]'):format(table.concat(at, ', ')) or '')
@@ -120,12 +125,24 @@ local function need(p, name)
   return p.of[name] or extend.fail('%s: %s has no closed form here', name, p.name)
 end
 
---- A value as a tensor, checked to be in the support.
+--- The distribution that draws: Independent is only another view of it.
+local function source(p)
+  local of = rawget(p, 'base_dist')
+  return of and source(of) or p
+end
+
+--- A value as a tensor, checked to be in the support (that of Independent is checked by its base_dist).
 local function value_of(op, p, x)
-  if not mt.is_tensor(x) then
-    x = mt.full({}, x, {dtype = p.of.dtype or p.like.dtype, device = p.like.device})
+  local dtype = source(p).of.dtype
+  if not dtype then x = as_tensors{p.like, x}[2] -- of integers, x + 1 could overflow
+  elseif not mt.is_tensor(x) then x = mt.full({}, x, {dtype = dtype, device = p.like.device}) end
+  if not p.validate_args then return x end
+  local _, event = split(x.shape, math.min(#p.event_shape, x:dim()))
+  if mt.broadcast_shapes(event) ~= p.event_shape then
+    extend.fail('%s: the shape of the value must end in the event shape %s of %s, got %s', op, tostring(p.event_shape),
+      p.name, tostring(x.shape))
   end
-  if p.validate_args then check(('%s: the value of %s'):format(op, p.name), x, p.of.support, p) end
+  if p.of.support then check(('%s: the value of %s'):format(op, p.name), x, p.of.support, p) end
   return x
 end
 
@@ -137,12 +154,6 @@ end
 method('sample([shape..]: int|ints = nil)', 'Random values [shape x batch_shape x event_shape], without gradients, ' ..
   'from the generator of mt.manual_seed: p:sample(), p:sample(5), p:sample{5, 3}.',
   function(self, shape) return mt.no_grad(drawn, self, need(self, 'draw'), shape) end)
-
---- The distribution that draws: Independent is only another view of it.
-local function source(p)
-  local of = rawget(p, 'base_dist')
-  return of and source(of) or p
-end
 
 method('rsample([shape..]: int|ints = nil)', 'The same with gradients for the parameters (reparametrisation).',
   function(self, shape)
@@ -159,7 +170,7 @@ method('cdf(value: number|tensor)', 'The probability of values up to this one.',
   function(self, x) return (need(self, 'cdf')(self, value_of('cdf', self, x))) end)
 method('icdf(value: number|tensor)', 'The value up to which there is this probability: the inverse of cdf.',
   function(self, x)
-    x = mt.is_tensor(x) and x or mt.full({}, x, base.like(self.like))
+    x = as_tensors{self.like, x}[2]
     if self.validate_args then check('icdf: a probability', x, is.probability) end
     return (need(self, 'icdf')(self, x))
   end)
@@ -192,8 +203,8 @@ end
 ---   signature, doc   of the constructor; validate_args is added
 ---   rules            {parameter = rule}; parameters that are nil are left out
 ---   support          the rule for values
----   prepare(values), ready(p)   may replace parameters before and after they are checked by rules; valid(p) checks
----                    them together
+---   prepare(values, p), ready(p)   may replace parameters before and after they are checked by rules; valid(p)
+---                    checks them together
 ---   draw(p, shape)   samples of the whole shape; with reparametrised = true gradients flow through it
 ---   log_prob(p, x), cdf(p, x), icdf(p, u), entropy(p)
 ---   fields           {mean =, variance =, mode =, ..}, functions of the distribution
@@ -205,7 +216,7 @@ function base.define(spec)
   return extend.declare(signature, spec.doc, function(...)
     local p, values = {of = spec, name = spec.name, validate_args = (select(#parameters + 1, ...))}, {}
     for i, name in ipairs(parameters) do values[name] = (select(i, ...)) end
-    if spec.prepare then spec.prepare(values) end
+    if spec.prepare then spec.prepare(values, p) end
     local names, list = {}, {}
     for _, name in ipairs(parameters) do
       if values[name] ~= nil then names[#names + 1], list[#list + 1] = name, values[name] end
@@ -284,11 +295,14 @@ end
 
 local smallest = {float64 = 2.2250738585072014e-308, float16 = 6.104e-5}
 
+--- x, at least the smallest normal number of its dtype.
+function base.above_0(x) return (x:clamp(smallest[x.dtype] or 1.1754944e-38)) end
+
 local standard_gamma = mt.Function{
   forward = function(ctx, a)
-    local x = base.by_rejection(a.shape, propose_gamma, a):clamp(smallest.float64)
+    local x = base.above_0(base.by_rejection(a.shape, propose_gamma, a))
     ctx:save_for_backward(a, x)
-    return (x:to(a.dtype):clamp(smallest[a.dtype] or 1.1754944e-38))
+    return base.above_0(x:to(a.dtype))
   end,
   backward = function(ctx, g)
     local a, x = ctx:saved_tensors()

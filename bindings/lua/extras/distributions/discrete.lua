@@ -16,7 +16,7 @@ end
 --- Raises an error unless exactly one of probs and logits is given.
 local function one_of(name, values)
   if (values.probs == nil) == (values.logits == nil) then
-    extend.fail('%s: give either probs or logits, as in %s(0.3) or %s{logits = x}', name, name, name)
+    extend.fail('%s: give either probs or logits, as in {probs = p} or {logits = x}', name)
   end
 end
 
@@ -93,10 +93,12 @@ discrete.Categorical = define{
     local x = rawget(p, 'logits')
     if x then p.logits = x - x:logsumexp(-1, true) else p.probs = p.probs / p.probs:sum(-1, true) end
     p.n = (x or p.probs):size(-1)
+    if p.n == 0 then extend.fail 'Categorical: there are no classes' end
   end,
   draw = function(p, shape)
     local count = 1
     for i = 1, #shape - #p.batch_shape do count = count * shape[i] end
+    if count == 0 then return mt.zeros(shape, {dtype = 'int64', device = p.like.device}) end
     return mt.multinomial(p.probs:reshape(-1, p.n), count, true):t():reshape(shape)
   end,
   log_prob = function(p, x)

@@ -57,8 +57,9 @@ function kl.Binomial_Binomial(p, q)
   return p.total_count * kl.Bernoulli_Bernoulli(p, q)
 end
 function kl.Categorical_Categorical(p, q)
+  if p.n ~= q.n then extend.fail('kl_divergence: p has %d classes, q has %d', p.n, q.n) end
   local excluded = q.probs:eq(0):logical_and(p.probs:gt(0)):any(-1)
-  return unless(excluded, (p.probs * (p.logits - q.logits)):sum(-1))
+  return unless(excluded, (p.probs * (p.logits:clamp(-1e4) - q.logits:clamp(-1e4))):sum(-1))
 end
 function kl.Poisson_Poisson(p, q) return mt.xlogy(p.rate, p.rate / q.rate) + q.rate - p.rate end
 
@@ -89,6 +90,10 @@ distributions.kl_divergence = extend.declare('kl_divergence(p: table, q: table)'
       if not base.is_distribution(x) then
         extend.fail('kl_divergence: %s must be a distribution, got %s', name, extend.describe(x))
       end
+    end
+    if p.event_shape ~= q.event_shape then
+      extend.fail('kl_divergence: the event shapes of p and q differ: %s and %s', tostring(p.event_shape),
+        tostring(q.event_shape))
     end
     local formula = kl[p.name .. '_' .. q.name] or extend.fail('kl_divergence: there is no formula for %s and %s; ' ..
       'an estimate is (p:log_prob(x) - q:log_prob(x)):mean(1) with x = p:sample(1000)', p.name, q.name)

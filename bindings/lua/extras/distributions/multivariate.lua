@@ -14,9 +14,9 @@ local dirichlet = {
   signature = 'Dirichlet(concentration: tensor)',
   doc = 'The Dirichlet distribution of probabilities with the sum 1, in the last dimension.',
   rules = {concentration = is.positive_vector}, support = is.simplex, reparametrised = true,
-  draw = function(p, shape)
-    local x = base.standard_gamma(p.concentration, shape)
-    return x / x:sum(-1, true)
+  draw = function(p, shape) -- in float64, because small concentrations give numbers that are 0 in float32
+    local x = base.standard_gamma(p.concentration:double(), shape)
+    return base.above_0((x / x:sum(-1, true)):to(p.concentration.dtype))
   end,
   log_prob = function(p, x) return mt.xlogy(p.concentration - 1, x):sum(-1) - log_beta(p.concentration) end,
   entropy = function(p)
@@ -55,7 +55,7 @@ multivariate.Beta = define{
 local forms = {'covariance_matrix', 'precision_matrix', 'scale_tril'}
 
 --- Replaces the matrix that is given by its Cholesky factor.
-local function prepare(values)
+local function prepare(values, p)
   local given, cholesky = {}, mt.linalg.cholesky
   for _, name in ipairs(forms) do given[#given + 1] = values[name] and name end
   if #given ~= 1 then
@@ -64,9 +64,13 @@ local function prepare(values)
   end
   local matrix = values[given[1]]
   values[given[1]] = nil
-  if matrix:dim() < 2 or matrix:size(-1) ~= matrix:size(-2) or matrix:size(-1) ~= values.loc:size(-1) then
+  local dims, n = matrix:dim(), values.loc:dim() > 0 and values.loc:size(-1)
+  if dims < 2 or matrix:size(-1) ~= n or matrix:size(-2) ~= n then
     extend.fail('MultivariateNormal: %s must be [.. x n x n] for loc [.. x n], got %s for %s', given[1],
       tostring(matrix.shape), tostring(values.loc.shape))
+  end
+  if given[1] ~= 'scale_tril' and p.validate_args then
+    base.check('MultivariateNormal: ' .. given[1], matrix, is.symmetric)
   end
   if given[1] == 'precision_matrix' then matrix = mt.linalg.inv(matrix) end
   values.scale_tril = given[1] == 'scale_tril' and matrix or cholesky(matrix)
@@ -131,8 +135,8 @@ multivariate.Independent = extend.declare(independent.signature, independent.doc
   end
   local batch, event = base.split(of.batch_shape, n)
   return extend.object.new(class, {of = independent, name = 'Independent', base_dist = of,
-    reinterpreted_batch_ndims = n, batch_shape = mt.broadcast_shapes(batch),
-    event_shape = mt.broadcast_shapes(base.joined(event, of.event_shape)), like = of.like, validate_args = false})
+    reinterpreted_batch_ndims = n, batch_shape = mt.broadcast_shapes(batch), like = of.like,
+    event_shape = mt.broadcast_shapes(base.joined(event, of.event_shape)), validate_args = of.validate_args})
 end)
 
 return multivariate

@@ -236,8 +236,8 @@ function build.panels(op, list, opts)
   if fig.rows * cols < n then
     fail('%s: %d panels, expected at most %d (rows=%d times cols=%d)', op, n, fig.rows * cols, fig.rows, cols)
   end
-  for i, panel in ipairs(list) do
-    local where, args = ('%s: panel %d'):format(op, i), {}
+  for i = 1, n do
+    local panel, where, args = list[i], ('%s: panel %d'):format(op, i), {}
     if not data.is_plain(panel) then
       fail("%s is %s, expected a table such as {kind='line', ..}", where, extend.describe(panel))
     end

@@ -280,7 +280,7 @@ function figures.classes(op, x, y, class, labels)
   local groups = {}
   for i = 1, #x do
     local c = util.scalar(class[i])
-    if c == nil then fail('%s: class: value %d is empty', op, i) end
+    if c == nil or c ~= c then fail('%s: class: value %d is %s', op, i, c and 'NaN' or 'empty') end
     local group = groups[c] or {x = {}, y = {}, kind = 'scatter'}
     groups[c] = group
     group.x[#group.x + 1], group.y[#group.y + 1] = x[i], y[i]

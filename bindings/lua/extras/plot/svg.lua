@@ -11,6 +11,7 @@ local svg = {css = canvas.css, escape = canvas.escape}
 
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local concat = table.concat
+local least_width = 160 -- of a figure
 local add, fit, label, px, text_width = canvas.add, canvas.fit, canvas.label, canvas.px, canvas.text_width
 
 -- The legend ----------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ local function lay_out_rectangle(c, fig, rows, right, width, height)
     local unit = min((c.right - c.left) / span_x, (c.bottom - c.top) / span_y)
     local spare_x, spare_y = c.right - c.left - unit * span_x, c.bottom - c.top - unit * span_y
     c.right, c.bottom = c.right - spare_x, c.bottom - spare_y
-    fig.width, fig.height = fig.in_cell and width or max(width - spare_x, 160), height - spare_y
+    fig.width, fig.height = fig.in_cell and width or max(width - spare_x, least_width), height - spare_y
   end
 end
 
@@ -319,7 +320,7 @@ local function lay_out_tiles(c, fig)
   c.pixel = max(min(room_x / (fig.cols * wide), room_y / (rows * high)), 0.25)
   if n == 1 and not fig.width and not fig.height then c.pixel = min(c.pixel, 16) end
   c.step_x, c.step_y = c.step_x + wide * c.pixel, c.step_y + high * c.pixel
-  fig.width = fig.width or max(2 * c.left + fig.cols * c.step_x - gap, 160)
+  fig.width = fig.width or max(2 * c.left + fig.cols * c.step_x - gap, least_width)
   fig.height = fig.height or max(c.top + rows * c.step_y + 12 - gap, 60)
 end
 
@@ -364,9 +365,9 @@ local draw
 local function draw_panels(fig, how)
   local n = #fig.panels
   local width = fig.width or min(fig.cols == 1 and 640 or 460 * fig.cols, 1400)
-  local top, cell = fig.title and 36 or 0, width / fig.cols
+  local top, cell = fig.title and 36 or 0, max(width / fig.cols, least_width)
   local out = {fig = fig, left = 12}
-  canvas.title(out, fig.title, width - 24)
+  canvas.title(out, fig.title, cell * fig.cols - 24)
   local high = fig.height and (fig.height - top) / fig.rows
   for first = 1, n, fig.cols do
     local last, common, most = min(first + fig.cols - 1, n), 220, 0
@@ -384,7 +385,7 @@ local function draw_panels(fig, how)
     end
     top = top + max(most, high or 0)
   end
-  fig.width, fig.height = width, top
+  fig.width, fig.height = cell * fig.cols, top
   return out
 end
 
@@ -398,7 +399,7 @@ function draw(fig, how)
     return c
   end
   local size = default_size[fig.kind]
-  fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
+  fig.width, fig.height = max(fig.width or size[1], least_width), max(fig.height or size[2], 120)
   lay_out(c, fig)
   draw_grid(c, fig)
   draw_marks(c, fig)

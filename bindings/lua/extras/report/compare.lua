@@ -59,6 +59,7 @@ end
 local function add_records(run, records)
   local count, flat, over = {}, {}, nil
   for i, record in ipairs(records) do
+    if type(record) ~= 'table' then extend.fail("compare_runs: '%s', record %d is not an object", run.path, i) end
     flat[i] = {}
     each(record, function(name, value)
       flat[i][name] = value
@@ -69,7 +70,7 @@ local function add_records(run, records)
   for i, record in ipairs(flat) do
     local x = over and record[over] or not over and i
     for name, value in pairs(record) do
-      if type(value) ~= 'number' or not x or not over and count[name] == 1 then
+      if type(value) ~= 'number' or type(x) ~= 'number' or not over and count[name] == 1 then
         run.options[name] = text_of(value)
       elseif name ~= over then
         local curve = run.curves[name] or {x = {}, y = {}}
@@ -91,7 +92,7 @@ local function lines_of(path, text)
     local ok, value = parsed(line)
     if ok and type(value) == 'table' then
       records[#records + 1] = value
-    elseif line:find '%S' and ending ~= '' then
+    elseif line:find '%S' and (ending ~= '' or #records == 0) then
       extend.fail("compare_runs: '%s', line %d is not a JSON object", path, number)
     end
   end
@@ -101,9 +102,10 @@ end
 --- Reads a page of mt.Report, a JSON file, or a log of mt.JsonLines.
 local function read(path)
   local run, text = {path = path, options = {}, curves = {}}, mt.data.text(path)
-  local inside = text:match '<!%-%-mtorch%-run (.-)%-%->'
+  local _, from = text:find('<!--mtorch-run ', 1, true)
+  local inside = from and text:sub(from + 1, (text:find('-->', from, true) or 0) - 1)
   local ok, value = parsed(inside or text)
-  if not ok and not inside and text:find '^%s*<' then
+  if not ok and text:find '^%s*<' then
     extend.fail("compare_runs: the page '%s' has no data of a run; mt.Report writes such pages, with curves", path)
   end
   if ok and type(value) == 'table' and value[1] == nil and text:find '^%s*[{<]' and not text:find '}%s*\n%s*{' then
@@ -195,7 +197,8 @@ local function print_table(rows)
   for i, row in ipairs(rows) do
     lines[i] = {}
     for k, value in ipairs(row) do
-      lines[i][k] = type(value) == 'number' and util.number_text(value, 6) or util.truncate(tostring(value), 40)
+      local text = type(value) == 'number' and util.number_text(value, 6) or tostring(value):gsub('%c', ' ')
+      lines[i][k] = util.truncate(text, 40)
     end
   end
   local text = util.aligned(lines, 1)
