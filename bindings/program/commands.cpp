@@ -71,8 +71,12 @@ int jupyter(lua_State* L, const std::vector<std::string>& words) {
 
 int start(lua_State* L, const char* module, const std::vector<std::string>& words) {
   if (!push_function(L, module, "start")) return 1;
-  for (const std::string& word : words) lua_pushstring(L, word.c_str());
-  return call(L, int(words.size()), 0);
+  lua_createtable(L, int(words.size()), 0);
+  for (size_t i = 0; i < words.size(); ++i) {
+    lua_pushstring(L, words[i].c_str());
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  return call(L, 1, 0) == 0 ? 0 : 1;
 }
 
 }  // namespace

@@ -161,15 +161,16 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
 }
 
 std::string Bytes::rest() {
-  constexpr size_t kMaxUnpacked = size_t(1) << 34;  // a few kB of zeros can expand to a terabyte
+  // A few kB of zeros can expand to a terabyte. This is also the longest string of LuaJIT.
+  constexpr size_t kMaxUnpacked = 0x7fffff00;
   std::string text;
   for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()); some > 0;) {
     const size_t before = text.size();
-    if (packed() && before > kMaxUnpacked)
-      fail("gzip: it unpacks to more than {} bytes", kMaxUnpacked);
     text.resize(before + some);
     const size_t got = read(text.data() + before, some);
     text.resize(before + got);
+    if (packed() && text.size() > kMaxUnpacked)
+      fail("gzip: it unpacks to more than {} bytes", kMaxUnpacked);
     some = inflate_ && got == some ? text.size() : 0;  // doubles the buffer
   }
   return text;

@@ -402,11 +402,11 @@ on_error = function(message)
   return debug.traceback(tostring(message), 2)
 end
 
-local function run(script, ...)
+local function run(arguments)
   io.stdout:setvbuf 'no'
   jit.off() -- compiled code does not run hooks
   jit.flush()
-  local arguments = {...}
+  local script = table.remove(arguments, 1)
   function answer.launch(request)
     script = request.program or script
     if not script then error("launch: 'program' names the script", 0) end
@@ -439,12 +439,12 @@ local function run(script, ...)
 end
 
 --- `mtorch debug [script [args]]`: a script named here is used if the editor's launch request names none.
-function debugger.start(...)
+function debugger.start(words)
   local errors = C.dup(2)
   to_editor = C.dup(1)
   redirect(1, 'stdout')
   redirect(2, 'stderr')
-  local ok, message = xpcall(run, debug.traceback, ...)
+  local ok, message = xpcall(run, debug.traceback, words)
   C.dup2(errors, 2)
   if not ok then error(message, 0) end
 end

@@ -231,8 +231,8 @@ compare.compare_runs = extend.declare("compare_runs([files]: strings, path: stri
   end)
 
 --- `mtorch compare FILE.. [--report PAGE.html]`
-function compare.start(...)
-  local files, words, at = {}, {...}, 1
+function compare.start(words)
+  local files, at = {}, 1
   while words[at] do
     local name, value = words[at]:match '^%-%-(%w+)=?(.*)$'
     if not name then
