@@ -283,8 +283,8 @@ make_normal() {
       export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
     fi
   fi
-  # Where no GPU is, nothing of the plug-in runs here: one kind of GPU will do, but for `build`.
-  if [ "$verb" != build ] && ! gpu; then set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90; fi
+  # Where no GPU is, nothing of the plug-in runs here: PTX of one kind of GPU will do, but for `build`.
+  if [ "$verb" != build ] && ! gpu; then set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90-virtual; fi
   if [ $isas = best ] && [ ! -e "$build/mtorch" ]; then
     say "no package of this version in dist/: building what training needs, about $((290 / $(job_count))) s" \
       "$(command -v ccache >/dev/null && echo 'unless ccache has it' || echo 'without ccache')"
