@@ -144,7 +144,7 @@ local function measure_turns(row, contenders)
   local ready, most = prepare(row, contenders), options.quick and 3 or 7
   for turn = 1, most do
     for _, r in ipairs(ready) do
-      local slow = row.sides.unit or r.times[1] and r.times[1] > 0.3e6
+      local slow = row.sides.unit or row.sides.slow or r.times[1] and r.times[1] > 0.3e6
       if not r.failed and not (slow and turn > (options.quick and 1 or 3)) then
         local word, us = r.contender:ask('run')
         r.failed = word ~= 'time'

@@ -35,6 +35,10 @@ local parts = {
     'windows of 3 x 3.', "--group '^convolutions' --peer torch --without-onednn"},
   {'functions', 'Functions and their gradients', '`_back`: the backward pass only, for a given gradient.',
     "--group '^functions' --peer torch"},
+  {'whole_networks', 'Whole networks', '`_train`: forward, backward, update; the others: inference; `_decode`: one ' ..
+    'token after 128. `_bf16`: weights in bfloat16, training by autocast; `_compiled`: through `mt.compile`, beside ' ..
+    "PyTorch's eager step; `_first`: the first step of a process. `scripts/bench/whole_networks.lua` has the sizes.",
+    "--only '^net_' --peer torch"},
   {'whole', 'Programs', 'Start-up, size on disk (the program; a package without Python and dependencies), ' ..
     'memory of training a small CNN on 8192 digits for an epoch, steps of optimizers, the jobs of README.',
     "--only '^startup,^disk,^memory,^chain/4,^split_epoch,^Adam/,^SGD/,^AdamW/' " ..

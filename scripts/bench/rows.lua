@@ -5,12 +5,12 @@
 -- kind: requires a gradient) and a shape. `sides` has ours at [1] and the peers' by name (torch, torch_compile, jax,
 -- numpy, numba, tinygrad, cblas, cpp ..): the text of the call, or {setup, call}. torch_compile and JAX compile a plain
 -- expression themselves. Options among the sides: unit = 'MiB'; flops; copies: memcpy is a limit of the row;
--- reports: the call returns its own figure; fresh: the first call in a new process counts.
+-- reports: the call returns its own figure; fresh: the first call in a new process counts; slow: three turns suffice.
 local rows = {}
 
 local own_contenders = {mtorch = '', no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2', two_threads = ''}
 -- Groups of rows that oneDNN may compute.
-local onednn = {products = true, convolutions = true, ['training steps'] = true}
+local onednn = {products = true, convolutions = true, ['training steps'] = true, ['whole networks'] = true}
 
 --- Returns a contender's setup and call in a row, or nil if it has none.
 function rows.side(row, contender)
@@ -40,6 +40,7 @@ function rows.all(o, selected)
     require('bench.loaders').add(row)
   end
   require('bench.networks').add(row)
+  if o.device == 'cpu' then require('bench.whole_networks').add(row, o) end
   require 'bench.jobs'(row, o)
   return list
 end

@@ -40,6 +40,13 @@ t.test('every row is valid: its text compiles and its inputs fit', function()
   assert(select(2, text:gsub('\n', '')) > 150, text)
 end)
 
+t.test('whole networks train and infer', function()
+  local text, status = run "--quick --only '^net_[^rv],^net_vae'" -- all but ResNet and the vision transformer
+  assert(status == 0 and not text:find 'skipped', text)
+  assert(text:find '\nnet_llama_train_bf16\t[%d.]+\n' and text:find '\nnet_llama_memory/MiB\t[%d.]+\n', text)
+  assert(select(2, text:gsub('\n', '')) > 45, text)
+end)
+
 t.test('a missing peer is a line with its installation, not a failure', function()
   assert(not run("--quick --only '^neg/4$' --peer numpy"):find "can't open file") -- of peers/worker.py
   local text, status = run("--quick --only '^neg/4$' --peer jax,python", 'MTORCH_PEER_PYTHON=/bin/false')

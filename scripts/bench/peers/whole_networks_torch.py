@@ -1,0 +1,446 @@
+# whole_networks_torch.py -- the networks of scripts/bench/whole_networks.lua in PyTorch
+import re
+import sys
+import time
+from types import SimpleNamespace as Made
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SGD, ADAM, ADAMW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+
+
+# ---- images ----
+
+
+def classifier(net, x, optimizer):
+    y = torch.randint(10, (len(x),))
+    return Made(net=net, x=x, y=y, loss=F.cross_entropy, optimizer=optimizer)
+
+
+def conv(inputs, outputs, size, stride=1, groups=1):
+    return nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = conv(width, width, 3), nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or inputs != width:
+            self.downsample = nn.Sequential(conv(inputs, width, 1, stride), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
+        return F.relu(y + (self.downsample(x) if self.downsample else x))
+
+
+def resnet18(*stem):
+    blocks, inputs = [], 64
+    for width in (64, 128, 256, 512):
+        blocks += [BasicBlock(inputs, width, 2 if width > 64 else 1), BasicBlock(width, width, 1)]
+        inputs = width
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def conv_norm_relu(inputs, outputs, size, stride=1, groups=1):
+    norm = nn.BatchNorm2d(outputs)
+    return nn.Sequential(conv(inputs, outputs, size, stride, groups), norm, nn.ReLU6(inplace=True))
+
+
+class InvertedResidual(nn.Module):
+    def __init__(self, inputs, outputs, stride, expansion):
+        super().__init__()
+        hidden = inputs * expansion
+        layers = [conv_norm_relu(inputs, hidden, 1)] if expansion > 1 else []
+        layers += [conv_norm_relu(hidden, hidden, 3, stride, hidden), conv(hidden, outputs, 1)]
+        self.conv = nn.Sequential(*layers, nn.BatchNorm2d(outputs))
+        self.adds_input = stride == 1 and inputs == outputs
+
+    def forward(self, x):
+        y = self.conv(x)
+        return x + y if self.adds_input else y
+
+
+def mobilenetv2():
+    layers, inputs = [conv_norm_relu(3, 32, 3, 2)], 32
+    for expansion, outputs, count, stride in (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+    ):  # fmt: skip
+        for i in range(count):
+            layers.append(InvertedResidual(inputs, outputs, 1 if i else stride, expansion))
+            inputs = outputs
+    layers += [conv_norm_relu(inputs, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2)]
+    return nn.Sequential(*layers, nn.Linear(1280, 10))
+
+
+class EncoderBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
+        self.self_attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        y = self.ln_1(x)
+        x = x + self.self_attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, side, width=192, heads=3, layers=12):
+        super().__init__()
+        self.conv_proj = nn.Conv2d(3, width, 16, 16)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embedding = nn.Parameter(0.02 * torch.randn(1, (side // 16) ** 2 + 1, width))
+        self.layers = nn.Sequential(*(EncoderBlock(width, heads) for _ in range(layers)))
+        self.ln, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, 10)
+
+    def forward(self, x):
+        patches = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), 1, -1), patches], 1) + self.pos_embedding
+        return self.head(self.ln(self.layers(x))[:, 0])
+
+
+def two_convolutions(inputs, outputs):
+    first = conv(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
+    return nn.Sequential(*first, conv(outputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+class UNet(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        widths = [width, 2 * width, 4 * width]
+        self.down = nn.ModuleList([two_convolutions(3, width), *(two_convolutions(w, 2 * w) for w in widths)])
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in widths)
+        self.merge = nn.ModuleList(two_convolutions(2 * w, w) for w in widths)
+        self.pool, self.out = nn.MaxPool2d(2), nn.Conv2d(width, 2, 1)
+
+    def forward(self, x):
+        kept = [self.down[0](x)]
+        for i in range(1, 4):
+            kept.append(self.down[i](self.pool(kept[i - 1])))
+        y = kept[3]
+        for i in (2, 1, 0):
+            y = self.merge[i](torch.cat([self.up[i](y), kept[i]], 1))
+        return self.out(y)
+
+
+def of_images(make, optimizer=(SGD, dict(lr=0.01, momentum=0.9))):
+    return lambda batch, side: classifier(make(side), torch.randn(batch, 3, side, side), optimizer)
+
+
+def unet(width, batch, side):
+    x, y = torch.randn(batch, 3, side, side), torch.randint(2, (batch, side, side))
+    return Made(net=UNet(width), x=x, y=y, loss=F.cross_entropy, optimizer=(ADAM, dict(lr=1e-3)))
+
+
+# ---- language ----
+
+
+def heads(x, count):
+    return x.unflatten(-1, (count, x.shape[2] // count)).transpose(1, 2)
+
+
+class Attending(nn.Module):
+    """A block whose attention also sees `past` earlier tokens, as buffers."""
+
+    def remember(self, count, past, width):
+        self.register_buffer("keys", torch.randn(1, count, past, width) if past else None)
+        self.register_buffer("values", torch.randn(1, count, past, width) if past else None)
+
+    def attention(self, q, k, v):
+        if self.keys is not None:
+            k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
+        causal, shared = q.shape[2] > 1, k.shape[1] < q.shape[1]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
+        return y.transpose(1, 2).flatten(2, 3)
+
+
+class GptBlock(Attending):
+    def __init__(self, width, count, past):
+        super().__init__()
+        self.count, self.norm1, self.norm2 = count, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.remember(count, past, width // count)
+
+    def forward(self, x):
+        q, k, v = (heads(part, self.count) for part in self.qkv(self.norm1(x)).chunk(3, -1))
+        x = x + self.project(self.attention(q, k, v))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, width, count, vocabulary, past):
+        super().__init__()
+        self.token, self.position, self.past = nn.Embedding(vocabulary, width), nn.Embedding(1024, width), past
+        self.blocks = nn.Sequential(*(GptBlock(width, count, past) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, ids):
+        x = self.token(ids) + self.position.weight[self.past : self.past + ids.shape[1]]
+        return F.linear(self.norm(self.blocks(x)), self.token.weight)
+
+
+def language_model(net, vocabulary, batch, length, past):
+    """The next token of each text is the target; after a past, the likeliest next token is the result."""
+    x, y = torch.randint(vocabulary, (batch, length)), torch.randint(vocabulary, (batch * length,))
+    made = Made(net=net, x=x, y=y, optimizer=(ADAMW, dict(lr=1e-4)))
+    made.loss = lambda out, y: F.cross_entropy(out.flatten(0, 1), y)
+    if past:
+        made.forward = lambda x: net(x).argmax(-1)
+    return made
+
+
+def gpt2(layers, width, count, vocabulary, batch, length, past):
+    return language_model(Gpt(layers, width, count, vocabulary, past), vocabulary, batch, length, past)
+
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+class LlamaBlock(Attending):
+    def __init__(self, width, count, groups, inner, past):
+        super().__init__()
+        self.count, self.groups, self.norm1, self.norm2 = count, groups, nn.RMSNorm(width), nn.RMSNorm(width)
+        shared = groups * width // count
+        self.q, self.k = nn.Linear(width, width, bias=False), nn.Linear(width, shared, bias=False)
+        self.v, self.o = nn.Linear(width, shared, bias=False), nn.Linear(width, width, bias=False)
+        self.gate, self.up = nn.Linear(width, inner, bias=False), nn.Linear(width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+        self.remember(groups, past, width // count)
+
+    def forward(self, x, cos, sin):
+        y = self.norm1(x)
+        q, k, v = heads(self.q(y), self.count), heads(self.k(y), self.groups), heads(self.v(y), self.groups)
+        x = x + self.o(self.attention(rotate(q, cos, sin), rotate(k, cos, sin), v))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, width, count, groups, inner, vocabulary, length, past):
+        super().__init__()
+        self.embed, self.norm = nn.Embedding(vocabulary, width), nn.RMSNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.blocks = nn.ModuleList(LlamaBlock(width, count, groups, inner, past) for _ in range(layers))
+        half = width // count // 2
+        angles = torch.arange(past, past + length)[:, None] * 10000 ** (torch.arange(half) / -half)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        return self.head(self.norm(x))
+
+
+def llama(layers, width, count, groups, inner, vocabulary, batch, length, past):
+    net = Llama(layers, width, count, groups, inner, vocabulary, length, past)
+    return language_model(net, vocabulary, batch, length, past)
+
+
+class LstmModel(nn.Module):
+    def __init__(self, vocabulary, width):
+        super().__init__()
+        self.embed, self.layers = nn.Embedding(vocabulary, width), nn.LSTM(width, width, 2)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, ids):
+        return self.head(self.layers(self.embed(ids))[0])
+
+
+def lstm_lm(vocabulary, width, batch, length):
+    made = language_model(LstmModel(vocabulary, width), vocabulary, length, batch, 0)
+    made.optimizer, made.clip = (SGD, dict(lr=0.1)), 0.25
+    return made
+
+
+# ---- tables, graphs, physics, control ----
+
+
+def perceptron(activation, *sizes):
+    layers = []
+    for inputs, outputs in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(inputs, outputs), activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def mlp(batch, inputs, hidden):
+    net = perceptron(nn.ReLU, inputs, hidden, hidden, 10)
+    return classifier(net, torch.randn(batch, inputs), (ADAM, dict(lr=1e-3)))
+
+
+class Dlrm(nn.Module):
+    def __init__(self, tables, rows, width):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, width, mode="sum") for _ in range(tables))
+        self.bottom = perceptron(nn.ReLU, 13, 512, 256, width)
+        self.top = perceptron(nn.ReLU, width + (tables + 1) * tables // 2, 512, 256, 1)
+        self.pairs = torch.tril_indices(tables + 1, tables + 1, -1)
+
+    def forward(self, dense, ids):
+        x = self.bottom(dense).relu()
+        vectors = torch.stack([x, *(table(i) for table, i in zip(self.tables, ids))], 1)
+        products = vectors.matmul(vectors.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
+        return self.top(torch.cat([x, products], 1)).squeeze(1)
+
+
+def dlrm(tables, rows, width, batch):
+    net, ids = Dlrm(tables, rows, width), torch.randint(rows, (tables, batch, 4))
+    return Made(
+        net=net, x=torch.randn(batch, 13), y=torch.randint(2, (batch,)).float(), optimizer=(SGD, dict(lr=0.1)),
+        loss=F.binary_cross_entropy_with_logits, forward=lambda x: net(x, ids),
+    )  # fmt: skip
+
+
+class GraphLayer(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.message, self.own = nn.Linear(inputs, outputs), nn.Linear(inputs, outputs)
+
+    def forward(self, x, start, end):
+        messages = self.message(x).index_select(0, start)
+        return self.own(x) + torch.zeros(len(x), messages.shape[1]).index_add(0, end, messages)
+
+
+def gnn(nodes, edges):
+    net = nn.ModuleList([GraphLayer(64, 64), GraphLayer(64, 16)])
+    start, end = torch.randint(nodes, (edges,)), torch.randint(nodes, (edges,))
+    return Made(
+        net=net, x=torch.randn(nodes, 64), y=torch.randint(16, (nodes,)), loss=F.cross_entropy,
+        optimizer=(ADAM, dict(lr=1e-2)), forward=lambda x: net[1](net[0](x, start, end).relu(), start, end),
+    )  # fmt: skip
+
+
+def pinn(points):
+    net = perceptron(nn.Tanh, 2, 64, 64, 64, 1)
+    x, t = torch.rand(points, 1, requires_grad=True), torch.rand(points, 1, requires_grad=True)
+    border, values = torch.rand(100, 2), torch.rand(100, 1)
+
+    def loss_of():
+        u = net(torch.cat([x, t], 1))
+        ux, ut = torch.autograd.grad(u.sum(), [x, t], create_graph=True)
+        (uxx,) = torch.autograd.grad(ux.sum(), x, create_graph=True)
+        return (ut - uxx).square().mean() + F.mse_loss(net(border), values)
+
+    leaves = [x, t, border, values]
+    return Made(net=net, x=torch.rand(points, 2), optimizer=(ADAM, dict(lr=1e-3)), leaves=leaves, loss_of=loss_of)
+
+
+def vae(batch):
+    net = nn.ModuleList(
+        [nn.Linear(784, 400), nn.Linear(400, 20), nn.Linear(400, 20), perceptron(nn.ReLU, 20, 400, 784)]
+    )
+    x = torch.rand(batch, 784)
+
+    def forward(x):
+        h = net[0](x).relu()
+        mean, log_variance = net[1](h), net[2](h)
+        z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+        return net[3](z).sigmoid(), mean, log_variance
+
+    def loss_of():
+        y, mean, log_variance = forward(x)
+        distance = 0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
+        return F.binary_cross_entropy(y, x, reduction="sum") - distance
+
+    return Made(net=net, x=x, optimizer=(ADAM, dict(lr=1e-3)), forward=forward, loss_of=loss_of)
+
+
+def dqn(batch):
+    net, target = perceptron(nn.ReLU, 4, 64, 64, 2), perceptron(nn.ReLU, 4, 64, 64, 2)
+    state, next_state, action = torch.randn(batch, 4), torch.randn(batch, 4), torch.randint(2, (batch, 1))
+    reward, done = torch.randn(batch), torch.randint(2, (batch,)).float()
+    pairs = list(zip(target.parameters(), net.parameters()))
+
+    def loss_of():
+        with torch.no_grad():
+            best = reward + 0.99 * (1 - done) * target(next_state).amax(1)
+        return F.smooth_l1_loss(net(state).gather(1, action).squeeze(1), best)
+
+    @torch.no_grad()
+    def after():
+        for to, from_ in pairs:
+            to.lerp_(from_, 0.005)
+
+    return Made(
+        net=net, x=state, optimizer=(ADAM, dict(lr=1e-3)), clip=10, target=target, loss_of=loss_of, after=after,
+        leaves=[state, next_state, action, reward, done], forward=lambda x: net(x).argmax(1),
+    )  # fmt: skip
+
+
+NETWORKS = {
+    "resnet18": of_images(
+        lambda side: resnet18(conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+    ),
+    "resnet18_cifar": of_images(lambda side: resnet18(conv(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(inplace=True))),
+    "mobilenetv2": of_images(lambda side: mobilenetv2()),
+    "vit_tiny": of_images(VisionTransformer, (ADAMW, dict(lr=1e-3))),
+    "unet": unet, "gpt2": gpt2, "llama": llama, "lstm_lm": lstm_lm, "mlp": mlp, "dlrm": dlrm, "gnn": gnn,
+    "pinn": pinn, "vae": vae, "dqn": dqn,
+}  # fmt: skip
+
+
+# ---- steps ----
+
+
+def training(n, half):
+    parameters, forward = list(n.net.parameters()), getattr(n, "forward", n.net)
+    kind, options = n.optimizer
+    opt = kind(parameters, **options)
+    clip, after = getattr(n, "clip", None), getattr(n, "after", lambda: None)
+    loss_of = getattr(n, "loss_of", lambda: n.loss(forward(n.x), n.y))
+
+    def step():
+        opt.zero_grad()
+        if half:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = loss_of()
+        else:
+            loss = loss_of()
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(parameters, clip)
+        opt.step()
+        after()
+        return loss
+
+    return step
+
+
+def inference(n, half):
+    n.net.eval()
+    x, forward = n.x, getattr(n, "forward", n.net)
+    if half:
+        n.net.to(torch.bfloat16)
+        x = x.bfloat16() if x.dtype == torch.float32 else x
+
+    def step():
+        with torch.no_grad():
+            return forward(x)
+
+    return step
+
+
+def make(name, mode, *sizes):
+    """Returns a function without parameters, a step of the network; mode is train or infer, and perhaps _bf16."""
+    return (training if mode.startswith("train") else inference)(NETWORKS[name](*sizes), "bf16" in mode)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(sys.argv[3]))
+    call = make(sys.argv[1], "train", *map(int, sys.argv[2].split(",")))
+    began = time.perf_counter()
+    call()
+    first = time.perf_counter() - began
+    call(), call()
+    with open("/proc/self/status") as status:  # getrusage would count the memory of the process that started this one
+        peak = int(re.search(r"VmHWM:\s+(\d+)", status.read())[1])
+    print(f"first_ms={first * 1e3:.6f} peak_mib={peak / 1024:.1f}")
