@@ -17,7 +17,7 @@ if(CPACK_BUILD_SOURCE_DIRS)
 endif()
 
 # ---- programs that run elsewhere -------------------------------------------------------------------------------------
-foreach(target mtorch mtorch_cuda mtorch_jupyter)
+foreach(target mtorch mtorch_cuda)
   if(TARGET ${target})
     set_target_properties(${target} PROPERTIES INSTALL_RPATH_USE_LINK_PATH OFF BUILD_WITH_INSTALL_RPATH ON
       INSTALL_RPATH "$ORIGIN/../lib/mtorch")
@@ -48,7 +48,8 @@ target_link_options(openblas PRIVATE -s -Wl,--gc-sections -Wl,-z,defs -Wl,--as-n
 target_link_libraries(openblas PRIVATE ${MTORCH_OPENBLAS_STATIC} gomp m pthread)
 
 # ---- the folder's other libraries: what is opened at first use, what those need, and their licences ------------------
-# libcurl, librsvg and ZeroMQ (for Jupyter), with dozens of libraries of their own, are the host's, and libedit, whose libbsd asks for glibc
+# libcurl, librsvg and xeus (for Jupyter), with dozens of libraries of their own, are the host's, and libedit, whose
+# libbsd asks for glibc
 # 2.36; so are glibc's, libgcc_s and CUDA's.
 set(opened $<TARGET_SONAME_FILE:openblas>)
 foreach(name libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2)
@@ -100,8 +101,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS
 # What is opened at first use, by its names in Debian 12, Debian 13 and Ubuntu 24.04.
 string(CONCAT CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libdnnl2 | libdnnl3.6 | libdnnl3, libedit2, "
   "libzip4 | libzip5 | libzip4t64, libpng16-16 | libpng16-16t64, libturbojpeg0 | libturbojpeg, "
-  "libcurl4 | libcurl4t64, ca-certificates, libutf8proc2 | libutf8proc3, librsvg2-2, libzmq5, "
-  "libssl3 | libssl3t64, libuuid1")
+  "libcurl4 | libcurl4t64, ca-certificates, libutf8proc2 | libutf8proc3, librsvg2-2, libxeus6")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "openmpi-bin, graphviz, mtorch-cuda, libmtorch-dev")
 # The libraries are for the distribution that they are built on: messages are formatted by its fmt.
 string(REGEX MATCH "^[0-9]+" fmt_major "${fmt_VERSION}")

@@ -33,8 +33,7 @@ DynamicLibrary open_plugin(std::string& why) {
     why =
         "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
   else if (!library)
-    why +=
-        "; the kernel needs ZeroMQ, libcrypto and libuuid: apt-get install libzmq5 libssl3 libuuid1";
+    why += "; the kernel needs the library xeus (Debian 12: apt-get install libxeus6)";
   return library;
 }
 
