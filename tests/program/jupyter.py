@@ -41,7 +41,12 @@ class Kernel:
         self.process = subprocess.Popen([program, 'jupyter', 'kernel', path], stdout=subprocess.DEVNULL)
         # ZeroMQ tries a connection again only after 100 ms, so the start is timed by a socket of our own.
         address = ('127.0.0.1', json.load(open(path))['shell_port'])
-        while socket.socket().connect_ex(address) != 0:
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(address) == 0:
+                    break
+            if self.process.poll() is not None or time.time() > begun + 20:
+                raise AssertionError('the kernel ended, or does not listen')
             time.sleep(0.0005)
         self.start_seconds = time.time() - begun
         self.client = BlockingKernelClient(connection_file=path)
