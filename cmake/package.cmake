@@ -49,8 +49,7 @@ target_link_libraries(openblas PRIVATE ${MTORCH_OPENBLAS_STATIC} gomp m pthread)
 
 # ---- the folder's other libraries: what is opened at first use, what those need, and their licences ------------------
 # libcurl, librsvg and xeus (for Jupyter), with dozens of libraries of their own, are the host's, and libedit, whose
-# libbsd asks for glibc
-# 2.36; so are glibc's, libgcc_s and CUDA's.
+# libbsd asks for glibc 2.36; so are glibc's, libgcc_s and CUDA's.
 set(opened $<TARGET_SONAME_FILE:openblas>)
 foreach(name libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2)
   find_file(${name}_file ${name} PATHS ${CMAKE_SYSTEM_LIBRARY_PATH} /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})

@@ -447,13 +447,7 @@ class BackwardPass : public Walk {
   }
 
   void take_gradient(Node& node, const Tensor& g, Tensor* dx) const {
-    struct Pruned {  // while the gradients are computed
-      Pruned(Node& n, uint16_t mask) : node(n), before(std::exchange(n.pruned, mask)) {}
-      Pruned(const Pruned&) = delete;
-      ~Pruned() { node.pruned = before; }
-      Node& node;
-      const uint16_t before;
-    } const pruned(node, targets_ ? targets_->pruned(node) : uint16_t(0));
+    const SaveAndRestore pruned(node.pruned, targets_ ? targets_->pruned(node) : uint16_t(0));
     const profile::Scope scope = timed_scope(node);
     node.type->backward(node, g, dx);
   }

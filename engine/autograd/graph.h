@@ -73,8 +73,7 @@ struct Node {
   bool consumed = false;
   bool queued = false;       // in a running backward pass: it has a gradient
   int8_t source[kMaxSaved];  // the input that a saved tensor is; kOutput; kOther
-  uint16_t pruned =
-      0;  // of the first 16 inputs: the running pass does not lead to its targets by them
+  uint16_t pruned = 0;       // bits of inputs 0..15 by which the running pass reaches no target
   uint32_t kept_type = 0, kept_bytes = 0;  // of the data of `keep`; its bytes if it is on the heap
   union {
     uint64_t sequence = 0;  // the order of creation, in which inputs precede results

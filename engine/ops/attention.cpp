@@ -118,9 +118,12 @@ Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, co
   Tensor has_key = some.defined() ? k.of(some) : some, order;
   const int64_t before = k.first[2];  // keys that all queries of the block attend to
   if (a.causal && k.keys > before + 1) {
-    order = causal_mask(a, before, k.n[2], a.mask.defined() ? 0 : before, k.keys);
-    const Tensor part = a.mask.defined() ? s : slice(s, 3, before, k.keys - before);
-    copy_(part, masked(part, order));
+    if (a.mask.defined()) {
+      s = masked(s, order = causal_mask(a, before, k.n[2], 0, k.keys));
+    } else {
+      const Tensor part = slice(s, 3, before, k.keys - before);
+      copy_(part, masked(part, causal_mask(a, before, k.n[2], before, k.keys)));
+    }
   }
   if (a.mask.defined()) {
     const Tensor mask = k.of(a.mask), part = mask.size(3) == 1 ? mask : slice(mask, 3, 0, k.keys);

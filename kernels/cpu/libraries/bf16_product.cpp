@@ -17,6 +17,7 @@ using onednn::Primitive;
 
 constexpr double kMinWork = 2e6;  // multiply-adds: oneDNN compiles for each shape, 0.5 ms
 constexpr size_t kKept = 256;     // shapes
+constexpr int64_t kThin = 12;     // rows or columns, at most
 
 /// The key that a primitive is compiled for: m, n, k and the strides of a, b and c.
 using Key = std::array<int64_t, 9>;
@@ -83,8 +84,8 @@ void plain(const Key& key, const uint16_t* a, const uint16_t* b, float* c) {
 
 bool is_thin_half(const Matmul& q) {
   if (q.accumulate || q.batch_dims > 0 || q.k < 64) return false;
-  return (q.m <= kThinHalf && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
-         (q.n <= kThinHalf && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
+  return (q.m <= kThin && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
+         (q.n <= kThin && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
 }
 
 bool takes_half(const Matmul& q) {

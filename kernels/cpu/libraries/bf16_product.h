@@ -1,4 +1,4 @@
-// bf16_product.h -- bfloat16 matrix products by oneDNN, on processors with bfloat16 instructions
+// bf16_product.h -- products of 16-bit floats that the CPU computes directly: which ones, and those by oneDNN
 #pragma once
 #include "kernels/matmul.h"
 
@@ -10,7 +10,6 @@ bool takes_half(const Matmul& call);
 /// Such a call with few rows or columns: its time is that of reading the large operand, whose rows
 /// (or columns) are contiguous. The verb widens them in pieces.
 bool is_thin_half(const Matmul& call);
-constexpr int64_t kThinHalf = 12;
 /// c = a . b, with sums in float32 (results below the smallest normal number are 0).
 void bf16_product(const Matmul& call);
 

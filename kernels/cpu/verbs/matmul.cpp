@@ -583,7 +583,7 @@ template <class T> bool batched(const Matmul& call) {
 /// is the sum of its blocks in order.
 bool thin_half(const Matmul& call) {
   constexpr int64_t kRows = 16, kTerms = kThinRoom<float> / kRows;
-  const bool by_columns = call.m <= kThinHalf;  // b is the large operand, and its columns are rows
+  const bool by_columns = call.m < call.n;  // b is the large operand, and its columns are rows
   const int64_t rows = by_columns ? call.n : call.m, columns = by_columns ? call.m : call.n,
                 k = call.k, step = by_columns ? call.b_col : call.a_row;
   const Mat<const uint16_t> large{static_cast<const uint16_t*>(by_columns ? call.b : call.a), step,
