@@ -171,22 +171,19 @@ add_test(NAME luacheck COMMAND sh -c "command -v luacheck >/dev/null || { echo s
 exec luacheck -q --no-color ." WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(luacheck PROPERTIES SKIP_RETURN_CODE 77)
 
-# The debugger; the Jupyter kernel and the notebooks, where xeus and Python's jupyter_client and nbclient are found.
-foreach(name debugger jupyter notebooks)
+# Tests by Python programs, which end with status 77 where what they need is missing: the debugger; the Jupyter kernel
+# and the notebooks (xeus, jupyter_client, nbclient); the scripts and the guide's examples by the Lua language server;
+# the guide as pages with search, and their links (MkDocs).
+function(add_python_test name program)
   add_test(NAME ${name} COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
-exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+exec python3 ${program} ${ARGN}" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+foreach(name debugger jupyter notebooks)
+  add_python_test(${name} tests/program/${name}.py $<TARGET_FILE:mtorch>)
 endforeach()
-
-# The scripts and the guide's examples by the Lua language server, where it is found.
-add_test(NAME language_server COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
-exec python3 tests/program/language_server.py ${CMAKE_BINARY_DIR}/stubs" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(language_server PROPERTIES SKIP_RETURN_CODE 77)
-
-# The guide as pages with search, and their links, where MkDocs is found.
-add_test(NAME guide COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
-exec python3 scripts/tools/guide.py ${CMAKE_BINARY_DIR}/guide" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(guide PROPERTIES SKIP_RETURN_CODE 77)
+add_python_test(language_server tests/program/language_server.py ${CMAKE_BINARY_DIR}/stubs)
+add_python_test(guide scripts/tools/guide.py ${CMAKE_BINARY_DIR}/guide)
 
 add_test(NAME nightly.jupyterlab COMMAND python3 tests/program/jupyterlab.py $<TARGET_FILE:mtorch>
   CONFIGURATIONS nightly WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
