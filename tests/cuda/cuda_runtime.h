@@ -81,6 +81,16 @@ Toucher toucher();
 [[noreturn]] void stop_launch(const char* sentence);
 bool asked(const char* word);  // whether MTORCH_EMULATION names it
 
+/// What the library of a script's kernel needs of this one, which tells it at the start (module.h).
+struct Words {
+  dim3* index[4];
+  void* (*shared)();
+  void (*barrier)();
+  void (*exchange)(unsigned, const void*, void*, size_t, int);
+  int (*lane)();
+  unsigned (*vote)(unsigned, bool);
+};
+
 /// CUDA C of a script, compiled by the C++ compiler when it is first launched. `name` is the
 /// kernel's in the text.
 struct Loaded;

@@ -260,6 +260,14 @@ void wait_for(const uint64_t& counter, uint64_t seen) {
   me.counter = nullptr;
 }
 
+/// Opens the barrier once all threads that have not ended have come.
+void open_barrier_if_all_arrived() {
+  if (block->arrived != block->alive) return;
+  block->arrived = 0;
+  ++block->barriers;
+  all_in_order();
+}
+
 /// What a fiber runs: the kernel of each block that it is a thread of.
 void enter() {
   finish_switch(nullptr, &block->stack, &block->stack_size);
@@ -269,11 +277,7 @@ void enter() {
     --block->alive;
     ++block->progress;
     // Who leaves counts no longer at a barrier that others wait at.
-    if (block->alive > 0 && block->arrived == block->alive) {
-      block->arrived = 0;
-      ++block->barriers;
-      all_in_order();
-    }
+    if (block->alive > 0) open_barrier_if_all_arrived();
     yield();
   }
 }
@@ -411,11 +415,8 @@ void barrier() {
   if (!block) stop("it has a barrier, but was started as a kernel whose threads do not talk");
   const uint64_t mine = block->barriers;
   ++block->progress;
-  if (++block->arrived == block->alive) {
-    block->arrived = 0;
-    ++block->barriers;
-    all_in_order();
-  }
+  ++block->arrived;
+  open_barrier_if_all_arrived();
   wait_for(block->barriers, mine);
 }
 

@@ -5,14 +5,6 @@
 #include <cstdio>
 #include <utility>
 namespace emulation {
-struct Words {
-  dim3* index[4];
-  void* (*shared)();
-  void (*barrier)();
-  void (*exchange)(unsigned, const void*, void*, size_t, int);
-  int (*lane)();
-  unsigned (*vote)(unsigned, bool);
-};
 static Words words;
 void* shared() { return words.shared(); }
 void barrier() { words.barrier(); }

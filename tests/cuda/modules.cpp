@@ -21,16 +21,6 @@ struct Loaded {
 
 namespace {
 
-/// What a kernel's library needs of this one: it is told at the start.
-struct Words {
-  dim3* index[4] = {&threadIdx, &blockIdx, &blockDim, &gridDim};
-  void* (*shared)() = emulation::shared;
-  void (*barrier)() = emulation::barrier;
-  void (*exchange)(unsigned, const void*, void*, size_t, int) = emulation::exchange;
-  int (*lane)() = emulation::lane;
-  unsigned (*vote)(unsigned, bool) = emulation::vote;
-};
-
 /// What follows it: a call of the kernel with arguments that lie apart.
 std::string call_of(const std::string& name) {
   return R"(
@@ -76,7 +66,8 @@ void compile(Loaded& loaded) {
   } else if (!(loaded.library = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL))) {
     message = dlerror();
   } else {
-    static const Words words;
+    static const Words words = {
+        {&threadIdx, &blockIdx, &blockDim, &gridDim}, shared, barrier, exchange, lane, vote};
     reinterpret_cast<void (*)(const Words*)>(dlsym(loaded.library, "mt_words"))(&words);
     loaded.kernel = reinterpret_cast<void (*)(void**)>(dlsym(loaded.library, "mt_kernel"));
   }
