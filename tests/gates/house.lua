@@ -379,7 +379,7 @@ local budgets = {
   ['bindings'] = 38500, ['bindings/core'] = 4650, ['bindings/functions'] = 6300, ['bindings/program'] = 1400,
   ['bindings/lua/core'] = 1100, ['bindings/lua/nn'] = 3400, ['bindings/lua/optim'] = 1750,
   ['bindings/lua/data'] = 2850, ['bindings/lua/io'] = 550, ['bindings/lua/help'] = 1050, ['bindings/lua/script'] = 2750,
-  ['bindings/lua/compile'] = 2950, ['bindings/lua/extras'] = 9250, ['scripts'] = 11750,
+  ['bindings/lua/compile'] = 2950, ['bindings/lua/extras'] = 9300, ['scripts'] = 11750,
 }
 local function add_to_rooms(lines_in, path, count)
   for room in pairs(budgets) do

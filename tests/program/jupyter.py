@@ -11,14 +11,15 @@ import tempfile
 import time
 
 program = os.path.abspath(sys.argv[1])
-plugin = os.path.join(os.path.dirname(program), 'libmtorch_jupyter.so')
+folder = os.path.dirname(program)
+plugins = [folder + '/libmtorch_jupyter.so', folder + '/../lib/mtorch/libmtorch_jupyter.so']
 try:
     from jupyter_client import BlockingKernelClient
     from jupyter_client.connect import write_connection_file
 except ImportError:
     print('skipped: python3 has no jupyter_client (Debian: python3-jupyter-client)')
     sys.exit(77)
-if not os.path.exists(plugin):
+if not any(map(os.path.exists, plugins)):
     print('skipped: this build has no Jupyter kernel (xeus was not found)')
     sys.exit(77)
 

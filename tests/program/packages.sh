@@ -1,12 +1,13 @@
 #!/bin/sh
 # packages.sh -- the packages of run.sh package: what they need, and whether they train, pass tests and leave nothing
 #
-#   sh tests/program/packages.sh [DIST] [--bare [--base DIR]]
+#   sh tests/program/packages.sh [DIST] [--bare [--base DIR] [--suite NAME]]
 #
 # DIST is the folder of the packages, by default dist/ of this tree. Without --bare the folder and the wheel are used
 # on this machine. With it, the folder, the wheel and the Debian packages are used by root in a new minimal Debian
-# (--base: in a copy of that one), and the seconds from nothing to the end of the training are printed. Status 77 where
-# there is no package, or --bare is not possible.
+# (--base: in a copy of that one; --suite: of that release), and the seconds from nothing to the end of the training are
+# printed. The C++ headers and the Jupyter kernel are tried only in the release that the packages were made on, whose
+# fmt and xeus they need. Status 77 where there is no package, or --bare is not possible.
 set -u
 
 repo=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -15,6 +16,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --bare) bare=yes ;;
     --base) base=$2 && shift ;;
+    --suite) suite=$2 && shift ;;
     *) ! ls "$1"/mtorch-*.tar.gz >/dev/null 2>&1 || dist=$(CDPATH='' cd -- "$1" && pwd -P) ;;
   esac
   shift
@@ -71,6 +73,7 @@ host='linux-vdso[^ ]*|ld-linux[^ ]*|lib(c|m|dl|rt|pthread|gcc_s)\.so\.[0-9]+|lib
 foreign=''
 for file in "$folder"/bin/* "$folder"/lib/mtorch/*; do
   case $file in
+    */libmtorch_jupyter.so) continue ;; # it is opened where the machine has xeus
     */bin/*) lines=$(env -u LD_LIBRARY_PATH ldd "$file") ;;
     *) # the program has loaded the others, by its run path
       lines=$(LD_LIBRARY_PATH="$folder/lib/mtorch" ldd "$file") ;;
@@ -104,6 +107,9 @@ if [ $bare = no ]; then
   cp -R "$repo/tests" "$scratch/tests"
   check 'the folder trains and passes tests, with a space in its name' \
     "$(cd "$scratch" && sh "/tmp/package_test.$$" "$folder" 2>&1)"
+  said=$(python3 "$repo/tests/program/jupyter.py" "$folder/bin/mtorch" 2>&1)
+  case $? in 0 | 77) said='' ;; esac
+  check "the folder's Jupyter kernel answers, where there is a client" "$said"
   if [ ! -f "$wheel" ] || ! python3 -m venv "$scratch/venv" >/dev/null 2>&1; then
     echo "skipped: the wheel: there is none, or no python3 with venv"
   else
@@ -120,7 +126,7 @@ fi
 # ---- a bare machine --------------------------------------------------------------------------------------------------
 new_target ''
 trap 'rm -rf --one-file-system "$target" "$scratch" "/tmp/package_test.$$"' EXIT
-make_debian >/dev/null 2>&1 || die "no Debian could be made"
+{ make_debian && inside root true; } >/dev/null 2>&1 || die "no Debian could be made"
 mkdir "$target/work" "$target/dist"
 cp -R "$repo/tests" "$repo/scripts" "$repo/cmake" "$repo/CMakeLists.txt" "$target/work/"
 cp "$dist"/*mtorch* "$target/dist/"
@@ -136,7 +142,10 @@ used() {
   began=$(date +%s.%N)
   said=$(inside root "cd /work && MTORCH_PACKAGE=/dist/$1 sh scripts/run.sh train 2>&1")
   seconds=$(echo "$began $(date +%s.%N)" | awk '{ printf "%.1f", $2 - $1 }')
-  case $said in *"final: "*"correct=50/50"* | *"final: "*"correct=49/50"*) said='' ;; esac
+  case $said in
+    *"final: "*"correct=50/50"* | *"final: "*"correct=49/50"*) said='' ;;
+    *) said="no result: $said" ;;
+  esac
   check "$kind: from nothing to the last line of the training in $seconds s" "$said"
   check "$kind: trains and passes tests" "$(inside root "cd /work && sh test.sh $2" 2>&1)"
 }
@@ -145,9 +154,16 @@ as_root() { inside root "$apt $* >/tmp/apt.log 2>&1 || tail /tmp/apt.log"; }
 used "${archive##*/}" /work/build/package
 rm -rf "$target/work/build"
 for package in "$dist"/mtorch_*.deb; do used "${package##*/}" /usr; done
-check 'deb: libmtorch-dev is installed' \
-  "$(as_root install /dist/libmtorch-dev_*.deb && inside root 'ls /usr/include/mtorch/mtorch.h >/dev/null' 2>&1)"
-check 'deb: both are removed' "$(as_root --purge autoremove mtorch libmtorch-dev)"
+installed=mtorch
+if grep -q "VERSION_CODENAME=${suite:-bookworm}" /etc/os-release; then
+  installed='mtorch libmtorch-dev libxeus6'
+  check 'deb: libmtorch-dev is installed' \
+    "$(as_root install /dist/libmtorch-dev_*.deb && inside root 'ls /usr/include/mtorch/mtorch.h >/dev/null' 2>&1)"
+  said=$(as_root install libxeus6 && inside root 'mtorch jupyter kernel nothing.json' 2>&1)
+  case $said in *"cannot read the connection file nothing.json"*) said='' ;; *) said="it says: $said" ;; esac
+  check 'deb: the Jupyter kernel starts' "$said"
+fi
+check 'deb: they are removed' "$(as_root --purge autoremove "$installed")"
 rm -rf "$target/work/build"
 all >"$scratch/is"
 check 'nothing is left' "$(diff "$scratch/was" "$scratch/is")"

@@ -1,7 +1,6 @@
 -- term.lua -- draws a figure as text for a terminal or a log, with braille or ASCII
 local extend = require('mtorch').extend
 local util = extend.util
-local base64 = require('mtorch.extras.plot.png').base64
 local scale = require 'mtorch.extras.plot.scale'
 local style = require 'mtorch.extras.plot.style'
 
@@ -581,25 +580,6 @@ function draw.panels(t, fig)
     for _, line in ipairs(lines_of(t, panel)) do out[#out + 1] = line end
   end
   return out
-end
-
---- kitty's and iTerm2's sequences for a PNG. Sixels, which no variable of the environment tells of, are left out.
-local function kitty(png)
-  local text, parts = base64(png), {}
-  for at = 1, #text, 4096 do
-    parts[#parts + 1] = ('\27_G%sm=%d;%s\27\\'):format(at == 1 and 'f=100,a=T,' or '', at + 4096 <= #text and 1 or 0,
-      text:sub(at, at + 4095))
-  end
-  return concat(parts) .. '\n'
-end
-local function iterm(png) return ('\27]1337;File=inline=1:%s\a\n'):format(base64(png)) end
-
---- The function that makes the text of a PNG for a terminal that shows pictures; nothing for others.
-function term.inline()
-  local name, program = os.getenv 'TERM' or '', os.getenv 'TERM_PROGRAM' or ''
-  if util.colours(1) == 0 or os.getenv 'TMUX' then return nil end
-  if os.getenv 'KITTY_WINDOW_ID' or name:find 'kitty' or name:find 'ghostty' then return kitty end
-  if program == 'iTerm.app' or program == 'WezTerm' then return iterm end
 end
 
 --- Returns the text of a figure for stdout, with colours only if it is a terminal.
