@@ -462,11 +462,12 @@ template <class T> void in_parts(const Product<T>& q) {
   in_parts(q, [](const Product<T>& part) { serial_product(part); });
 }
 
-/// Computes a panel of a very large product in slices, so that Ctrl-C is checked every 50 ms or so.
+/// Computes a panel of a very large product in slices, so that Ctrl-C is checked every 50 ms or so. Slices of
+/// the longer side repeat the packing of the smaller operand (700 x 650 x 10000: 77 and 59 ms for the other side).
 template <class T> void panel(const Product<T>& q, bool by_rows) {
-  const int64_t across = by_rows ? q.n : q.m;
-  const int64_t cuts = at_most(int64_t(q.work() / kLongWork) + 1, across / 256 + 1);
-  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, !by_rows, i, cuts));
+  const int64_t longer = by_rows ? q.m : q.n;
+  const int64_t cuts = at_most(int64_t(q.work() / kLongWork) + 1, longer / 256 + 1);
+  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, by_rows, i, cuts));
 }
 
 /// A product with one large operand and a thin c: its time is that of reading the large operand.
