@@ -371,7 +371,7 @@ end
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
   ['kernels'] = 29000, ['kernels/cpu/verbs'] = 5150, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
-  ['kernels/cpu/jit'] = 3800, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 1620,
+  ['kernels/cpu/jit'] = 3800, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 1650,
   ['kernels/cuda'] = 7500, ['kernels/math'] = 2550,
   ['engine'] = 36500, ['engine/core'] = 2700, ['engine/autograd'] = 2470, ['engine/ops'] = 11200,
   ['engine/linalg'] = 1750, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "kernels/cpu/libraries/openblas.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -103,19 +104,52 @@ template <class T> struct Columns {
     const T one = 1;
     MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
   }
+  /// Exchanges the rows first .. end - 1 of `count` columns with the rows of their pivots, from 1.
+  void exchange_rows(int column, int count, int first, int end, const int* pivots) const {
+    for (int j = column; j < column + count; ++j) {
+      T* const x = at(0, j);
+      for (int i = first; i < end; ++i) std::swap(x[i], x[pivots[i] - 1]);
+    }
+  }
 };
 
-/// Substitution: a panel of unknowns, then the other rows in strips.
+/// The inverse of the triangle L of a panel. Its elements are at most 1 by pivoting, so a product with it is about as
+/// exact as OpenBLAS's triangular solve, and five times as fast.
+template <class T> struct LowerInverse {
+  T elements[kPanel * kPanel] = {};
+  LowerInverse(int k, const T* lower, int ld) {
+    const T one = 1;
+    for (int i = 0; i < k; ++i) elements[i * kPanel + i] = 1;
+    MT_ROUTINE(trsm)("L", "L", "N", "U", &k, &k, &one, lower, &ld, elements, &kPanel, 1, 1, 1, 1);
+  }
+  /// Replaces k rows of at most kStrip columns at `b` by their product with the inverse.
+  void multiply(int k, int n, T* b, int ld) const {
+    T copy[kPanel * kStrip];
+    for (int j = 0; j < n; ++j)
+      std::memcpy(copy + j * kPanel, b + int64_t(j) * ld, size_t(k) * sizeof(T));
+    constexpr int kColumns = 102, kPlain = 111;
+    choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
+        kColumns, kPlain, kPlain, k, n, k, T(1), elements, kPanel, copy, kPanel, T(0), b, ld);
+  }
+};
+
+/// Substitution: a panel of unknowns, then the other rows in strips. `pivoted`: the triangle is the L of lu().
 template <class T>
-void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
+void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b,
+                bool pivoted = false) {
   const Columns<const T> from{a, lead(n)};
   const Columns<T> to{b, lead(n)};
   const int panel = n < kMinSplit || columns < kMinColumns ? n : kPanel;
   const bool backward = upper != transposed;
   for (int done = 0; done < n && !mt_interrupted; done += panel) {
     const int w = std::min(panel, n - done), j = backward ? n - done - w : done;
-    to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", w, columns,
-                      from.at(j, j), to.at(j, 0));
+    if (pivoted && panel == kPanel) {
+      const LowerInverse<T> inverse(w, from.at(j, j), from.ld);
+      for_strips(0, columns, kStrip,
+                 [&](int i, int count) { inverse.multiply(w, count, to.at(j, i), to.ld); });
+    } else
+      to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", w, columns,
+                        from.at(j, j), to.at(j, 0));
     for_strips(backward ? 0 : j + w, backward ? j : n, kStrip, [&](int i, int count) {
       to.subtract_product(transposed, count, columns, w, transposed ? from.at(j, i) : from.at(i, j),
                           to.at(j, 0), to.at(i, 0));
@@ -127,6 +161,7 @@ void substitute(bool upper, bool transposed, bool unit, int n, int columns, cons
 
 template <class T> bool finite(const T* x, int64_t n) {
   T sum = 0;  // x - x is 0 for a finite number, else NaN
+#pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
   return sum == 0;
 }
@@ -137,23 +172,23 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
   const int k = std::min(m, n), panel = k < kMinSplit ? k : kPanel;
   int info = 0;
   for (int j = 0; j < k && !mt_interrupted; j += panel) {
-    const int w = std::min(panel, k - j), next = j + w, rows = m - j, first = j + 1, step = 1;
+    const int w = std::min(panel, k - j), next = j + w, rows = m - j;
     const int width = panel == k ? n : w;  // a small matrix as a whole
     int failed = 0;
     MT_ROUTINE(getrf)(&rows, &width, in.at(j, j), &in.ld, pivots + j, &failed);
     if (failed != 0 && info == 0) info = j + failed;
     if (width == n) break;
     for (int i = j; i < next; ++i) pivots[i] += j;
-    const auto exchange = [&](int at, int count) {
-      MT_ROUTINE(laswp)(&count, in.at(0, at), &in.ld, &first, &next, pivots, &step);
-    };
-    for_strips(0, j, kStrip, exchange);
+    const LowerInverse<T> inverse(w, in.at(j, j), in.ld);
     for_strips(next, n, kStrip, [&](int at, int count) {
-      exchange(at, count);
-      in.solve_triangle("L", "N", "U", w, count, in.at(j, j), in.at(j, at));
+      in.exchange_rows(at, count, j, next, pivots);
+      inverse.multiply(w, count, in.at(j, at), in.ld);
       in.subtract_product(false, m - next, count, w, in.at(next, j), in.at(j, at), in.at(next, at));
     });
   }
+  if (panel < k)  // the columns of a panel take part in the exchanges of later ones
+    for_strips(0, k, panel,
+               [&](int at, int count) { in.exchange_rows(at, count, at + count, k, pivots); });
   return info;
 }
 
@@ -167,7 +202,7 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
   }
   if (columns > 0) MT_ROUTINE(laswp)(&columns, b, &ld, &first, &n, pivots, &step);
   if (!transposed) {
-    substitute(false, false, true, n, columns, a, b);
+    substitute(false, false, true, n, columns, a, b, true);
     substitute(true, false, false, n, columns, a, b);
   }
   return 0;
