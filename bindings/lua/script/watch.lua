@@ -2,7 +2,7 @@
 --
 -- Changed functions are compiled with the variables of the old ones as their upvalues, and replace them wherever they
 -- are: in locals, upvalues and tables. What runs keeps its old code until it returns.
-local depth = require('mtorch.script.debug_prompt').depth
+local depth = require('mtorch.script.frames').depth
 local interactive = require 'mtorch.script.interactive'
 local util = require 'mtorch.core.util'
 
