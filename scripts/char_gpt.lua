@@ -10,6 +10,7 @@
 -- are logits of the next character at each position. All positions of a window are trained at once. The loss is
 -- -log2 of the probability of the actual next character, in bits.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local text = require 'char_text'
 
@@ -46,12 +47,12 @@ local cut = math.floor(#ids * 0.9)
 local train, test = ids[{{1, cut}}], ids[{{cut + 1, -1}}]
 local target = options.target or target_of(ids:tolist())
 if options.size % options.heads ~= 0 then
-  text.refuse('--heads %d do not divide --size %d', options.heads, options.size)
+  refuse('--heads %d do not divide --size %d', options.heads, options.size)
 end
-if #test <= length then text.refuse('the text is too short for windows of %d characters', length) end
+if #test <= length then refuse('the text is too short for windows of %d characters', length) end
 local prompt = options.prompt or all:match('\n(.)') or all:sub(1, 1)
 if not pcall(tokenizer.encode, tokenizer, prompt) then
-  text.refuse("--prompt '%s' has characters that the text lacks", prompt)
+  refuse("--prompt '%s' has characters that the text lacks", prompt)
 end
 print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
 

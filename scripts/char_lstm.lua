@@ -9,6 +9,7 @@
 -- long rows that are processed in parallel, `length` characters in each step. The LSTM's state is passed from step to
 -- step; gradients end at the beginning of each step (truncated backpropagation through time).
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local text = require 'char_text'
 
@@ -44,7 +45,7 @@ print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:si
 --- Returns the ids as rows [batch x ..].
 local function rows(list, batch)
   local length = math.floor(#list / batch)
-  if length < 2 then text.refuse('the text is too short for %d rows', batch) end
+  if length < 2 then refuse('the text is too short for %d rows', batch) end
   return list[{{1, batch * length}}]:reshape(batch, length)
 end
 local train, test = rows(ids[{{1, cut}}], options.batch), rows(ids[{{cut + 1, -1}}], small and 2 or 8)

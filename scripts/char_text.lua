@@ -1,13 +1,8 @@
 -- char_text.lua -- what char_lstm.lua and char_gpt.lua share: the text (a file, or sentences), training, results
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 
 local text = {}
-
---- Prints one sentence to stderr and exits with status 1.
-function text.refuse(...)
-  io.stderr:write(arg[0]:match '([^/]*)%.lua$' or arg[0], ': ', string.format(...), '\n')
-  os.exit(1)
-end
 
 --- Samples the next character from logits [characters], as a tensor [1]; temperature 0 takes the most probable.
 function text.choose(scores, temperature)
@@ -68,7 +63,7 @@ end
 function text.load(path, small)
   if path then
     local file = io.open(path)
-    if not file then text.refuse("--data: '%s' cannot be opened", path) end
+    if not file then refuse("--data: '%s' cannot be opened", path) end
     file:close()
     local all = mt.data.text(path)
     return all, path, function(ids) return text.bigram_entropy(ids) end
@@ -121,7 +116,7 @@ function text.finish(of, options, curve, target, per_second)
   print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
     target, #curve, per_second))
   if not options.dry_run and not (bits <= target) then
-    text.refuse('%.4f bits per character on test text, above the target of %.4f', bits, target)
+    refuse('%.4f bits per character on test text, above the target of %.4f', bits, target)
   end
 end
 

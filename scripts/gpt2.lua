@@ -10,6 +10,7 @@
 -- During generation each layer keeps the keys and values of the text so far (a KV cache), so that the forward pass
 -- computes the new token only.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local decoders = require 'decoders'
 
@@ -30,15 +31,10 @@ local options = mt.args{
   {'dry_run', false, 'small random models of both kinds'},
 }
 
-local function quit(sentence, ...)
-  io.stderr:write('gpt2: ', sentence:format(...), '\n')
-  os.exit(1)
-end
-
 --- Ends the script if a file cannot be opened.
 local function must_open(path)
   local file = io.open(path)
-  if not file then quit("'%s' cannot be opened", path) end
+  if not file then refuse("'%s' cannot be opened", path) end
   file:close()
 end
 
@@ -86,10 +82,10 @@ local function load(folder)
   local config = data.json(folder .. '/config.json')
   local kind = kinds[config.model_type]
   if not kind then
-    quit("'%s' is a model of type '%s'; known are gpt2 and llama", folder, tostring(config.model_type))
+    refuse("'%s' is a model of type '%s'; known are gpt2 and llama", folder, tostring(config.model_type))
   end
   local unsupported = kind.class.unsupported(config)
-  if unsupported then quit('%s', unsupported) end
+  if unsupported then refuse('%s', unsupported) end
   local net, state = kind.class(config), {}
   for name, value in pairs(tensors_of(folder)) do
     local own = kind.name(name)
@@ -211,13 +207,13 @@ local function dry_run()
     local list, speed = generate(net, ids[{{1, 4}}], 10)
     rate = speed
     print(('%s: loss %.3f to %.3f; writes %q'):format(c[1], first, last, tokenizer:decode(list)))
-    if not (last < first) then quit('the loss of %s did not fall', c[1]) end
+    if not (last < first) then refuse('the loss of %s did not fall', c[1]) end
   end
   print(('final: loss=%.4f tokens_per_second=%.0f'):format(last, rate))
 end
 
 if options.dry_run then return dry_run() end
-if not options.model then quit('--model names a folder with config.json and model.safetensors; or --dry-run') end
+if not options.model then refuse('--model names a folder with config.json and model.safetensors; or --dry-run') end
 
 if options.tune then must_open(options.tune) end
 if options.check then must_open(options.check) end
@@ -229,10 +225,10 @@ print(('%s: %s, %d parameters'):format(options.model, config.model_type, count))
 if options.check then
   local largest = difference(net, data.safetensors(options.check))
   print(('final: logits_difference=%.3g target=%g'):format(largest, options.target))
-  if not (largest <= options.target) then quit('the logits differ by %g, more than %g', largest, options.target) end
+  if not (largest <= options.target) then refuse('the logits differ by %g, more than %g', largest, options.target) end
   return
 end
-if not tokenizer then quit("'%s' has no tokenizer.json", options.model) end
+if not tokenizer then refuse("'%s' has no tokenizer.json", options.model) end
 
 local first, last
 if options.tune then
@@ -249,4 +245,4 @@ local list, speed = generate(net, ids, options.sample, config.eos_token_id and c
 print(tokenizer:decode(list))
 print(('final: tokens=%d tokens_per_second=%.1f%s'):format(#list - #ids, speed,
   last and (' loss=%.4f loss_before=%.4f'):format(last, first) or ''))
-if last and not (last < first) then quit('the loss did not fall: %.4f to %.4f', first, last) end
+if last and not (last < first) then refuse('the loss did not fall: %.4f to %.4f', first, last) end
