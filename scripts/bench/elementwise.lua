@@ -80,9 +80,9 @@ local function requires_parameters(op)
   return not pcall(mt[op.name], unpack(list))
 end
 
-local function inputs_text(names, kinds, n, leaf)
+local function inputs_text(names, kinds, n)
   local list = {}
-  for i, name in ipairs(names) do list[i] = ('%s=%s%s:%d'):format(name, leaf or '', kinds[i], n) end
+  for i, name in ipairs(names) do list[i] = ('%s=%s:%d'):format(name, kinds[i], n) end
   return table.concat(list, ' ')
 end
 

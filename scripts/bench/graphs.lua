@@ -131,16 +131,15 @@ end
 --- Groups the rows by operation: {{name=, series = {contender = {{n, us}, ..}}}, ..}.
 local function by_operation(run, columns)
   local list, found = {}, {}
-  local factors = {[''] = 1, Ki = 1024, Mi = 1024 ^ 2}
   for _, r in ipairs(run.rows) do
-    local name, count, factor = r.name:match('^([%w_]+)/(%d+)(%a*)$')
-    if name and factors[factor] then
+    local name, label = r.name:match('^([%w_]+)/(%d+%a*)$')
+    local n = name and report.count_of(label)
+    if n then
       if not found[name] then
         found[name] = {name = name, series = {}, sizes = {}}
         list[#list + 1] = found[name]
       end
-      local n = count * factors[factor]
-      table.insert(found[name].sizes, {n, count .. factor})
+      table.insert(found[name].sizes, {n, label})
       for _, c in ipairs(columns) do
         local result = r.results[c.name]
         if result then
@@ -216,10 +215,8 @@ local function points_of(run, name)
   for _, r in ipairs(run.rows) do
     local result = r.results[name]
     local flops = r.flops
-    local op, count, factor = r.name:match('^([%w_]+)/(%d+)(%a*)$')
-    if not flops and per_element[op] then
-      flops = per_element[op] * count * (factor == 'Mi' and 1024 ^ 2 or factor == 'Ki' and 1024 or 1)
-    end
+    local op, label = r.name:match('^([%w_]+)/(%d+%a*)$')
+    if not flops and per_element[op] then flops = per_element[op] * report.count_of(label) end
     if result and flops and r.bytes and r.bytes > 0 then
       list[#list + 1] = {name = r.name:gsub('^own_', ''):gsub('^matmul/', ''), x = flops / r.bytes,
         y = flops / result.us / 1e3}

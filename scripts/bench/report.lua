@@ -98,6 +98,13 @@ function Writer:cell(row, result)
   return row.unit == 'MiB' and number(result.us) .. ' MiB' or report.time_text(result.us)
 end
 
+--- Returns the number that a label says: 16, 4Ki, 1Mi; nil for other texts.
+function report.count_of(label)
+  local number, factor = label:match('^(%d+)(%a*)$')
+  factor = ({[''] = 1, Ki = 1024, Mi = 1024 ^ 2})[factor]
+  return factor and number * factor
+end
+
 local function ratio(reference, other) return reference and other and other.us / reference.us end
 
 --- Returns a line: the first cell, the reference time, and a pair of cells for each other column.

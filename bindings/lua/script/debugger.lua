@@ -40,9 +40,9 @@ local function send(message)
 end
 local function event(name, body) send{type = 'event', event = name, body = body} end
 
-local function has_input(fd, milliseconds)
+local function has_input(fd)
   local one = ffi.new('struct mtorch_pollfd', fd, 1, 0) -- POLLIN
-  return C.poll(one, 1, milliseconds or 0) > 0
+  return C.poll(one, 1, 0) > 0
 end
 
 --- The next request, or nil if there is none and `wait` is not set, or the editor has gone.
