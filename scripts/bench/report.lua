@@ -20,10 +20,8 @@ function report.save(path, run)
 end
 
 local function read_tsv(path)
-  local rows, file = {}, io.open(path)
-  local text = file and file:read('*a')
+  local rows, text = {}, util.read_file(path)
   if not text then return nil, ("cannot read '%s'"):format(path) end
-  file:close()
   for name, us in text:gmatch('([%w_/]+)\t([%d.]+)') do
     rows[#rows + 1] = {name = name, results = {mtorch = {us = tonumber(us)}}}
   end

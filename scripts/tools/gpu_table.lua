@@ -10,12 +10,7 @@ if not seconds then
   os.exit(2)
 end
 
-local function read(path)
-  local file = io.open(path)
-  local text = file and file:read('*a') or ''
-  if file then file:close() end
-  return text
-end
+local function read(path) return util.read_file(path) or '' end
 
 -- ---- reading the results ------------------------------------------------------------------------
 
