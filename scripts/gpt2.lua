@@ -105,16 +105,11 @@ local function save(net, kind, from, to)
   for name, value in pairs(net:state_dict()) do
     state[name] = kind.is_transposed(name) and value:t():contiguous() or value
   end
-  os.execute(("mkdir -p '%s'"):format(to:gsub("'", "'\\''")))
+  mt.extend.make_folders('gpt2', to)
   data.save_safetensors(to .. '/model.safetensors', state, {metadata = {format = 'pt'}})
   for _, name in ipairs{'config.json', 'tokenizer.json'} do
-    local source = io.open(from .. '/' .. name, 'rb')
-    if source then
-      local copy = assert(io.open(to .. '/' .. name, 'wb'))
-      copy:write(source:read('*a'))
-      copy:close()
-      source:close()
-    end
+    local text = mt.extend.util.read_file(from .. '/' .. name)
+    if text then mt.extend.util.write_file('gpt2', to .. '/' .. name, text) end
   end
 end
 
