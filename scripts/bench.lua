@@ -167,15 +167,10 @@ local function measure(row, contenders)
   end
 end
 
-local function quantile(sorted, part)
-  local at = 1 + (#sorted - 1) * part
-  local low = math.floor(at)
-  return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
-end
-
 local function summary(times)
-  table.sort(times)
-  return {us = quantile(times, 0.5), low = quantile(times, 0.25), high = quantile(times, 0.75), n = #times}
+  local parts = mt.tensor({0.25, 0.5, 0.75}, {dtype = 'float64'})
+  local low, us, high = unpack(mt.tensor(times, {dtype = 'float64'}):quantile(parts):tolist())
+  return {us = us, low = low, high = high, n = #times}
 end
 
 --- Returns the row in the form of report.lua.
@@ -241,11 +236,11 @@ end
 local function selected(name, group) return matches(options.only, name) and matches(options.group, group or '') end
 
 local function sizes()
-  local list, factors = {}, {[''] = 1, Ki = 1024, Mi = 1024 ^ 2}
+  local list = {}
   for label in options.sizes:gmatch('[^,%s]+') do
-    local number, factor = label:match('^(%d+)(%a*)$')
-    if not factors[factor] then quit("--sizes takes numbers such as 4, 16Ki and 1Mi, got '%s'", label) end
-    list[#list + 1] = {label, number * factors[factor]}
+    local n = report.count_of(label)
+    if not n then quit("--sizes takes numbers such as 4, 16Ki and 1Mi, got '%s'", label) end
+    list[#list + 1] = {label, n}
   end
   if #list == 0 then quit('--sizes is empty') end
   if options.quick and options.sizes == '4,1Ki,1Mi' then table.remove(list, 2) end

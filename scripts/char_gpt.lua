@@ -10,9 +10,9 @@
 -- are logits of the next character at each position. All positions of a window are trained at once. The loss is
 -- -log2 of the probability of the actual next character, in bits.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
-local folder = arg[0]:match('^(.*/)') or ''
-local text = dofile(folder .. 'char_text.lua')
+local text = require 'char_text'
 
 local options = mt.args{
   {'data', help = 'text file; default: sentences of a small grammar', metavar = 'FILE'},
@@ -47,12 +47,12 @@ local cut = math.floor(#ids * 0.9)
 local train, test = ids[{{1, cut}}], ids[{{cut + 1, -1}}]
 local target = options.target or target_of(ids:tolist())
 if options.size % options.heads ~= 0 then
-  text.refuse('--heads %d do not divide --size %d', options.heads, options.size)
+  refuse('--heads %d do not divide --size %d', options.heads, options.size)
 end
-if #test <= length then text.refuse('the text is too short for windows of %d characters', length) end
+if #test <= length then refuse('the text is too short for windows of %d characters', length) end
 local prompt = options.prompt or all:match('\n(.)') or all:sub(1, 1)
 if not pcall(tokenizer.encode, tokenizer, prompt) then
-  text.refuse("--prompt '%s' has characters that the text lacks", prompt)
+  refuse("--prompt '%s' has characters that the text lacks", prompt)
 end
 print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
 
@@ -101,7 +101,7 @@ print(net)
 
 local function loss_of(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y:flatten()) end
 
---- Returns the mean loss on adjacent windows of the test text, in bits per character.
+--- Returns the mean loss on adjacent windows of the test text.
 local function evaluate()
   net:eval()
   local mean = mt.metrics.Mean()
@@ -113,30 +113,17 @@ local function evaluate()
     end
   end)
   net:train()
-  return mean:compute() / math.log(2)
+  return mean:compute()
 end
 
 -- ---- training ------------------------------------------------------------------------------------
 
-local curve, every = {}, math.max(1, math.floor(steps / 8))
-local bar = mt.progress(steps, {label = 'char_gpt'})
-local seconds = mt.time(function()
-  for step = 1, steps do
-    local x, y = windows_at(train, mt.randint(1, #train - length, {options.batch}, {device = options.device}))
-    opt:zero_grad()
-    local loss = loss_of(x, y)
-    loss:backward()
-    nn.clip_grad_norm_(net:parameters(), 1)
-    opt:step()
-    sched:step()
-    curve[step] = loss:item() / math.log(2)
-    if step % every == 0 then
-      bar:print(('step %5d  train %.3f  test %.3f bits per character'):format(step, curve[step], evaluate()))
-    end
-    bar:update(step, {bits = curve[step]})
-  end
-end, {quiet = true}).wall
-bar:finish()
+--- Returns the loss of windows at random positions.
+local function next_loss()
+  return loss_of(windows_at(train, mt.randint(1, #train - length, {options.batch}, {device = options.device})))
+end
+local training = {net = net, opt = opt, sched = sched, loss = next_loss, evaluate = evaluate}
+local curve, seconds = text.train(training, steps, 8)
 
 -- ---- generation ----------------------------------------------------------------------------------
 
@@ -159,18 +146,4 @@ local function generate(n)
 end
 print('it writes:\n' .. generate(small and 10 or options.sample))
 
-if options.plot then
-  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits per character'})
-end
-if options.save then
-  data.save_safetensors(options.save, net:state_dict())
-  print('parameters: ' .. options.save)
-end
-
-local bits = evaluate()
-print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
-  target, steps, steps * options.batch * length / seconds))
-if not small and not (bits <= target) then
-  io.stderr:write(('char_gpt: %.4f bits per character on test text, above the target of %.4f\n'):format(bits, target))
-  os.exit(1)
-end
+text.finish(training, options, curve, target, steps * options.batch * length / seconds)

@@ -9,9 +9,9 @@
 -- long rows that are processed in parallel, `length` characters in each step. The LSTM's state is passed from step to
 -- step; gradients end at the beginning of each step (truncated backpropagation through time).
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
-local folder = arg[0]:match('^(.*/)') or ''
-local text = dofile(folder .. 'char_text.lua')
+local text = require 'char_text'
 
 local options = mt.args{
   {'data', help = 'text file; default: sentences of a small grammar', metavar = 'FILE'},
@@ -45,7 +45,7 @@ print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:si
 --- Returns the ids as rows [batch x ..].
 local function rows(list, batch)
   local length = math.floor(#list / batch)
-  if length < 2 then text.refuse('the text is too short for %d rows', batch) end
+  if length < 2 then refuse('the text is too short for %d rows', batch) end
   return list[{{1, batch * length}}]:reshape(batch, length)
 end
 local train, test = rows(ids[{{1, cut}}], options.batch), rows(ids[{{cut + 1, -1}}], small and 2 or 8)
@@ -73,14 +73,14 @@ local opt = optim.Adam(net:parameters(), {lr = options.rate})
 local sched = optim.lr.OneCycleLR(opt, {max_lr = options.rate, total_steps = steps})
 print(net)
 
---- Returns the loss of a piece of the rows, in nats per character, and the state after it.
+--- Returns the loss of a piece of the rows, and the state after it.
 local function loss_of(x, y, h, c)
   local scores
   scores, h, c = net(x, h, c)
   return mt.cross_entropy(scores:flatten(1, 2), y:flatten()), h, c
 end
 
---- Returns the mean loss on the whole test text, in bits per character.
+--- Returns the mean loss on the whole test text.
 local function evaluate()
   net:eval()
   local mean, length = mt.metrics.Mean(), test.shape[2]
@@ -94,35 +94,24 @@ local function evaluate()
     end
   end)
   net:train()
-  return mean:compute() / math.log(2)
+  return mean:compute()
 end
 
 -- ---- training ------------------------------------------------------------------------------------
 
-local curve, every = {}, math.max(1, math.floor(steps / 10))
-local bar = mt.progress(steps, {label = 'char_lstm'})
 local at, h, c = 1
-local seconds = mt.time(function()
-  for step = 1, steps do
-    if at + options.length > train.shape[2] then at, h, c = 1, nil, nil end -- start again from the beginning
-    local x, y = train:narrow(2, at, options.length), train:narrow(2, at + 1, options.length)
-    at = at + options.length
-    opt:zero_grad()
-    local loss
-    loss, h, c = loss_of(x, y, h, c)
-    h, c = h:detach(), c:detach() -- keep the state, but not its graph
-    loss:backward()
-    nn.clip_grad_norm_(net:parameters(), 1) -- a long chain of products can make gradients very large
-    opt:step()
-    sched:step()
-    curve[step] = loss:item() / math.log(2)
-    if step % every == 0 then
-      bar:print(('step %5d  train %.3f  test %.3f bits per character'):format(step, curve[step], evaluate()))
-    end
-    bar:update(step, {bits = curve[step]})
-  end
-end, {quiet = true}).wall
-bar:finish()
+--- Returns the loss of the next piece of the rows.
+local function next_loss()
+  if at + options.length > train.shape[2] then at, h, c = 1, nil, nil end -- start again from the beginning
+  local x, y = train:narrow(2, at, options.length), train:narrow(2, at + 1, options.length)
+  at = at + options.length
+  local loss
+  loss, h, c = loss_of(x, y, h, c)
+  h, c = h:detach(), c:detach() -- keep the state, but not its graph
+  return loss
+end
+local training = {net = net, opt = opt, sched = sched, loss = next_loss, evaluate = evaluate}
+local curve, seconds = text.train(training, steps, 10)
 
 -- ---- generation ----------------------------------------------------------------------------------
 
@@ -142,19 +131,4 @@ local function generate(n)
 end
 print('it writes:\n' .. generate(small and 20 or options.sample))
 
-if options.plot then
-  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits per character'})
-end
-if options.save then
-  data.save_safetensors(options.save, net:state_dict())
-  print('parameters: ' .. options.save)
-end
-
-local bits = evaluate()
-print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
-  target, steps, steps * options.batch * options.length / seconds))
-if not small and not (bits <= target) then
-  io.stderr:write(('char_lstm: %.4f bits per character on the test text, above the target of %.4f\n')
-    :format(bits, target))
-  os.exit(1)
-end
+text.finish(training, options, curve, target, steps * options.batch * options.length / seconds)

@@ -1,19 +1,16 @@
--- char_text.lua -- the training text of char_lstm.lua and char_gpt.lua: a file, or generated sentences
+-- char_text.lua -- what char_lstm.lua and char_gpt.lua share: the text (a file, or sentences), training, results
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 
 local text = {}
-
---- Prints one sentence to stderr and exits with status 1.
-function text.refuse(...)
-  io.stderr:write(arg[0]:match '([^/]*)%.lua$' or arg[0], ': ', string.format(...), '\n')
-  os.exit(1)
-end
 
 --- Samples the next character from logits [characters], as a tensor [1]; temperature 0 takes the most probable.
 function text.choose(scores, temperature)
   if temperature == 0 then return scores:argmax():view(1) end
   return mt.multinomial((scores / temperature):softmax(1), 1)
 end
+
+-- ---- the text --------------------------------------------------------------------------------------
 
 -- A sentence of the grammar takes one entry of each list, all equally likely; the verb agrees with the noun
 -- before the place. The entropy is therefore known: the logarithm of the number of sentences.
@@ -66,13 +63,61 @@ end
 function text.load(path, small)
   if path then
     local file = io.open(path)
-    if not file then text.refuse("--data: '%s' cannot be opened", path) end
+    if not file then refuse("--data: '%s' cannot be opened", path) end
     file:close()
     local all = mt.data.text(path)
     return all, path, function(ids) return text.bigram_entropy(ids) end
   end
   local all, bits = text.sentences(small and 60 or 6000, 1)
   return all, 'sentences', function() return bits + 0.1 end
+end
+
+-- ---- training and results --------------------------------------------------------------------------
+
+local log_2 = math.log(2) -- losses are in nats, the curve in bits
+
+--- Trains for `steps` steps and prints `prints` times how far it is. of: {net =, opt =, sched =, loss = function() that
+--- returns the loss of the next step's characters, evaluate = function() that returns the loss on the test text}.
+--- Returns the losses in bits, and the seconds.
+function text.train(of, steps, prints)
+  local curve, every = {}, math.max(1, math.floor(steps / prints))
+  local bar = mt.progress(steps, {label = arg[0]:match '([^/]*)%.lua$'})
+  local time = mt.time(function()
+    for step = 1, steps do
+      of.opt:zero_grad()
+      local loss = of.loss()
+      loss:backward()
+      mt.nn.clip_grad_norm_(of.net:parameters(), 1) -- a long chain of products can make gradients very large
+      of.opt:step()
+      of.sched:step()
+      curve[step] = loss:item() / log_2
+      if step % every == 0 then
+        bar:print(('step %5d  train %.3f  test %.3f bits per character'):format(step, curve[step],
+          of.evaluate() / log_2))
+      end
+      bar:update(step, {bits = curve[step]})
+    end
+  end, {quiet = true})
+  bar:finish()
+  return curve, time.wall
+end
+
+--- Writes the curve and the parameters where the options ask for it, and prints the final line. Unless it is a dry run
+--- the script fails if the loss on the test text is above the target, in bits per character.
+function text.finish(of, options, curve, target, per_second)
+  if options.plot then
+    print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits per character'})
+  end
+  if options.save then
+    mt.data.save_safetensors(options.save, of.net:state_dict())
+    print('parameters: ' .. options.save)
+  end
+  local bits = of.evaluate() / log_2
+  print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
+    target, #curve, per_second))
+  if not options.dry_run and not (bits <= target) then
+    refuse('%.4f bits per character on test text, above the target of %.4f', bits, target)
+  end
 end
 
 return text

@@ -6,12 +6,13 @@
 --   mtorch scripts/gpt2.lua --model gpt2 --check expected.safetensors    compares logits: input_ids and logits
 --   mtorch scripts/gpt2.lua --dry-run                                    small random models of both kinds
 --
--- The modules below have the same names as in transformers, so that the files' tensors can be loaded by name.
+-- The modules (decoders.lua) have the same names as in transformers, so that the files' tensors can be loaded by name.
 -- During generation each layer keeps the keys and values of the text so far (a KV cache), so that the forward pass
--- computes the new token only. GPT-2: Radford 2019; Llama: Touvron 2023.
+-- computes the new token only.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
-local attend = mt.scaled_dot_product_attention
+local decoders = require 'decoders'
 
 local options = mt.args{
   {'model', help = 'folder with config.json, *.safetensors and tokenizer.json', metavar = 'DIR'},
@@ -30,82 +31,14 @@ local options = mt.args{
   {'dry_run', false, 'small random models of both kinds'},
 }
 
-local function quit(sentence, ...)
-  io.stderr:write('gpt2: ', sentence:format(...), '\n')
-  os.exit(1)
-end
-
 --- Ends the script if a file cannot be opened.
 local function must_open(path)
   local file = io.open(path)
-  if not file then quit("'%s' cannot be opened", path) end
+  if not file then refuse("'%s' cannot be opened", path) end
   file:close()
 end
 
--- ---- shared by both architectures ----------------------------------------------------------------
-
---- Attention with the cached keys and values before k and v, [batch x heads x length x features]. A single query
---- attends to all of them. Several queries are causal; the cache must then be empty.
-local function attention(q, k, v, cache)
-  if cache then
-    if cache.k then k, v = mt.cat({cache.k, k}, 3), mt.cat({cache.v, v}, 3) end
-    cache.k, cache.v = k, v
-  end
-  local y = attend(q, k, v, {is_causal = q.shape[3] > 1, enable_gqa = k.shape[2] < q.shape[2]})
-  return y:transpose(2, 3):flatten(3, 4)
-end
-
---- Splits a projection [batch x length x heads * features] into heads.
-local function heads(x, n) return x:unflatten(-1, {n, x.shape[3] / n}):transpose(2, 3) end
-
---- Returns the cache of layer i, created at its first use.
-local function cache_of(caches, i)
-  if not caches then return nil end
-  caches[i] = caches[i] or {}
-  return caches[i]
-end
-local function cached_length(caches) return caches and caches[1] and caches[1].k.shape[3] or 0 end
-
--- ---- GPT-2 ---------------------------------------------------------------------------------------
-
-local GPT2Block = nn.class 'GPT2Block'
-
-function GPT2Block:__init(c)
-  local n, inner, eps = c.n_embd, c.n_inner or 4 * c.n_embd, {eps = c.layer_norm_epsilon}
-  self.n_head = c.n_head
-  self.ln_1 = nn.LayerNorm(n, eps)
-  self.attn = nn.ModuleDict{c_attn = nn.Linear(n, 3 * n), c_proj = nn.Linear(n, n)}
-  self.ln_2 = nn.LayerNorm(n, eps)
-  self.mlp = nn.ModuleDict{c_fc = nn.Linear(n, inner), c_proj = nn.Linear(inner, n)}
-end
-
-function GPT2Block:forward(x, cache)
-  local q, k, v = unpack(self.attn.c_attn(self.ln_1(x)):chunk(3, -1))
-  x = x + self.attn.c_proj(attention(heads(q, self.n_head), heads(k, self.n_head), heads(v, self.n_head), cache))
-  return x + self.mlp.c_proj(mt.gelu(self.mlp.c_fc(self.ln_2(x)), 'tanh'))
-end
-
-local GPT2 = nn.class 'GPT2'
-
-function GPT2:__init(c)
-  if c.scale_attn_by_inverse_layer_idx or (c.activation_function or 'gelu_new') ~= 'gelu_new' then
-    quit('GPT-2 is supported only with gelu_new and without scale_attn_by_inverse_layer_idx')
-  end
-  local blocks = {}
-  for i = 1, c.n_layer do blocks[i] = GPT2Block(c) end
-  self.transformer = nn.ModuleDict{wte = nn.Embedding(c.vocab_size, c.n_embd),
-    wpe = nn.Embedding(c.n_positions, c.n_embd), h = nn.ModuleList(blocks),
-    ln_f = nn.LayerNorm(c.n_embd, {eps = c.layer_norm_epsilon})}
-  self.places = c.n_positions
-end
-
---- Returns the logits of each next token [batch x length x tokens]; the embedding is also the output matrix.
-function GPT2:forward(ids, caches)
-  local t = self.transformer
-  local x = t.wte(ids) + t.wpe.weight:narrow(1, cached_length(caches) + 1, ids.shape[2])
-  for i = 1, #t.h do x = t.h[i](x, cache_of(caches, i)) end
-  return mt.linear(t.ln_f(x), t.wte.weight)
-end
+-- ---- parameters of files --------------------------------------------------------------------------
 
 --- Whether transformers stores this parameter as [in x out].
 local function is_transposed(name)
@@ -116,90 +49,14 @@ local function gpt2_name(name)
   if name == 'lm_head.weight' or name:find('%.attn%.bias$') or name:find('%.attn%.masked_bias$') then return false end
   return name:find('^transformer%.') and name or 'transformer.' .. name
 end
-
--- ---- Llama ---------------------------------------------------------------------------------------
-
---- Returns the angles by which pairs of features rotate per position (rotary embedding, Su 2021), with Llama 3's
---- scaling for long texts.
-local function frequencies(c, width)
-  local rope = c.rope_parameters or c.rope_scaling or {}
-  local kind, base = rope.rope_type or rope.type or 'default', rope.rope_theta or c.rope_theta or 10000
-  local list = {}
-  for i = 0, width - 1, 2 do
-    local f = base ^ (-i / width)
-    if kind == 'llama3' then
-      local turns = rope.original_max_position_embeddings * f / (2 * math.pi)
-      local part = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-      part = math.min(math.max(part, 0), 1)
-      f = (1 - part) * f / rope.factor + part * f
-    elseif kind ~= 'default' then
-      quit("the rotary embedding '%s' is not supported", kind)
-    end
-    list[#list + 1] = f
-  end
-  return mt.tensor(list)
-end
-
---- Rotates each feature of the first half and its partner in the second by the angles of its position.
-local function rotate(x, cos, sin)
-  local a, b = unpack(x:chunk(2, -1))
-  return mt.cat({a * cos - b * sin, b * cos + a * sin}, -1)
-end
-
-local LlamaLayer = nn.class 'LlamaLayer'
-
-function LlamaLayer:__init(c, width)
-  local n, inner, bias = c.hidden_size, c.intermediate_size, {bias = c.attention_bias or false}
-  self.heads, self.groups = c.num_attention_heads, c.num_key_value_heads or c.num_attention_heads
-  self.self_attn = nn.ModuleDict{q_proj = nn.Linear(n, self.heads * width, bias),
-    k_proj = nn.Linear(n, self.groups * width, bias), v_proj = nn.Linear(n, self.groups * width, bias),
-    o_proj = nn.Linear(self.heads * width, n, bias)}
-  bias = {bias = c.mlp_bias or false}
-  self.mlp = nn.ModuleDict{gate_proj = nn.Linear(n, inner, bias), up_proj = nn.Linear(n, inner, bias),
-    down_proj = nn.Linear(inner, n, bias)}
-  self.input_layernorm = nn.RMSNorm(n, {eps = c.rms_norm_eps})
-  self.post_attention_layernorm = nn.RMSNorm(n, {eps = c.rms_norm_eps})
-end
-
-function LlamaLayer:forward(x, cos, sin, cache)
-  local a, m, y = self.self_attn, self.mlp, self.input_layernorm(x)
-  local q, k, v = heads(a.q_proj(y), self.heads), heads(a.k_proj(y), self.groups), heads(a.v_proj(y), self.groups)
-  x = x + a.o_proj(attention(rotate(q, cos, sin), rotate(k, cos, sin), v, cache))
-  y = self.post_attention_layernorm(x)
-  return x + m.down_proj(mt.silu(m.gate_proj(y)) * m.up_proj(y))
-end
-
-local Llama = nn.class 'Llama'
-
-function Llama:__init(c)
-  local width, layers = c.head_dim or c.hidden_size / c.num_attention_heads, {}
-  for i = 1, c.num_hidden_layers do layers[i] = LlamaLayer(c, width) end
-  self.model = nn.ModuleDict{embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size), layers = nn.ModuleList(layers),
-    norm = nn.RMSNorm(c.hidden_size, {eps = c.rms_norm_eps})}
-  if not c.tie_word_embeddings then self.lm_head = nn.Linear(c.hidden_size, c.vocab_size, {bias = false}) end
-  self.frequencies = frequencies(c, width)
-  self.places = c.max_position_embeddings
-end
-
-function Llama:forward(ids, caches)
-  local m, before = self.model, cached_length(caches)
-  local x = m.embed_tokens(ids)
-  local angles = mt.range(before, before + ids.shape[2] - 1):to(x.dtype):unsqueeze(2):to(x.device) *
-    self.frequencies:to(x.device)
-  local cos, sin = angles:cos(), angles:sin()
-  for i = 1, #m.layers do x = m.layers[i](x, cos, sin, cache_of(caches, i)) end
-  x = m.norm(x)
-  return self.lm_head and self.lm_head(x) or mt.linear(x, m.embed_tokens.weight)
-end
-
 local function llama_name(name)
   return not name:find('rotary_emb%.inv_freq$') and name
 end
 
 -- ---- folders -------------------------------------------------------------------------------------
 
-local kinds = {gpt2 = {class = GPT2, name = gpt2_name, is_transposed = is_transposed},
-  llama = {class = Llama, name = llama_name, is_transposed = function() return false end}}
+local kinds = {gpt2 = {class = decoders.GPT2, name = gpt2_name, is_transposed = is_transposed},
+  llama = {class = decoders.Llama, name = llama_name, is_transposed = function() return false end}}
 
 --- Loads all tensors of a folder from one file, or from the files in an index.
 local function tensors_of(folder)
@@ -225,8 +82,10 @@ local function load(folder)
   local config = data.json(folder .. '/config.json')
   local kind = kinds[config.model_type]
   if not kind then
-    quit("'%s' is a model of type '%s'; known are gpt2 and llama", folder, tostring(config.model_type))
+    refuse("'%s' is a model of type '%s'; known are gpt2 and llama", folder, tostring(config.model_type))
   end
+  local unsupported = kind.class.unsupported(config)
+  if unsupported then refuse('%s', unsupported) end
   local net, state = kind.class(config), {}
   for name, value in pairs(tensors_of(folder)) do
     local own = kind.name(name)
@@ -246,16 +105,11 @@ local function save(net, kind, from, to)
   for name, value in pairs(net:state_dict()) do
     state[name] = kind.is_transposed(name) and value:t():contiguous() or value
   end
-  os.execute(("mkdir -p '%s'"):format(to:gsub("'", "'\\''")))
+  mt.extend.make_folders('gpt2', to)
   data.save_safetensors(to .. '/model.safetensors', state, {metadata = {format = 'pt'}})
   for _, name in ipairs{'config.json', 'tokenizer.json'} do
-    local source = io.open(from .. '/' .. name, 'rb')
-    if source then
-      local copy = assert(io.open(to .. '/' .. name, 'wb'))
-      copy:write(source:read('*a'))
-      copy:close()
-      source:close()
-    end
+    local text = mt.extend.util.read_file(from .. '/' .. name)
+    if text then mt.extend.util.write_file('gpt2', to .. '/' .. name, text) end
   end
 end
 
@@ -332,7 +186,7 @@ end
 
 --- Trains small random models of both architectures on a few sentences and generates text.
 local function dry_run()
-  local text = dofile((arg[0]:match('^(.*/)') or '') .. 'char_text.lua').sentences(40, 1)
+  local text = require('char_text').sentences(40, 1)
   local tokenizer = data.BPETokenizer{train = text, vocab_size = 300}
   local ids, last, rate = tokenizer:encode(text):to(options.device), 0, 0
   options.rate = 1e-2
@@ -348,13 +202,13 @@ local function dry_run()
     local list, speed = generate(net, ids[{{1, 4}}], 10)
     rate = speed
     print(('%s: loss %.3f to %.3f; writes %q'):format(c[1], first, last, tokenizer:decode(list)))
-    if not (last < first) then quit('the loss of %s did not fall', c[1]) end
+    if not (last < first) then refuse('the loss of %s did not fall', c[1]) end
   end
   print(('final: loss=%.4f tokens_per_second=%.0f'):format(last, rate))
 end
 
 if options.dry_run then return dry_run() end
-if not options.model then quit('--model names a folder with config.json and model.safetensors; or --dry-run') end
+if not options.model then refuse('--model names a folder with config.json and model.safetensors; or --dry-run') end
 
 if options.tune then must_open(options.tune) end
 if options.check then must_open(options.check) end
@@ -366,10 +220,10 @@ print(('%s: %s, %d parameters'):format(options.model, config.model_type, count))
 if options.check then
   local largest = difference(net, data.safetensors(options.check))
   print(('final: logits_difference=%.3g target=%g'):format(largest, options.target))
-  if not (largest <= options.target) then quit('the logits differ by %g, more than %g', largest, options.target) end
+  if not (largest <= options.target) then refuse('the logits differ by %g, more than %g', largest, options.target) end
   return
 end
-if not tokenizer then quit("'%s' has no tokenizer.json", options.model) end
+if not tokenizer then refuse("'%s' has no tokenizer.json", options.model) end
 
 local first, last
 if options.tune then
@@ -386,4 +240,4 @@ local list, speed = generate(net, ids, options.sample, config.eos_token_id and c
 print(tokenizer:decode(list))
 print(('final: tokens=%d tokens_per_second=%.1f%s'):format(#list - #ids, speed,
   last and (' loss=%.4f loss_before=%.4f'):format(last, first) or ''))
-if last and not (last < first) then quit('the loss did not fall: %.4f to %.4f', first, last) end
+if last and not (last < first) then refuse('the loss did not fall: %.4f to %.4f', first, last) end

@@ -15,6 +15,7 @@
 -- because the training loss rewards overfitting. Without --metric it is the first that exists of valid_loss, another
 -- valid_.. or test_.., an accuracy, loss. Without --mode smaller losses and errors, but larger other values, win.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
 
 local options = mt.args{
@@ -87,12 +88,6 @@ if options.train then
 end
 
 -- ---- the settings --------------------------------------------------------------------------------
-
---- Prints one sentence to stderr and exits with status 1.
-local function refuse(...)
-  io.stderr:write('sweep: ', string.format(...), '\n')
-  os.exit(1)
-end
 
 local own = not options.script
 local over, metric, mode, target = options.over, options.metric, options.mode, options.target

@@ -12,6 +12,7 @@
 -- An image is a tensor [1 x 28 x 28] from 0 (paper) to 1 (ink). Its label, from 1 to 10, is the digit + 1.
 -- A network returns ten logits for each image; cross entropy compares their softmax with the label.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 local T = data.transforms
 
@@ -33,12 +34,6 @@ local options = mt.args{
   {'dry_run', false, 'a short run of every part'},
 }
 local device, small = options.device, options.dry_run
-
---- Prints one sentence to stderr and exits with status 1.
-local function refuse(...)
-  io.stderr:write('train_mnist: ', string.format(...), '\n')
-  os.exit(1)
-end
 
 -- ---- three networks --------------------------------------------------------------------------------
 
@@ -185,12 +180,9 @@ report:network(net)
 --- Writes an epoch's results to the page and to TensorBoard.
 local writer = options.log and mt.SummaryWriter(options.log)
 local curves = {} -- results of each epoch, for the page of a resumed run
-local function show(epoch, loss, test_loss, accuracy)
-  report:scalars({['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}, epoch)
-  if not writer then return end
-  writer:add_scalar('loss/train', loss, epoch)
-  writer:add_scalar('loss/test', test_loss, epoch)
-  writer:add_scalar('accuracy/test', accuracy, epoch)
+local function show(epoch, results)
+  report:scalars(results, epoch)
+  for name, value in pairs(writer and results or {}) do writer:add_scalar(name, value, epoch) end
 end
 local first_epoch, step, max_correct, full_epoch = 1, 0, 0, nil
 local state = {model = net, optim = opt, sched = sched, average = average, loader = loader}
@@ -256,8 +248,8 @@ local function train_epoch(epoch)
   local loss = run_epoch(epoch)
   local accuracy, test_loss = evaluate(average or net, test)
   print(('epoch %2d  loss %.4f  test loss %.4f  accuracy %.2f'):format(epoch, loss, test_loss, accuracy))
-  show(epoch, loss, test_loss, accuracy)
   curves[epoch] = {['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}
+  show(epoch, curves[epoch])
   if checkpoint then
     state.epoch, state.step, state.curves = epoch, step, curves
     state.most_right, state.full_epoch = max_correct, full_epoch
@@ -302,6 +294,5 @@ print(('final: model=%s train=%d test=%d epochs=%d%s loss=%.4f accuracy=%.2f sec
   train:size(), test:size(), epochs, module4_results, loss, accuracy, seconds))
 local target = chosen 'target'
 if not small and accuracy < target then
-  io.stderr:write(('train_mnist: the accuracy is %.2f, below the target of %g\n'):format(accuracy, target))
-  os.exit(1)
+  refuse('the accuracy is %.2f, below the target of %g', accuracy, target)
 end

@@ -11,6 +11,7 @@
 -- sentence keeps one value per filter, and a linear layer follows. Word vectors are trained with the
 -- rest; they are initialized at random or from a GloVe file.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 
 local options = mt.args{
@@ -81,8 +82,7 @@ local function read(names)
       return list
     end
   end
-  io.stderr:write(("sentiment: '%s' has no %s\n"):format(options.data, table.concat(names, ', no ')))
-  os.exit(1)
+  refuse("'%s' has no %s", options.data, table.concat(names, ', no '))
 end
 
 local function first(list, n)
@@ -172,8 +172,7 @@ local function load_vectors(path)
         local vector = {}
         for v in rest:gmatch '%S+' do vector[#vector + 1] = tonumber(v) end
         if #vector ~= options.size then
-          io.stderr:write(('sentiment: %s has vectors of %d numbers; say --size %d\n'):format(path, #vector, #vector))
-          os.exit(1)
+          refuse('%s has vectors of %d numbers; say --size %d', path, #vector, #vector)
         end
         net.embedding.weight[at] = mt.tensor(vector):to(options.device)
         found = found + 1
@@ -246,6 +245,5 @@ print(('the best epoch is chosen on the %d validation sentences themselves: its 
 print(('final: accuracy=%.1f best=%.1f loss=%.4f target=%g epochs=%d sentences=%s'):format(curves.accuracy[epochs],
   best, curves.loss[epochs], target, epochs, source))
 if not small and not (best > target) then
-  io.stderr:write(('sentiment: the best accuracy is %.1f %%, not above %g\n'):format(best, target))
-  os.exit(1)
+  refuse('the best accuracy is %.1f %%, not above %g', best, target)
 end

@@ -8,7 +8,8 @@
 --   mtorch scripts/train_split.lua --device cuda                 one CUDA graph per epoch, unless --eager
 --   mtorch scripts/train_split.lua --report run.html --live      a page with all results that updates itself
 local mt = require 'mtorch'
-local core, util = require 'mtorch.core', require 'mtorch.core.util'
+local refuse = require 'refuse'
+local core = require 'mtorch.core'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 
 local options = mt.args{
@@ -28,12 +29,6 @@ local options = mt.args{
   {'report', help = 'HTML page with all results', type = 'output'},
   {'live', false, 'serve the page during the run'},
 }
---- Prints one sentence to stderr and exits with status 1.
-local function refuse(...)
-  io.stderr:write('train_split: ', string.format(...), '\n')
-  os.exit(1)
-end
-
 local device = options.backend == 'gpu' and 'cuda' or options.device
 if core.device_unavailable_reason(device) ~= '' then refuse('%s', core.device_unavailable_reason(device)) end
 --- The sets of the table, or nil for one run.
@@ -80,14 +75,7 @@ end
 
 -- ---- training ------------------------------------------------------------------------------------
 
-local function median(list)
-  local sorted = {}
-  for i, v in ipairs(list) do sorted[i] = v end
-  table.sort(sorted)
-  local n = #sorted
-  if n == 0 then return 0 end
-  return (sorted[math.floor((n + 1) / 2)] + sorted[math.ceil((n + 1) / 2)]) / 2
-end
+local function median(list) return mt.tensor(list, {dtype = 'float64'}):quantile(0.5):item() end
 
 --- Returns the points in random order.
 local function shuffled(set)
@@ -205,42 +193,22 @@ end
 
 -- ---- files: plots and JSON -----------------------------------------------------------------------
 
-local function curves(run)
-  return {
-    {x = run.epochs, y = run.losses, title = 'Loss of the last batch', xlabel = 'epoch', ylabel = 'loss'},
-    {x = run.epochs, y = run.correct, title = 'Points classified correctly', xlabel = 'epoch', ylabel = 'points'},
-  }
-end
-
-local function with_path(arguments, path)
-  arguments.path = path
-  return arguments
-end
-
 local function write_plots(run)
-  local c = curves(run)
-  local paths = {
-    mt.plot.line(with_path({c[1].x, c[1].y, title = c[1].title, xlabel = 'epoch', ylabel = 'loss'},
-      run.dataset .. '_loss.svg')),
-    mt.plot.line(with_path({c[2].x, c[2].y, title = c[2].title, xlabel = 'epoch', ylabel = 'points'},
-      run.dataset .. '_correct.svg')),
-    mt.plot.contour(with_path(surface(run), run.dataset .. '_surface.svg')),
-  }
-  print('plots: ' .. table.concat(paths, ' '))
+  local contour = surface(run)
+  contour.path = run.dataset .. '_surface.svg'
+  print('plots: ' .. table.concat({
+    mt.plot.line{run.epochs, run.losses, title = 'Loss of the last batch', xlabel = 'epoch', ylabel = 'loss',
+      path = run.dataset .. '_loss.svg'},
+    mt.plot.line{run.epochs, run.correct, title = 'Points classified correctly', xlabel = 'epoch', ylabel = 'points',
+      path = run.dataset .. '_correct.svg'},
+    mt.plot.contour(contour),
+  }, ' '))
 end
 
 local function write_json(run, path)
-  local function list(values, format)
-    local parts = {}
-    for i, v in ipairs(values) do parts[i] = format:format(v) end
-    return '[' .. table.concat(parts, ',') .. ']'
-  end
-  local text = ('{"dataset":"%s","hidden":%d,"rate":%.17g,"seed":%d,"points":%d,'):format(run.dataset,
-    options.hidden, options.rate, run.seed, run.set:size())
-  text = text .. ('"ms_per_epoch":%.6f,"total_s":%.4f,'):format(run.ms_per_epoch, run.total)
-  text = text .. ('"epochs":%s,"loss":%s,"correct":%s,"epoch_s":%s}\n'):format(list(run.epochs, '%d'),
-    list(run.losses, '%.9g'), list(run.correct, '%d'), list(run.times, '%.9f'))
-  util.write_file('train_split', path, text)
+  data.save_json(path, {dataset = run.dataset, hidden = options.hidden, rate = options.rate, seed = run.seed,
+    points = run.set:size(), ms_per_epoch = run.ms_per_epoch, total_s = run.total, epochs = run.epochs,
+    loss = run.losses, correct = run.correct, epoch_s = run.times})
 end
 
 -- ---- one run, or the table -----------------------------------------------------------------------

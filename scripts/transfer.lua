@@ -21,6 +21,7 @@
 --       'classifier': nn.Sequential(nn.Flatten(), nn.Linear(32 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 5))})
 --   torch.save(net.state_dict(), 'cnn.pt')        # or safetensors.torch.save_file(net.state_dict(), ..)
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 
 local options = mt.args{
@@ -40,12 +41,6 @@ local options = mt.args{
 }
 local small = options.dry_run
 if small then options.pretrain_epochs, options.head_epochs, options.tune_epochs = 1, 2, 1 end
-
---- Prints one sentence to stderr and exits with status 1.
-local function refuse(...)
-  io.stderr:write('transfer: ', string.format(...), '\n')
-  os.exit(1)
-end
 
 -- ---- the network ---------------------------------------------------------------------------------
 
@@ -210,7 +205,5 @@ print(('a network with random initial weights: accuracy %.3f'):format(from_nothi
 print(('final: accuracy=%.4f head_only=%.4f from_nothing=%.4f target=%g shots=%d digits=%s weights=%s'):format(tuned,
   head, from_nothing, target, options.shots, source, (weights_from:gsub(' ', '_'))))
 if not small and not (tuned >= target and tuned > from_nothing) then
-  io.stderr:write(('transfer: accuracy %.3f; the target is %g, and more than the %.3f from random weights\n'):format(
-    tuned, target, from_nothing))
-  os.exit(1)
+  refuse('accuracy %.3f; the target is %g, and more than the %.3f from random weights', tuned, target, from_nothing)
 end

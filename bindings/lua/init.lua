@@ -67,6 +67,10 @@ function core.is_callable(value)
   return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
 end
 
+local function same(...) return ... end
+--- Returns a function that returns its arguments, bound and checked by a signature.
+function core.binder(signature, doc) return core.declare(signature, doc or 'Arguments of a call.', same) end
+
 --- Returns the values as a list, with their number in n.
 function core.pack(...) return {n = select('#', ...), ...} end
 
@@ -111,52 +115,39 @@ local function no_compiler()
 end
 core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel or no_compiler
 
+--- Adds functions to `lazy` that load fields of a module, by name; files: the names of fields by file of the folder.
+function core.add_lazy(lazy, folder, files)
+  for file, names in pairs(files) do
+    for name in names:gmatch '%S+' do
+      lazy[name] = function() return require(folder .. file)[name] end
+    end
+  end
+  return lazy
+end
+
 --- Returns functions that load the lazy fields of mt, by name.
 local function lazy_fields()
-  local lazy = {}
-  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.distributions', 'extras.models', 'extras.onnx',
-    'extras.plot'} do
-    local short = name:match '%w+$'
-    lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
+  local lazy = {linalg = function() return core.strict(core.linalg(), 'mt.linalg') end}
+  for name, file in pairs {nn = 'nn', optim = 'optim', data = 'data', dist = 'dist', cuda = 'cuda.functions',
+    checkpoint = 'io.checkpoint', distributions = 'extras.distributions', metrics = 'script.metrics',
+    models = 'extras.models', onnx = 'extras.onnx', plot = 'extras.plot'} do
+    lazy[name] = function() return core.strict(require('mtorch.' .. file), 'mt.' .. name) end
   end
-  lazy.help = function() return require 'mtorch.help' end
-  lazy.display = function() return require('mtorch.script.display') end
-  lazy.extend = function() return require 'mtorch.core.extend' end
-  lazy.metrics = function() return core.strict(require 'mtorch.script.metrics', 'mt.metrics') end
-  lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end
-  lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
-  lazy.time = function() return require('mtorch.script.timeit').time end
-  lazy.timeit = function() return require('mtorch.script.timeit').timeit end
-  for _, name in ipairs {'args', 'progress', 'profile'} do
-    lazy[name] = function() return require('mtorch.script.' .. name) end
+  for name, file in pairs {args = 'script.args', compile = 'compile.step', display = 'script.display',
+    extend = 'core.extend', help = 'help', profile = 'script.profile', progress = 'script.progress',
+    triplet_margin_with_distance_loss = 'nn.distance_loss'} do
+    lazy[name] = function() return require('mtorch.' .. file) end
   end
-  for _, name in ipairs {'debug', 'reload'} do
-    lazy[name] = function() return require('mtorch.script.debug_prompt')[name] end
-  end
-  for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
-    lazy[name] = function() return require('mtorch.core.gradient')[name] end
-  end
-  for _, name in ipairs {'map', 'zip', 'reduce'} do
-    lazy[name] = function() return require('mtorch.compile.map')[name] end
-  end
-  for _, name in ipairs {'save', 'load'} do
-    lazy[name] = function() return require('mtorch.io.save')[name] end
-  end
-  lazy.checkpoint = function() return core.strict(require 'mtorch.io.checkpoint', 'mt.checkpoint') end
-  lazy.explain = function() return require('mtorch.compile.explain').explain end
-  lazy.fuse = function() return require('mtorch.compile.fuse').fuse end
-  lazy.compile = function() return require 'mtorch.compile.step' end
-  lazy.kernel = function() return require('mtorch.compile.kernel').kernel end
-  lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
-  lazy.report = function() return require('mtorch.extras.report').report end
-  lazy.compare_runs = function() return require('mtorch.extras.report.compare').compare_runs end
-  lazy.Report = function() return require('mtorch.extras.report.run').Report end
-  lazy.SummaryWriter = function() return require('mtorch.extras.tensorboard').SummaryWriter end
-  lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end
+  core.add_lazy(lazy, 'mtorch.', {
+    ['compile.explain'] = 'explain', ['compile.fuse'] = 'fuse', ['compile.kernel'] = 'kernel',
+    ['compile.map'] = 'map zip reduce', ['core.gradient'] = 'Function recompute jacobian hessian vjp jvp',
+    ['extras.report'] = 'report', ['extras.report.compare'] = 'compare_runs', ['extras.report.run'] = 'Report',
+    ['extras.tensorboard'] = 'SummaryWriter', ['io.json_lines'] = 'JsonLines', ['io.save'] = 'save load',
+    ['optim.scaler'] = 'GradScaler', ['script.debug_prompt'] = 'debug reload', ['script.timeit'] = 'time timeit',
+  })
   for _, name in ipairs(has_compiler and {} or {'map', 'zip', 'reduce', 'fuse', 'explain', 'compile', 'kernel'}) do
     lazy[name] = no_compiler
   end
-  lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy
 end
 

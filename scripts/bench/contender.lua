@@ -3,10 +3,10 @@
 -- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>row<TAB>inputs<TAB>setup<TAB>call` by
 -- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>reason`; then `run` by
 -- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
+local command = require('bench.tools').command
+
 local Contender = {}
 Contender.__index = Contender
-
-local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
 local function last_error(path)
   local last = ''
@@ -24,11 +24,9 @@ function Contender.start(name, words, settings)
   local path = os.tmpname()
   self.errors = path .. '.err'
   os.remove(path)
-  assert(os.execute('mkfifo ' .. quoted(path)) == 0, 'mkfifo fails')
-  local list = {}
-  for i, word in ipairs(words) do list[i] = quoted(word) end
-  self.to = io.popen(('env %s %s > %s 2> %s'):format(settings, table.concat(list, ' '), quoted(path),
-    quoted(self.errors)), 'w')
+  assert(os.execute(command {'mkfifo', path}) == 0, 'mkfifo fails')
+  self.to = io.popen(('env %s %s > %s 2> %s'):format(settings, command(words), command {path},
+    command {self.errors}), 'w')
   self.from = io.open(path) -- blocks until the shell has opened it
   os.remove(path)
   return self

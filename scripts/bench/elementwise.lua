@@ -1,104 +1,37 @@
 -- elementwise.lua -- rows of every elementwise operation: <op>/<size>, and gradients <op>_back/<size>
 --
--- mtorch's calls follow from the list of operations; a line here has a peer's call: a function of the inputs (x, y, z),
--- or an expression of them. JAX's calls are NumPy's by default.
+-- mtorch's calls follow from the list of operations; the tables here have the peers' names: a call is a function of the
+-- inputs (x, y, z), or an expression of them. JAX's calls are NumPy's by default.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
-local peers = {}
-for line in ([[
-neg          torch.neg                 np.negative
-abs          torch.abs                 np.abs
-sign         torch.sign                np.sign
-sqrt         torch.sqrt                np.sqrt
-rsqrt        torch.rsqrt               -                  jax.lax.rsqrt
-square       torch.square              np.square
-reciprocal   torch.reciprocal          np.reciprocal
-exp          torch.exp                 np.exp
-log          torch.log                 np.log
-log2         torch.log2                np.log2
-log10        torch.log10               np.log10
-log1p        torch.log1p               np.log1p
-expm1        torch.expm1               np.expm1
-sin          torch.sin                 np.sin
-cos          torch.cos                 np.cos
-tanh         torch.tanh                np.tanh
-sigmoid      torch.sigmoid             -                  jax.nn.sigmoid
-relu         torch.relu                -                  jax.nn.relu
-leaky_relu   F.leaky_relu              -                  jax.nn.leaky_relu
-elu          F.elu                     -                  jax.nn.elu
-gelu         F.gelu                    -                  jax.nn.gelu(x,approximate=False)
-silu         F.silu                    -                  jax.nn.silu
-softplus     F.softplus                -                  jax.nn.softplus
-erf          torch.erf                 -                  jax.lax.erf
-erfc         torch.erfc                -                  jax.lax.erfc
-floor        torch.floor               np.floor
-ceil         torch.ceil                np.ceil
-round        torch.round               np.rint
-trunc        torch.trunc               np.trunc
-exp2         torch.exp2                np.exp2
-tan          torch.tan                 np.tan
-atan         torch.atan                np.arctan
-sinh         torch.sinh                np.sinh
-cosh         torch.cosh                np.cosh
-asinh        torch.asinh               np.arcsinh
-lgamma       torch.lgamma              -                  jax.lax.lgamma
-digamma      torch.digamma             -                  jax.lax.digamma
-selu         torch.selu                -                  jax.nn.selu
-celu         torch.celu                -                  jax.nn.celu
-mish         F.mish                    -                  jax.nn.mish
-hardtanh     F.hardtanh                -                  jax.nn.hard_tanh
-relu6        F.relu6                   -                  jax.nn.relu6
-hardsigmoid  F.hardsigmoid             -                  jax.nn.hard_sigmoid
-hardswish    F.hardswish               -                  jax.nn.hard_swish
-logsigmoid   F.logsigmoid              -                  jax.nn.log_sigmoid
-isnan        torch.isnan               np.isnan
-logical_not  torch.logical_not         np.logical_not
-isposinf     torch.isposinf            np.isposinf
-isneginf     torch.isneginf            np.isneginf
-sinc         torch.sinc                np.sinc
-tanhshrink   F.tanhshrink              -
-entr         torch.special.entr        -                  jax.scipy.special.entr
-i0           torch.i0                  -                  jax.scipy.special.i0
-i1           torch.special.i1          -                  jax.scipy.special.i1
-ndtr         torch.special.ndtr        -                  jax.scipy.special.ndtr
-erfcx        torch.special.erfcx       -
-clamp        torch.clamp(x,0.7,1.2)    np.clip(x,0.7,1.2)
-add          torch.add                 np.add
-sub          torch.sub                 np.subtract
-mul          torch.mul                 np.multiply
-div          torch.div                 np.divide
-pow          torch.pow                 np.power
-minimum      torch.minimum             np.minimum
-maximum      torch.maximum             np.maximum
-atan2        torch.atan2               np.arctan2
-hypot        torch.hypot               np.hypot
-copysign     torch.copysign            np.copysign
-xlogy        torch.xlogy               -                  jax.scipy.special.xlogy
-logaddexp    torch.logaddexp           np.logaddexp
-lt           torch.lt                  np.less
-le           torch.le                  np.less_equal
-gt           torch.gt                  np.greater
-ge           torch.ge                  np.greater_equal
-eq           torch.eq                  np.equal
-ne           torch.ne                  np.not_equal
-logical_and  torch.logical_and         np.logical_and
-logical_or   torch.logical_or          np.logical_or
-fmod         torch.fmod                np.fmod
-remainder    torch.remainder           np.remainder
-floor_divide torch.floor_divide        np.floor_divide
-fmin         torch.fmin                np.fmin
-fmax         torch.fmax                np.fmax
-xlog1py      torch.special.xlog1py     -                  jax.scipy.special.xlog1py
-zeta         torch.special.zeta        -                  jax.scipy.special.zeta
-igamma       torch.igamma              -                  jax.lax.igamma
-igammac      torch.igammac             -                  jax.lax.igammac
-where        torch.where               np.where
-lerp         torch.lerp(x,y,0.3)       -
-]]):gmatch('[^\n]+') do
-  local name, torch, numpy, jax = line:match('^(%S+)%s+(%S+)%s+(%S+)%s*(%S*)')
-  numpy = numpy ~= '-' and numpy or nil
-  peers[name] = {torch = torch, numpy = numpy, jax = jax ~= '' and jax or numpy and numpy:gsub('^np%.', 'jnp.') or nil}
+-- PyTorch's module and the other peer's (NumPy's, else JAX's), with the operations that are in both, under the second
+-- name in the other peer if there is one.
+local names = {
+  {'torch', 'np', [[neg:negative abs sign sqrt square reciprocal exp log log2 log10 log1p expm1 sin cos tanh floor ceil
+    round:rint trunc exp2 tan atan:arctan sinh cosh asinh:arcsinh isnan logical_not isposinf isneginf sinc add
+    sub:subtract mul:multiply div:divide pow:power minimum maximum atan2:arctan2 hypot copysign lt:less le:less_equal
+    gt:greater ge:greater_equal eq:equal ne:not_equal logical_and logical_or fmod remainder floor_divide fmin fmax
+    where logaddexp]]},
+  {'torch', 'jax.lax', 'rsqrt erf erfc lgamma digamma igamma igammac'},
+  {'torch', 'jax.nn', 'sigmoid relu selu celu'},
+  {'F', 'jax.nn', 'leaky_relu elu silu softplus mish hardtanh:hard_tanh relu6 hardsigmoid:hard_sigmoid ' ..
+    'hardswish:hard_swish logsigmoid:log_sigmoid'},
+  {'torch', 'jax.scipy.special', 'i0 xlogy'},
+  {'torch.special', 'jax.scipy.special', 'entr i1 ndtr xlog1py zeta'},
+}
+local peers = {
+  gelu = {torch = 'F.gelu', jax = 'jax.nn.gelu(x,approximate=False)'}, tanhshrink = {torch = 'F.tanhshrink'},
+  erfcx = {torch = 'torch.special.erfcx'}, lerp = {torch = 'torch.lerp(x,y,0.3)'},
+  clamp = {torch = 'torch.clamp(x,0.7,1.2)', numpy = 'np.clip(x,0.7,1.2)', jax = 'jnp.clip(x,0.7,1.2)'},
+}
+for _, group in ipairs(names) do
+  local torch, other, list = unpack(group)
+  for name, renamed in list:gmatch('([%w_]+):?([%w_]*)') do
+    local call = ('%s.%s'):format(other, renamed ~= '' and renamed or name)
+    peers[name] = {torch = ('%s.%s'):format(torch, name), numpy = other == 'np' and call or nil,
+      jax = call:gsub('^np%.', 'jnp.')}
+  end
 end
 
 -- The calls as loops of C++, and as methods of tinygrad, for the graphs.
@@ -147,9 +80,9 @@ local function requires_parameters(op)
   return not pcall(mt[op.name], unpack(list))
 end
 
-local function inputs_text(names, kinds, n, leaf)
+local function inputs_text(names, kinds, n)
   local list = {}
-  for i, name in ipairs(names) do list[i] = ('%s=%s%s:%d'):format(name, leaf or '', kinds[i], n) end
+  for i, name in ipairs(names) do list[i] = ('%s=%s:%d'):format(name, kinds[i], n) end
   return table.concat(list, ' ')
 end
 

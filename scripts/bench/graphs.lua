@@ -38,12 +38,13 @@ end
 
 local grid, axis = 'stroke="#ddd" fill="none"', 'stroke="#444" fill="none"'
 
---- Draws a legend: names with their colours in a line from x, y.
-local function legend(page, x, y, names)
-  for _, name in ipairs(names) do
-    page:add('<rect x="%.1f" y="%.1f" width="12" height="4" fill="%s"/>', x, y - 6, colour_of(name))
-    page:text(x + 16, y, title_of(name))
-    x = x + 30 + 6.2 * #title_of(name)
+--- Draws a legend: the columns' names with their colours in a line from x, y.
+local function legend(page, x, y, columns)
+  for _, column in ipairs(columns) do
+    local title = title_of(column.name)
+    page:add('<rect x="%.1f" y="%.1f" width="12" height="4" fill="%s"/>', x, y - 6, colour_of(column.name))
+    page:text(x + 16, y, title)
+    x = x + 30 + 6.2 * #title
   end
 end
 
@@ -60,16 +61,15 @@ end
 
 --- Draws for each row a bar per peer: its time / mtorch's, logarithmic; to the right of 1 mtorch is faster.
 function graphs.ratios(path, run, columns)
-  local ours, names, shown = columns[1].name, {}, {}
-  for i = 2, #columns do names[i - 1] = columns[i].name end
+  local ours, peers, shown = columns[1].name, {unpack(columns, 2)}, {}
   local lo, hi = 0, 0
   for _, r in ipairs(run.rows) do
     local bars = {}
-    for _, name in ipairs(names) do
-      local a, b = r.results[ours], r.results[name]
+    for _, peer in ipairs(peers) do
+      local a, b = r.results[ours], r.results[peer.name]
       if a and b then
         local times = b.us / a.us
-        bars[#bars + 1] = {name = name, times = times}
+        bars[#bars + 1] = {name = peer.name, times = times}
         lo, hi = math.min(lo, log10(times)), math.max(hi, log10(times))
       end
     end
@@ -82,7 +82,7 @@ function graphs.ratios(path, run, columns)
   local bottom, wide = page.height - 30, width - left - 60
   local function x_of(value) return left + (value - lo) / (hi - lo) * wide end
   page:text(10, 20, ('Time of the peer / time of %s (above 1: %s is faster)'):format(ours, ours), 'font-size="15"')
-  legend(page, 10, 40, names)
+  legend(page, 10, 40, peers)
   for tick = math.floor(lo), hi do
     for _, times in ipairs(hi - lo < 2.6 and {1, 2, 5} or {1}) do
       local value = log10(times * 10 ^ tick)
@@ -131,16 +131,15 @@ end
 --- Groups the rows by operation: {{name=, series = {contender = {{n, us}, ..}}}, ..}.
 local function by_operation(run, columns)
   local list, found = {}, {}
-  local factors = {[''] = 1, Ki = 1024, Mi = 1024 ^ 2}
   for _, r in ipairs(run.rows) do
-    local name, count, factor = r.name:match('^([%w_]+)/(%d+)(%a*)$')
-    if name and factors[factor] then
+    local name, label = r.name:match('^([%w_]+)/(%d+%a*)$')
+    local n = name and report.count_of(label)
+    if n then
       if not found[name] then
         found[name] = {name = name, series = {}, sizes = {}}
         list[#list + 1] = found[name]
       end
-      local n = count * factors[factor]
-      table.insert(found[name].sizes, {n, count .. factor})
+      table.insert(found[name].sizes, {n, label})
       for _, c in ipairs(columns) do
         local result = r.results[c.name]
         if result then
@@ -166,10 +165,8 @@ function graphs.sizes(path, run, columns)
   local wide, high = 250, 190
   local down = math.ceil(#operations / across)
   local page = svg(20 + math.min(#operations, across) * wide, 56 + down * high + 14)
-  local names = {}
-  for i, c in ipairs(columns) do names[i] = c.name end
   page:text(10, 20, 'Time of a call over the number of elements', 'font-size="15"')
-  legend(page, 10, 40, names)
+  legend(page, 10, 40, columns)
   for i, op in ipairs(operations) do
     local panel = {title = op.name, left = 56 + (i - 1) % across * wide, wide = wide - 56, high = high - 52,
       top = 68 + math.floor((i - 1) / across) * high, y_lo = 99, y_hi = -99, x_lo = 99, x_hi = -99}
@@ -187,17 +184,16 @@ function graphs.sizes(path, run, columns)
       if #op.sizes < 5 or k % 2 == 1 or k == #op.sizes and k % 2 == 1 then ticks[#ticks + 1] = tick end
     end
     axes(page, panel, {y = report.tick_text, ticks = ticks})
-    for k = #names, 1, -1 do
-      local points = {}
-      for _, point in ipairs(op.series[names[k]] or {}) do
+    for k = #columns, 1, -1 do
+      local name, points = columns[k].name, {}
+      for _, point in ipairs(op.series[name] or {}) do
         if log10(point[2]) >= panel.y_lo then
           points[#points + 1] = ('%.1f %.1f'):format(panel.x_of(point[1]), panel.y_of(point[2]))
         end
       end
       if #points > 0 then
         page:add('<path d="M%s" stroke="%s" fill="none" stroke-width="%.1f"%s/>', table.concat(points, 'L'),
-          colour_of(names[k]), names[k] == 'mtorch' and 2.2 or 1.4,
-          names[k] == 'copy' and ' stroke-dasharray="4 3"' or '')
+          colour_of(name), name == 'mtorch' and 2.2 or 1.4, name == 'copy' and ' stroke-dasharray="4 3"' or '')
       end
     end
   end
@@ -216,10 +212,8 @@ local function points_of(run, name)
   for _, r in ipairs(run.rows) do
     local result = r.results[name]
     local flops = r.flops
-    local op, count, factor = r.name:match('^([%w_]+)/(%d+)(%a*)$')
-    if not flops and per_element[op] then
-      flops = per_element[op] * count * (factor == 'Mi' and 1024 ^ 2 or factor == 'Ki' and 1024 or 1)
-    end
+    local op, label = r.name:match('^([%w_]+)/(%d+%a*)$')
+    if not flops and per_element[op] then flops = per_element[op] * report.count_of(label) end
     if result and flops and r.bytes and r.bytes > 0 then
       list[#list + 1] = {name = r.name:gsub('^own_', ''):gsub('^matmul/', ''), x = flops / r.bytes,
         y = flops / result.us / 1e3}
@@ -277,9 +271,7 @@ function graphs.roofline(path, run, columns)
       end
     end
   end
-  local names = {}
-  for i, c in ipairs(columns) do names[i] = c.name end
-  legend(page, panel.left, 54, names)
+  legend(page, panel.left, 54, columns)
   page:text(panel.left + panel.wide / 2, panel.top + panel.high + 32, 'operations / byte', 'text-anchor="middle"')
   page:text(page.width - 10, page.height - 6, where(run), 'text-anchor="end" fill="#777" font-size="9"')
   page:save(path)

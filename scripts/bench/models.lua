@@ -6,94 +6,36 @@ local setups = {}
 
 setups.gpt = {[[
 local nn = mt.nn
-local D, H, L, V, T, B = @D, @H, @L, @V, @T, @B
-local Block = nn.class 'BenchBlock'
-function Block:__init()
-  self.n1, self.qkv, self.o = nn.LayerNorm(D), nn.Linear(D, 3 * D), nn.Linear(D, D)
-  self.n2, self.up, self.down = nn.LayerNorm(D), nn.Linear(D, 4 * D), nn.Linear(4 * D, D)
-end
-function Block:forward(x)
-  local h = self.qkv(self.n1(x)):reshape(B, T, 3, H, D / H):permute(3, 1, 4, 2, 5)
-  local a = mt.scaled_dot_product_attention(h[1], h[2], h[3], {is_causal = true})
-  x = x + self.o(a:transpose(2, 3):reshape(B, T, D))
-  return x + self.down(mt.gelu(self.up(self.n2(x))))
-end
-local GPT = nn.class 'BenchGPT'
-function GPT:__init()
-  self.wte, self.wpe, self.norm = nn.Embedding(V, D), nn.Embedding(T, D), nn.LayerNorm(D)
-  self.blocks, self.head = nn.ModuleList{}, nn.Linear(D, V, {bias = false})
-  for _ = 1, L do self.blocks:append(Block()) end
-end
-function GPT:forward(ids, places)
-  local x = self.wte(ids) + self.wpe(places)
-  for i = 1, L do x = self.blocks[i](x) end
-  return self.head(self.norm(x))
-end
-local net = GPT():to(tools.device)
+local V, T, B = @V, @T, @B
+local net = require('decoders').GPT2{n_layer = @L, n_embd = @D, n_head = @H, vocab_size = V,
+  n_positions = 1024}:to(tools.device)
 local opt = mt.optim.AdamW(net:parameters(), {lr = 1e-4})
 local ids, to = mt.randint(1, V, {B, T}), mt.randint(1, V, {B * T})
-local places = mt.range(1, T):long()
 local function step()
   opt:zero_grad()
-  local loss = mt.autocast{function() return mt.cross_entropy(net(ids, places):reshape(B * T, V), to) end,
+  local loss = mt.autocast{function() return mt.cross_entropy(net(ids):reshape(B * T, V), to) end,
     dtype = 'bfloat16', device = 'cuda'}
   loss:backward()
   nn.clip_grad_norm_(net:parameters(), 1)
   opt:step()
 end
 ]], [[
-D, H, L, V, T, B = @D, @H, @L, @V, @T, @B
-class Block(nn.Module):
-    def __init__(s):
-        super().__init__()
-        s.n1, s.qkv, s.o = nn.LayerNorm(D), nn.Linear(D, 3 * D), nn.Linear(D, D)
-        s.n2, s.up, s.down = nn.LayerNorm(D), nn.Linear(D, 4 * D), nn.Linear(4 * D, D)
-    def forward(s, x):
-        h = s.qkv(s.n1(x)).reshape(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
-        a = F.scaled_dot_product_attention(h[0], h[1], h[2], is_causal=True)
-        x = x + s.o(a.transpose(1, 2).reshape(B, T, D))
-        return x + s.down(F.gelu(s.up(s.n2(x))))
-class GPT(nn.Module):
-    def __init__(s):
-        super().__init__()
-        s.wte, s.wpe, s.norm = nn.Embedding(V, D), nn.Embedding(T, D), nn.LayerNorm(D)
-        s.blocks = nn.ModuleList([Block() for _ in range(L)])
-        s.head = nn.Linear(D, V, bias=False)
-    def forward(s, ids, places):
-        x = s.wte(ids) + s.wpe(places)
-        for b in s.blocks:
-            x = b(x)
-        return s.head(s.norm(x))
-net = GPT().to(device)
+from whole_networks_torch import Gpt
+V, T, B = @V, @T, @B
+net = Gpt(@L, @D, @H, V, 0).to(device)
 opt = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=device != 'cpu')
-ids, to, places = torch.randint(V, (B, T)), torch.randint(V, (B * T,)), torch.arange(T)
+ids, to = torch.randint(V, (B, T)), torch.randint(V, (B * T,))
 def step():
     opt.zero_grad()
     with torch.autocast(device, dtype=torch.bfloat16):
-        loss = F.cross_entropy(net(ids, places).reshape(B * T, V), to)
+        loss = F.cross_entropy(net(ids).reshape(B * T, V), to)
     loss.backward()
     nn.utils.clip_grad_norm_(net.parameters(), 1)
     opt.step()
 ]]}
 
 setups.resnet = {[[
-local nn = mt.nn
-local Basic = nn.class 'BenchBasic'
-function Basic:__init(i, o, stride)
-  self.c1, self.b1 = nn.Conv2d(i, o, 3, {stride = stride, padding = 1, bias = false}), nn.BatchNorm2d(o)
-  self.c2, self.b2 = nn.Conv2d(o, o, 3, {padding = 1, bias = false}), nn.BatchNorm2d(o)
-  if stride > 1 then
-    self.down = nn.Sequential(nn.Conv2d(i, o, 1, {stride = stride, bias = false}), nn.BatchNorm2d(o))
-  end
-end
-function Basic:forward(x)
-  local y = self.b2(self.c2(self.b1(self.c1(x)):relu()))
-  return (y + (self.down and self.down(x) or x)):relu()
-end
-local net = nn.Sequential(nn.Conv2d(3, 64, 7, {stride = 2, padding = 3, bias = false}), nn.BatchNorm2d(64), nn.ReLU(),
-  nn.MaxPool2d(3, {stride = 2, padding = 1}), Basic(64, 64, 1), Basic(64, 64, 1), Basic(64, 128, 2), Basic(128, 128, 1),
-  Basic(128, 256, 2), Basic(256, 256, 1), Basic(256, 512, 2), Basic(512, 512, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-  nn.Linear(512, 1000)):to(tools.device)
+local net = mt.models.resnet18(1000):to(tools.device)
 local opt = mt.optim.SGD(net:parameters(), {lr = 0.01, momentum = 0.9})
 local x, to = mt.randn(@B, 3, @S, @S), mt.randint(1, 1000, {@B})
 local function step()
@@ -104,19 +46,8 @@ local function step()
   opt:step()
 end
 ]], [[
-class Basic(nn.Module):
-    def __init__(s, i, o, stride):
-        super().__init__()
-        s.c1, s.b1 = nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o)
-        s.c2, s.b2 = nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o)
-        down = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
-        s.down = down if stride > 1 else nn.Identity()
-    def forward(s, x):
-        return F.relu(s.b2(s.c2(F.relu(s.b1(s.c1(x))))) + s.down(x))
-net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
-    Basic(64, 64, 1), Basic(64, 64, 1), Basic(64, 128, 2), Basic(128, 128, 1), Basic(128, 256, 2), Basic(256, 256, 1),
-    Basic(256, 512, 2), Basic(512, 512, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)).to(device)
-net = net.to(memory_format=torch.channels_last)
+from whole_networks_torch import resnet18
+net = resnet18(1000).to(device, memory_format=torch.channels_last)
 opt = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 x = torch.randn(@B, 3, @S, @S).to(memory_format=torch.channels_last)
 to = torch.randint(1000, (@B,))

@@ -7,15 +7,18 @@
 -- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, TinyJit, and loops in Numba and C++.
 local mt = require 'mtorch'
 
-local function sgd_step(net, loss_of)
-  local opt = mt.optim.SGD(net:parameters(), {lr = 0.05})
+local function step_of(opt, loss_of)
   return function(x, y)
     opt:zero_grad()
-    local loss = loss_of(net(x), y)
+    local loss = loss_of(x, y)
     loss:backward()
     opt:step()
     return loss
   end
+end
+
+local function sgd_step(net, loss_of)
+  return step_of(mt.optim.SGD(net:parameters(), {lr = 0.05}), function(x, y) return loss_of(net(x), y) end)
 end
 
 local function split_epoch(hidden)
@@ -48,13 +51,7 @@ local function recurrent_step(kind)
   local nn, optim = mt.nn, mt.optim
   local layer, head = nn[kind](64, 128, {batch_first = true}), nn.Linear(128, 10)
   local opt = optim.SGD(nn.ModuleList{layer, head}:parameters(), {lr = 0.1})
-  local function step(x, y)
-    opt:zero_grad()
-    local loss = mt.cross_entropy(head((layer(x)):select(2, -1)), y)
-    loss:backward()
-    opt:step()
-    return loss
-  end
+  local step = step_of(opt, function(x, y) return mt.cross_entropy(head((layer(x)):select(2, -1)), y) end)
   return step, mt.randn(32, 50, 64), mt.randint(1, 10, {32})
 end
 
@@ -76,13 +73,7 @@ end
 local function transformer_step()
   local net = gpt_class()(65, 64, 128)
   local opt = mt.optim.AdamW(net:parameters(), {lr = 1e-3})
-  local function step(x, y)
-    opt:zero_grad()
-    local loss = mt.cross_entropy(net(x):flatten(1, 2), y)
-    loss:backward()
-    opt:step()
-    return loss
-  end
+  local step = step_of(opt, function(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y) end)
   return step, mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
 end
 

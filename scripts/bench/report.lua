@@ -20,10 +20,8 @@ function report.save(path, run)
 end
 
 local function read_tsv(path)
-  local rows, file = {}, io.open(path)
-  local text = file and file:read('*a')
+  local rows, text = {}, util.read_file(path)
   if not text then return nil, ("cannot read '%s'"):format(path) end
-  file:close()
   for name, us in text:gmatch('([%w_/]+)\t([%d.]+)') do
     rows[#rows + 1] = {name = name, results = {mtorch = {us = tonumber(us)}}}
   end
@@ -96,6 +94,13 @@ function Writer:cell(row, result)
   if not result then return '-' end
   if not self.markdown then return ('%.3f'):format(result.us) end
   return row.unit == 'MiB' and number(result.us) .. ' MiB' or report.time_text(result.us)
+end
+
+--- Returns the number that a label says: 16, 4Ki, 1Mi; nil for other texts.
+function report.count_of(label)
+  local number, factor = label:match('^(%d+)(%a*)$')
+  factor = ({[''] = 1, Ki = 1024, Mi = 1024 ^ 2})[factor]
+  return factor and number * factor
 end
 
 local function ratio(reference, other) return reference and other and other.us / reference.us end

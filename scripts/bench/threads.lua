@@ -10,23 +10,14 @@
 -- a row is not ok.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
-local ffi = require 'ffi'
-
-ffi.cdef [[
-int posix_spawnp(int *pid, const char *file, const void *, const void *,
-                 char *const argv[], char *const env[]);
-int waitpid(int pid, int *status, int options);
-int kill(int pid, int signal);
-extern char **environ;
-]]
+package.path = arg[0]:gsub('bench/threads%.lua$', '?.lua;') .. package.path
+local tools = require 'bench.tools'
 
 local options = mt.args {
   {'runs', 200, 'runs of each operation', type = 'int', min = 1},
   {'busy', '0,1,2', 'how many cores other programs keep busy', metavar = 'LIST'},
   {'threads', 2, 'threads that are compared with one', min = 1},
 }
-local program = arg[0]
-for i = -1, -100, -1 do program = arg[i] or program end
 
 local x, rows, square = mt.randn(1024 * 1024), mt.randn(1024, 1024), mt.randn(512, 512)
 local jobs = {
@@ -37,22 +28,8 @@ local jobs = {
   {name = '512^3', min_speedup = 1.3, run = function() return square:matmul(square) end},
 }
 
---- Starts a program that keeps a core busy until it is killed, or for ten minutes.
-local function start_busy()
-  local code = 'local stop = os.time() + 600 while os.time() < stop do for i = 1, 1e7 do end end'
-  local argv = ffi.new('const char *[4]', program, '-e', code)
-  local pid = ffi.new('int[1]')
-  local failed = ffi.C.posix_spawnp(pid, program, nil, nil, ffi.cast('char *const *', argv),
-                                    ffi.C.environ)
-  if failed ~= 0 then error('cannot start ' .. program, 0) end
-  return pid[0]
-end
-local function stop_all(pids)
-  for _, pid in ipairs(pids) do
-    ffi.C.kill(pid, 9)
-    ffi.C.waitpid(pid, nil, 0)
-  end
-end
+-- Keeps a core busy until it is killed, or for ten minutes.
+local busy_code = 'local stop = os.time() + 600 while os.time() < stop do for i = 1, 1e7 do end end'
 
 --- Returns the milliseconds of one run.
 local function time(job)
@@ -63,9 +40,7 @@ end
 
 --- Returns median and 99th percentile.
 local function summary(times)
-  table.sort(times)
-  local n = #times
-  return (times[math.ceil(n / 2)] + times[math.floor(n / 2) + 1]) / 2, times[math.ceil(0.99 * n)]
+  return tools.median(times), times[math.ceil(0.99 * #times)]
 end
 
 local missed = 0
@@ -94,10 +69,10 @@ print(('%-8s %4s   %9s %9s   %9s %9s   %6s %5s'):format('', 'busy', '1 thread', 
 for count in options.busy:gmatch('%d+') do
   local pids = {}
   local ok, message = pcall(function()
-    for i = 1, tonumber(count) do pids[i] = start_busy() end
+    for i = 1, tonumber(count) do pids[i] = tools.start(tools.program, '-e', busy_code) end
     for _, job in ipairs(jobs) do measure(job, tonumber(count)) end
   end)
-  stop_all(pids)
+  for _, pid in ipairs(pids) do tools.kill(pid) end
   if not ok then error(message, 0) end
 end
 os.exit(missed == 0 and 0 or 1)

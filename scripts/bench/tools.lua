@@ -6,6 +6,7 @@ local ffi = require 'ffi'
 ffi.cdef [[
 int posix_spawnp(int *pid, const char *file, const void *, const void *, char *const argv[], char *const env[]);
 int waitpid(int pid, int *status, int options);
+int kill(int pid, int signal);
 extern char **environ;
 void openblas_set_num_threads(int n);
 char *openblas_get_config(void);
@@ -26,28 +27,50 @@ function tools.median(list)
   return (list[math.floor((n + 1) / 2)] + list[math.ceil((n + 1) / 2)]) / 2
 end
 
-local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+--- Words as a command line of the shell.
+function tools.command(words)
+  local list = {}
+  for i, word in ipairs(words) do list[i] = "'" .. tostring(word):gsub("'", "'\\''") .. "'" end
+  return table.concat(list, ' ')
+end
 
 --- Runs a program; returns its success and its output.
 function tools.output(words)
-  local list = {}
-  for i, word in ipairs(words) do list[i] = quoted(tostring(word)) end
-  local pipe = io.popen(table.concat(list, ' ') .. ' 2>&1; echo "status $?"')
+  local pipe = io.popen(tools.command(words) .. ' 2>&1; echo "status $?"')
   local text = pipe:read('*a')
   pipe:close()
   return text:match('status (%d+)%s*$') == '0', (text:gsub('status %d+%s*$', ''))
 end
 
+--- Starts a program; returns its process.
+function tools.start(...)
+  local words, pid = {...}, ffi.new('int[1]')
+  local argv = ffi.new('const char *[?]', #words + 1)
+  for i, word in ipairs(words) do argv[i - 1] = word end
+  if ffi.C.posix_spawnp(pid, words[1], nil, nil, ffi.cast('char *const *', argv), ffi.C.environ) ~= 0 then
+    error('cannot start ' .. words[1], 0)
+  end
+  return pid[0]
+end
+
+--- Waits for a process; returns whether it succeeded.
+local function ended(pid)
+  local status = ffi.new('int[1]')
+  ffi.C.waitpid(pid, status, 0)
+  return status[0] == 0
+end
+
+function tools.kill(pid)
+  ffi.C.kill(pid, 9)
+  ended(pid)
+end
+
 --- Microseconds of a whole process.
 function tools.process(...)
-  local words = {...}
-  local argv, pid, status = ffi.new('const char *[?]', #words + 1), ffi.new('int[1]'), ffi.new('int[1]')
-  for i, word in ipairs(words) do argv[i - 1] = word end
   local began = core.time()
-  local failed = ffi.C.posix_spawnp(pid, words[1], nil, nil, ffi.cast('char *const *', argv), ffi.C.environ)
-  if failed == 0 then ffi.C.waitpid(pid[0], status, 0) end
+  local ok = ended(tools.start(...))
   local seconds = core.time() - began
-  if failed ~= 0 or status[0] ~= 0 then error('cannot run ' .. table.concat(words, ' '), 0) end
+  if not ok then error('cannot run ' .. table.concat({...}, ' '), 0) end
   return seconds * 1e6
 end
 

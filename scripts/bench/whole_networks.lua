@@ -5,7 +5,10 @@
 -- column is its eager step. _first: the first training step of a new process; _memory/MiB: the largest memory of a
 -- process that trains three steps. net_kmeans .. net_solve: classical algorithms on 1000 to 50000 rows.
 -- peers/whole_networks_torch.py has the same networks, made with the same numbers.
+local is_program = (arg and arg[0] or ''):find 'whole_networks%.lua$'
+if is_program then package.path = arg[0]:gsub('bench/whole_networks%.lua$', '?.lua;') .. package.path end
 local mt = require 'mtorch'
+local decoders = require 'decoders'
 local nn, optim = mt.nn, mt.optim
 
 -- A constructor returns {net=, x=, y=, loss=, optimizer = {name, options}, clip=, forward=, loss_of=, after=}: training
@@ -64,100 +67,38 @@ end
 
 -- ---- language ----
 
-local function heads(x, count) return x:unflatten(-1, {count, x:size(3) / count}):transpose(2, 3) end
-
---- A block whose attention also sees `past` earlier tokens, as buffers.
-local Attending = nn.class 'Attending'
-function Attending:remember(count, past, width)
-  if past == 0 then return end
-  self:register_buffer('keys', mt.randn(1, count, past, width))
-  self:register_buffer('values', mt.randn(1, count, past, width))
-end
-function Attending:attention(q, k, v)
-  if self.keys then k, v = mt.cat({self.keys, k}, 3), mt.cat({self.values, v}, 3) end
-  local y = mt.scaled_dot_product_attention(q, k, v, {is_causal = q:size(3) > 1, enable_gqa = k:size(2) < q:size(2)})
-  return y:transpose(2, 3):flatten(3, 4)
-end
-
-local GptBlock = nn.class('GptBlock', Attending)
-function GptBlock:__init(width, count, past)
-  self.count, self.norm1, self.norm2 = count, nn.LayerNorm(width), nn.LayerNorm(width)
-  self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-  self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-  self:remember(count, past, width / count)
-end
-function GptBlock:forward(x)
-  local q, k, v = unpack(self.qkv(self.norm1(x)):chunk(3, -1))
-  x = x + self.project(self:attention(heads(q, self.count), heads(k, self.count), heads(v, self.count)))
-  return x + self.down(mt.gelu(self.up(self.norm2(x)), 'tanh'))
-end
-
-local Gpt = nn.class 'Gpt'
-function Gpt:__init(layers, width, count, vocabulary, past)
-  self.token, self.position, self.past = nn.Embedding(vocabulary, width), nn.Embedding(1024, width), past
-  local blocks = {}
-  for i = 1, layers do blocks[i] = GptBlock(width, count, past) end
-  self.blocks, self.norm = nn.Sequential(blocks), nn.LayerNorm(width)
-end
-function Gpt:forward(ids)
-  local x = self.token(ids) + self.position.weight:narrow(1, self.past + 1, ids:size(2))
-  return mt.linear(self.norm(self.blocks(x)), self.token.weight)
-end
-
---- The next token of each text is the target; after a past, the likeliest next token is the result.
-local function language_model(net, vocabulary, batch, length, past)
+--- The next token of each text is the target.
+local function language_model(net, vocabulary, batch, length)
   return {net = net, x = mt.randint(1, vocabulary, {batch, length}), y = mt.randint(1, vocabulary, {batch * length}),
-    loss = function(out, y) return mt.cross_entropy(out:flatten(1, 2), y) end, optimizer = {'AdamW', {lr = 1e-4}},
-    forward = past > 0 and function(x) return net(x):argmax(-1) end or nil}
+    loss = function(out, y) return mt.cross_entropy(out:flatten(1, 2), y) end, optimizer = {'AdamW', {lr = 1e-4}}}
+end
+
+--- The same with `past` tokens before the text, whose keys and values are buffers [1 x groups x past x width] of the
+--- layers: the result is the likeliest next token.
+local function decoder(net, layers, groups, width, past, ...)
+  local n = language_model(net, ...)
+  for i = 1, past > 0 and #layers or 0 do
+    layers[i]:register_buffer('keys', mt.randn(1, groups, past, width))
+    layers[i]:register_buffer('values', mt.randn(1, groups, past, width))
+  end
+  n.forward = past > 0 and function(x)
+    local caches = {}
+    for i = 1, #layers do caches[i] = {k = layers[i].keys, v = layers[i].values} end
+    return net(x, caches):argmax(-1)
+  end or nil
+  return n
 end
 
 function networks.gpt2(layers, width, count, vocabulary, batch, length, past)
-  return language_model(Gpt(layers, width, count, vocabulary, past), vocabulary, batch, length, past)
-end
-
-local function rotate(x, cos, sin)
-  local a, b = unpack(x:chunk(2, -1))
-  return mt.cat({a * cos - b * sin, b * cos + a * sin}, -1)
-end
-
-local LlamaBlock = nn.class('LlamaBlock', Attending)
-function LlamaBlock:__init(width, count, groups, inner, past)
-  local shared, bare = groups * width / count, {bias = false}
-  self.count, self.groups, self.norm1, self.norm2 = count, groups, nn.RMSNorm(width), nn.RMSNorm(width)
-  self.q, self.k = nn.Linear(width, width, bare), nn.Linear(width, shared, bare)
-  self.v, self.o = nn.Linear(width, shared, bare), nn.Linear(width, width, bare)
-  self.gate, self.up = nn.Linear(width, inner, bare), nn.Linear(width, inner, bare)
-  self.down = nn.Linear(inner, width, bare)
-  self:remember(groups, past, width / count)
-end
-function LlamaBlock:forward(x, cos, sin)
-  local y = self.norm1(x)
-  local q, k, v = heads(self.q(y), self.count), heads(self.k(y), self.groups), heads(self.v(y), self.groups)
-  x = x + self.o(self:attention(rotate(q, cos, sin), rotate(k, cos, sin), v))
-  y = self.norm2(x)
-  return x + self.down(mt.silu(self.gate(y)) * self.up(y))
-end
-
-local Llama = nn.class 'Llama'
-function Llama:__init(layers, width, count, groups, inner, vocabulary, length, past)
-  self.embed, self.norm = nn.Embedding(vocabulary, width), nn.RMSNorm(width)
-  self.head = nn.Linear(width, vocabulary, {bias = false})
-  local blocks, half = {}, width / count / 2
-  for i = 1, layers do blocks[i] = LlamaBlock(width, count, groups, inner, past) end
-  self.blocks = nn.ModuleList(blocks)
-  local angles = mt.range(past, past + length - 1):unsqueeze(2) * 10000 ^ (mt.range(0, half - 1) / -half)
-  self:register_buffer('cos', angles:cos())
-  self:register_buffer('sin', angles:sin())
-end
-function Llama:forward(ids)
-  local x = self.embed(ids)
-  for i = 1, #self.blocks do x = self.blocks[i](x, self.cos, self.sin) end
-  return self.head(self.norm(x))
+  local net = decoders.GPT2{n_layer = layers, n_embd = width, n_head = count, vocab_size = vocabulary,
+    n_positions = 1024}
+  return decoder(net, net.transformer.h, count, width / count, past, vocabulary, batch, length)
 end
 
 function networks.llama(layers, width, count, groups, inner, vocabulary, batch, length, past)
-  local net = Llama(layers, width, count, groups, inner, vocabulary, length, past)
-  return language_model(net, vocabulary, batch, length, past)
+  local net = decoders.Llama{num_hidden_layers = layers, hidden_size = width, num_attention_heads = count,
+    num_key_value_heads = groups, intermediate_size = inner, vocab_size = vocabulary}
+  return decoder(net, net.model.layers, groups, width / count, past, vocabulary, batch, length)
 end
 
 local LstmModel = nn.class 'LstmModel'
@@ -168,7 +109,7 @@ end
 function LstmModel:forward(ids) return self.head((self.layers(self.embed(ids)))) end
 
 function networks.lstm_lm(vocabulary, width, batch, length)
-  local made = language_model(LstmModel(vocabulary, width), vocabulary, length, batch, 0)
+  local made = language_model(LstmModel(vocabulary, width), vocabulary, length, batch)
   made.optimizer, made.clip = {'SGD', {lr = 0.1}}, 0.25
   return made
 end
@@ -390,7 +331,7 @@ end
 
 -- ---- as a program ----
 
-if (arg and arg[0] or ''):find 'whole_networks%.lua$' then
+if is_program then
   local o = mt.args{{'network', 'resnet18'}, {'sizes', '8, 128'}}
   local step = make(o.network, 'train', unpack(loadstring(('return {%s}'):format(o.sizes))()))
   local first = mt.time(step, true).wall

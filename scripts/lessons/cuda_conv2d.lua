@@ -134,8 +134,7 @@ local function run_lua_kernels()
     rows[i] = {step[1], us, 8 * m:numel() / us / 1e3}
     rows[i][4] = rows[1][2] / us
   end
-  lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows,
-    options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
+  lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows, lesson.cpu_path(options.csv))
 end
 
 if not options.compile then run_lua_kernels() end

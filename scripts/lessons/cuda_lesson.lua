@@ -108,18 +108,16 @@ function lesson.table(columns, rows, path)
     widths[c] = #name
     for _, row in ipairs(rows) do widths[c] = math.max(widths[c], #number(row[c])) end
   end
-  local function line(cells, text_of)
+  local function line(cells)
     local parts = {}
-    for c in ipairs(columns) do
-      local text = text_of(cells[c])
-      parts[c] = (c == 1 and '%-' or '%') .. widths[c] .. 's'
-      parts[c] = parts[c]:format(text)
+    for c, width in ipairs(widths) do
+      parts[c] = ('%' .. (c == 1 and '-' or '') .. width .. 's'):format(number(cells[c]))
     end
     return '| ' .. table.concat(parts, ' | ') .. ' |'
   end
-  print(line(columns, tostring))
+  print(line(columns))
   print('|' .. ('---|'):rep(#columns))
-  for _, row in ipairs(rows) do print(line(row, number)) end
+  for _, row in ipairs(rows) do print(line(row)) end
   if not path or path == '' then return end
   lines[1] = table.concat(columns, ',')
   for i, row in ipairs(rows) do
@@ -130,6 +128,9 @@ function lesson.table(columns, rows, path)
   require('mtorch.core.util').write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
   print('table: ' .. path)
 end
+
+--- The CSV file for what runs on the CPU, beside that of the GPU.
+function lesson.cpu_path(path) return path ~= '' and path:gsub('%.csv$', '') .. '_cpu.csv' or '' end
 
 --- Writes a log-log plot: one line for each of `columns` from 2 on, over column 1.
 function lesson.graph(columns, rows, title, xlabel, ylabel, path)

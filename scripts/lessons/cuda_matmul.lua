@@ -113,8 +113,7 @@ local function time_sizes_on_cpu()
     rows[#rows + 1] = row
     n = n * 2
   end
-  lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows,
-    options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
+  lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows, lesson.cpu_path(options.csv))
 end
 
 --- Measures a training set times the weights of ten classes, with several block shapes: x is one of 10 columns,

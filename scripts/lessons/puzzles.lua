@@ -92,8 +92,7 @@ local puzzles = {
     name = 'shared', wanted = 'out:view(3, 4):flip(2):view(12)', start = counting(12), names = '', inputs = {},
     launch = {3, 4}, reads = 1,
     task = 'Reverse each run of 4 elements of out in place: 1 2 3 4 5 .. becomes 4 3 2 1 8 ... Each block of 4 ' ..
-      'threads ' ..
-      'has one run; its threads exchange their elements through shared memory.',
+      'threads has one run; its threads exchange their elements through shared memory.',
     hint = 'local cells = shared(4); each thread stores its element, all wait at barrier(), each reads another one.',
     kernel = function(out)
       -- your code here: about 5 lines
@@ -101,9 +100,8 @@ local puzzles = {
   }, {
     name = 'pooling', wanted = 'mt.cat({mt.zeros(2), a}):unfold(1, 3, 1):sum(2)', out = {8}, names = 'a',
     inputs = {mixed(8)}, launch = {1, 8}, reads = 1,
-    task = 'out[i] is the sum of a[i] and the two elements before it, where they exist. A thread may read ' ..
-      'global memory ' ..
-      'only once.',
+    task = 'out[i] is the sum of a[i] and the two elements before it, where they exist. A thread may read global ' ..
+      'memory only once.',
     hint = 'Copy a into shared memory, wait, then add up to three elements of it; the first threads have fewer.',
     kernel = function(out, a)
       -- your code here: about 9 lines
@@ -114,17 +112,15 @@ local puzzles = {
     task = 'The dot product of a and b, in out[1]. A thread may read each of a and b once; one thread stores ' ..
       'the result.',
     hint = 'Store the products in shared memory; then halve: 4 threads add the upper half to the lower, then 2, ' ..
-      'then 1, ' ..
-      'with a barrier in between that all threads reach.',
+      'then 1, with a barrier in between that all threads reach.',
     kernel = function(out, a, b)
       -- your code here: about 11 lines
     end,
   }, {
     name = 'conv1d', wanted = 'mt.conv1d(mt.cat({a, mt.zeros(3)}):view(1, 1, 18), b:view(1, 1, 4)):view(15)',
     out = {15}, names = 'a b', inputs = {mixed(15), counting(4)}, launch = {2, 8}, reads = 6,
-    task = 'out[i] = a[i] b[1] + a[i + 1] b[2] + a[i + 2] b[3] + a[i + 3] b[4], with zeros behind the end of a. ' ..
-      'A block ' ..
-      'needs 8 elements of a and the 3 after them: they are fetched into shared memory once.',
+    task = 'out[i] = a[i] b[1] + a[i + 1] b[2] + a[i + 2] b[3] + a[i + 3] b[4], with zeros behind the end of a. A ' ..
+      'block needs 8 elements of a and the 3 after them: they are fetched into shared memory once.',
     hint = 'shared(11): each thread fetches element i, and the first 3 threads also element i + 8, or 0 behind ' ..
       'the end.',
     kernel = function(out, a, b)
@@ -132,9 +128,8 @@ local puzzles = {
     end,
   }, {
     name = 'prefix', wanted = 'a:cumsum(1)', out = {8}, names = 'a', inputs = {mixed(8)}, launch = {1, 8}, reads = 1,
-    task = 'Prefix sums: out[i] = a[1] + .. + a[i], in 3 steps instead of 8. In step s each thread adds the ' ..
-      'element 1, ' ..
-      'then 2, then 4 positions before its own.',
+    task = 'Prefix sums: out[i] = a[1] + .. + a[i], in 3 steps instead of 8. In step s each thread adds the element ' ..
+      '1, then 2, then 4 positions before its own.',
     hint = 'Read the neighbour into a local, wait, then add it to your own element, wait again: else it is a race.',
     kernel = function(out, a)
       -- your code here: about 14 lines

@@ -10,13 +10,7 @@ if not seconds then
   os.exit(2)
 end
 
-local function read(path)
-  local file = io.open(path)
-  local text = file and file:read('*a') or ''
-  if file then file:close() end
-  return text
-end
-local function write(name, text) util.write_file('gpu_table', folder .. '/' .. name, text) end
+local function read(path) return util.read_file(path) or '' end
 
 -- ---- reading the results ------------------------------------------------------------------------
 
@@ -61,26 +55,9 @@ local function rate(row)
   return ''
 end
 
--- ---- JSON ---------------------------------------------------------------------------------------
-
-local function json(value)
-  if type(value) == 'number' then return ('%.10g'):format(value) end
-  if type(value) ~= 'table' then
-    local text = tostring(value):gsub('[%c"\\]', function(c) return ('\\u%04x'):format(c:byte()) end)
-    return type(value) == 'boolean' and text or '"' .. text .. '"'
-  end
-  local entries = {}
-  for i, item in ipairs(value) do entries[i] = json(item) end
-  if #entries > 0 or next(value) == nil then return '[' .. table.concat(entries, ',\n ') .. ']' end
-  for key, item in pairs(value) do entries[#entries + 1] = json(key) .. ': ' .. json(item) end
-  table.sort(entries)
-  return '{' .. table.concat(entries, ', ') .. '}'
-end
-
 local device = mt.cuda.device_name()
-write('gpu_check.json', json {device = device, quick = quick, seconds = seconds, parts = parts, benchmarks = rows,
-  here = here} ..
-  '\n')
+mt.data.save_json(folder .. '/gpu_check.json', {device = device, quick = quick, seconds = seconds, parts = parts,
+  benchmarks = rows, here = here})
 
 -- ---- the table ----------------------------------------------------------------------------------
 
@@ -119,7 +96,7 @@ if #rows > 0 then
       r.torch_us and ('%.2f'):format(r.torch_us / r.us) or '-', rate(r))
   end
 end
-write('gpu_check.md', table.concat(lines, '\n') .. '\n')
+util.write_file('gpu_table', folder .. '/gpu_check.md', table.concat(lines, '\n') .. '\n')
 print(table.concat(lines, '\n'))
 print(('\n%s/gpu_check.json, gpu_check.md'):format(folder))
 if (count.failed or 0) + (count['timed out'] or 0) + (count['not run'] or 0) > 0 then os.exit(1) end

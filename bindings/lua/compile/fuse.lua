@@ -82,22 +82,16 @@ function Recorder:pause() self.why = self.why or 'it steps an optimizer' end
 function Recorder.resume() end
 function Recorder:refuse(...) self.why = self.why or (...):format(select(2, ...)) end
 
---- Runs fn(recorder, unpack(given)) while its calls are recorded, and then `after`. Returns the recorder and the
---- results, or nil and why fn was stopped.
+--- Runs fn(unpack(given)) while its calls are recorded, and then `after`. Returns the recorder and the results, or
+--- nil and why fn was stopped.
 local function run_recorded(fn, inputs, given, after)
   local recorder = setmetatable({handle = native.step_record(inputs, true)}, Recorder)
-  core.step_recording = recorder
-  local routine = coroutine.create(fn) -- a yield would leave the recording active
-  local results = pack(coroutine.resume(routine, recorder, unpack(given, 1, given.n)))
-  core.step_recording = false
+  local results, fail = recording.run(recorder, fn, given, 'fuse: a fused function')
   after()
-  if results[1] and coroutine.status(routine) ~= 'suspended' then
-    return recorder, {n = results.n - 1, unpack(results, 2, results.n)}
-  end
+  if results then return recorder, results end
   local why = native.step_drop(recorder.handle)
-  if why then return nil, why end
-  if not results[1] then recording.raise(routine, results[2]) end
-  core.fail('fuse: a fused function cannot yield')
+  if not why then fail() end
+  return nil, why
 end
 
 --- Records the gradient: fn(arguments, gradients of results..) with copies of all.
@@ -123,13 +117,13 @@ local function record_gradient(self, entry, arguments, list, wanted_captures)
   end
   for k, x in ipairs(wanted_captures) do wanted[#wanted + 1], places[#places + 1] = x, tensors + k end
   local random = mt.get_rng_state()
-  local recorder, found = run_recorded(function(recorder, ...)
+  local recorder, found = run_recorded(function(...)
     local out, results, reached = pack(self.f(...)), {}, {}
     describe_all(out, given, {}, results)
     for k, y in ipairs(results) do
       if not plain[k] then reached[#reached + 1] = y end
     end
-    native.function_gradient(recorder.handle)
+    native.function_gradient(core.step_recording.handle)
     return mt.grad(reached, wanted, {grad_outputs = incoming, allow_unused = true})
   end, inputs, given, function() mt.set_rng_state(random) end)
   if not recorder then return found end
@@ -191,12 +185,7 @@ end
 
 --- Records the function for such arguments. Returns the entry, or one with `eager`, the reason, and the results.
 local function record(self, mode, arguments)
-  local entry = {n = arguments.n, mode = mode, plain = 0}
-  for i = 1, arguments.n do
-    local x = arguments[i]
-    entry[i] = recording.kind_of(x)
-    if not mt.is_tensor(x) then entry.plain = entry.plain + 1 end
-  end
+  local entry = recording.entry(mode, arguments)
   local inputs, tensors = {}, {}
   local given = map_tensors(arguments, function(x)
     inputs[#inputs + 1], tensors[#tensors + 1] = attached(x), x
@@ -209,8 +198,7 @@ local function record(self, mode, arguments)
     entry.eager = reads.why
     return entry
   end
-  local recorder, out = run_recorded(function(_, ...) return self.f(...) end, inputs, given,
-    function() captured.unwatch(reads) end)
+  local recorder, out = run_recorded(self.f, inputs, given, function() captured.unwatch(reads) end)
   if not recorder then
     entry.eager = out
     return entry
@@ -269,8 +257,7 @@ local function first_call(self, mode, changed, ...)
   local arguments = pack(...)
   for i = 1, arguments.n do
     local x = arguments[i]
-    local kind = type(x)
-    if not (mt.is_tensor(x) or kind == 'number' or kind == 'boolean' or kind == 'string' or x == nil) then
+    if not recording.is_plain(x) then
       self.why = ('argument %d is %s; pass tensors and numbers'):format(i, core.describe(x))
       return eagerly(self, ...)
     end

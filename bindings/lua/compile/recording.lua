@@ -49,7 +49,7 @@ end
 
 --- Raises the error that ended the coroutine. A tail call removes the step's frame, and there is no
 --- frame above it: then the position is that of the step's call, as without a coroutine.
-function recording.raise(routine, message)
+local function raise(routine, message)
   local level, frame = 0, debug.getinfo(routine, 0, 'Sl')
   while frame and (frame.currentline <= 0 or frame.source:find '^@mtorch/') do
     level = level + 1
@@ -59,7 +59,29 @@ function recording.raise(routine, message)
   core.fail('%s', message)
 end
 
+--- Runs fn(unpack(given)) while `recorder` is told of optimizers' steps and of what cannot be repeated. Returns the
+--- results, or nil and a function that raises what ended it; `what` runs.
+function recording.run(recorder, fn, given, what)
+  core.step_recording = recorder
+  local routine = coroutine.create(fn) -- a yield would leave the recording active
+  local results = core.pack(coroutine.resume(routine, unpack(given, 1, given.n)))
+  core.step_recording = false
+  if results[1] and coroutine.status(routine) ~= 'suspended' then
+    return {n = results.n - 1, unpack(results, 2, results.n)}
+  end
+  return nil, function()
+    if not results[1] then raise(routine, results[2]) end
+    core.fail('%s cannot yield', what)
+  end
+end
+
 -- ---- kinds of arguments ---------------------------------------------------------------------------------
+
+--- Whether a recording can have such an argument or result.
+function recording.is_plain(x)
+  local kind = type(x)
+  return mt.is_tensor(x) or kind == 'number' or kind == 'boolean' or kind == 'string' or kind == 'nil'
+end
 
 --- Whether the non-tensor arguments are equal to those of the entry.
 function recording.same_values(entry, n, ...)
@@ -75,10 +97,20 @@ function recording.same_values(entry, n, ...)
 end
 
 --- The properties of an argument that a program depends on.
-function recording.kind_of(x)
+local function kind_of(x)
   if not mt.is_tensor(x) then return {value = x} end
   return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device,
     layout = layout_of(x)}
+end
+
+--- The entry for calls with such arguments.
+function recording.entry(mode, arguments)
+  local entry = {n = arguments.n, mode = mode, plain = 0}
+  for i = 1, arguments.n do
+    entry[i] = kind_of(arguments[i])
+    if not entry[i].shape then entry.plain = entry.plain + 1 end
+  end
+  return entry
 end
 
 function recording.same_kinds(entry, ...)

@@ -5,14 +5,6 @@ local native = core.grid_kernel()
 
 local source = {}
 
-local function file_text(path)
-  local file = io.open(path, 'rb')
-  if not file then return nil end
-  local text = file:read('*a')
-  file:close()
-  return text
-end
-
 --- Bytecode in a form for comparison: without line numbers and names, and without the positions of
 --- upvalues, which depend on the code around a function.
 local function code_of(fn)
@@ -63,7 +55,7 @@ end
 --- The candidate texts of a chunk.
 local function texts_of(info)
   local kind = info.source:sub(1, 1)
-  if kind == '@' then return {file_text(info.source:sub(2))} end
+  if kind == '@' then return {util.read_file(info.source:sub(2))} end
   if kind == '=' then return core.chunks(info.source) end
   return {info.source}
 end

@@ -10,9 +10,8 @@ local max_programs = 8
 local moved_away = 'a parameter or gradient has other memory, or requires_grad has changed'
 
 local pack = core.pack
-local same, copy_of, map_tensors, raise = shared.same, shared.copy_of, shared.map_tensors, shared.raise
+local same, copy_of, map_tensors, is_plain = shared.same, shared.copy_of, shared.map_tensors, shared.is_plain
 local take_back, same_values, same_kinds = shared.take_back, shared.same_values, shared.same_kinds
-local kind_of = shared.kind_of
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
 
 --- Collects all garbage, including what finalizers release.
@@ -49,9 +48,8 @@ end
 local function object_among(results)
   for i = 1, results.n do
     local x = results[i]
-    local kind = type(x)
-    if kind == 'table' then return ('result %d is a table; return its tensors as several results'):format(i) end
-    if not (mt.is_tensor(x) or kind == 'number' or kind == 'string' or kind == 'boolean' or kind == 'nil') then
+    if type(x) == 'table' then return ('result %d is a table; return its tensors as several results'):format(i) end
+    if not is_plain(x) then
       return ('result %d is %s; a compiled step returns tensors, numbers and strings'):format(i, core.describe(x))
     end
   end
@@ -97,19 +95,13 @@ end
 --- an error of the step is raised.
 local function run_recorded(self, reads, inputs, given, tensors)
   local recording = setmetatable({optimizers = {}, handle = native.step_record(inputs)}, Recorder)
-  core.step_recording = recording
-  local routine = coroutine.create(self.f) -- a yield would leave the recording active
-  local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
-  core.step_recording = false
+  local results, fail = shared.run(recording, self.f, given, 'compile: a compiled step')
   captured.unwatch(reads)
-  local yields = coroutine.status(routine) == 'suspended'
-  if results[1] and not yields and not recording.refused then
-    return recording, {n = results.n - 1, unpack(results, 2, results.n)}
-  end
+  if results and not recording.refused then return recording, results end
   native.step_drop(recording.handle)
   take_back(inputs, tensors)
-  if not results[1] then raise(routine, results[2]) end
-  core.fail('%s', yields and 'compile: a compiled step cannot yield' or recording.refused) -- the step caught the error
+  if fail then fail() end
+  core.fail('%s', recording.refused) -- the step caught the error
 end
 
 local function parameters_of(optimizers, list)
@@ -257,17 +249,6 @@ end
 
 -- ---- the compiled function -----------------------------------------------------------------------------
 
-local function check_arguments(...)
-  local given = pack(...)
-  for i = 1, given.n do
-    local x = given[i]
-    local kind = type(x)
-    if not (mt.is_tensor(x) or kind == 'number' or kind == 'boolean' or kind == 'string' or x == nil) then
-      core.fail('compile: argument %d of a compiled step must be a tensor or a number, got %s', i, core.describe(x))
-    end
-  end
-end
-
 --- Stops recording, because it costs more than replays gain.
 local function end_recording(self, changed)
   self.eager = ('its arguments or captured values change too often%s; a number that changes at every call ' ..
@@ -312,13 +293,15 @@ local function entry_for(self, mode, n, ...)
     return entries[1], false
   end
   if misfits == 1 then changed = moved_away end
-  check_arguments(...)
-  local entry = {n = n, mode = mode, calls = 0, replays = 0, plain = 0, moved = 0, changed = changed}
-  local given = {...}
+  local given = pack(...)
   for i = 1, n do
-    entry[i] = kind_of(given[i])
-    if not entry[i].shape then entry.plain = entry.plain + 1 end
+    if not is_plain(given[i]) then
+      core.fail('compile: argument %d of a compiled step must be a tensor or a number, got %s', i,
+        core.describe(given[i]))
+    end
   end
+  local entry = shared.entry(mode, given)
+  entry.calls, entry.replays, entry.moved, entry.changed = 0, 0, 0, changed
   table.insert(entries, 1, entry)
   if #entries > max_programs then drop_oldest(self, changed) end
   return entry

@@ -12,6 +12,7 @@ function extend.front_end() return core.front_end end
 
 local lazy = {
   encode_png = function() return core.formats().encode_png end,
+  in_eval = function() return require('mtorch.nn.class').in_eval end,
   is_module = function() return require('mtorch.nn.class').is_module end,
   formula = function() return core.compile().formula end,
   instructions = function() return core.compile().instructions end,

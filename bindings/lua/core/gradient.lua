@@ -72,10 +72,9 @@ end
 local function_meta = {__call = call_function, __tostring = function(self) return 'mt.Function ' .. self.name end}
 
 gradient.Function = core.declare("Function(forward: function, backward: function, name: string = 'Function')",
-  'An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, ' ..
-  'backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ' ..
-  'ctx:saved_tensors() (several values); backward gets a gradient for each result and returns one for each ' ..
-  'argument, nil for none.',
+  'An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, backward=function(ctx, ' ..
+  'g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ctx:saved_tensors() (several values); ' ..
+  'backward gets a gradient for each result and returns one for each argument, nil for none.',
   function(forward, backward, name)
     return setmetatable({forward = forward, backward = backward, name = name}, function_meta)
   end)

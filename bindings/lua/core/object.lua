@@ -13,8 +13,6 @@ local util = require 'mtorch.core.util'
 local getfenv, select, type = debug.getfenv, select, type
 local object = {}
 
-local function results(...) return ... end
-
 -- ---- proxies -------------------------------------------------------------------------------------------
 
 --- The fields of an object behind its proxy; nil for other values.
@@ -57,7 +55,7 @@ end
 
 --- The same with a signature for the arguments; also returns its name, and {signature, help} for mt.help.
 local function declared(signature, doc, of, body)
-  local check = core.declare(signature, doc, results)
+  local check = core.binder(signature, doc)
   local entry, params = core.entry(check), core.parameters(check)
   local name, max_count, is_typed = entry:match '^[%w_]+', not params.open and #params, entry ~= signature
   return object.checked(name, of.__called, of.__is_own, body, max_count, is_typed and check), name, {entry, doc}

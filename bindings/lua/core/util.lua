@@ -204,6 +204,14 @@ function util.write_log(op, path, file, text)
   if not ok then cannot_write(op, path, why) end
 end
 
+--- The bytes of a file, or the first of them; nil if it cannot be read.
+function util.read_file(path, most)
+  local file = io.open(path, 'rb')
+  local text = file and file:read(most or '*a')
+  if file then file:close() end
+  return text
+end
+
 --- Writes a whole file or nothing, see engine/core/file.h; returns the path.
 function util.write_file(op, path, text) return core.write_file(op, tostring(path), text) end
 

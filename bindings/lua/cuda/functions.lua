@@ -20,10 +20,9 @@ return {
   synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits until a GPU has finished its work.',
     function(device) core.synchronize(device) end),
   get_device_properties = core.declare("get_device_properties(device: device = 'cuda')",
-    'The properties of a GPU: ' ..
-    'name, major, minor (compute capability), multi_processor_count, warp_size, max_threads_per_block, ' ..
-    'max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, shared_memory_per_block and ' ..
-    'L2_cache_size in bytes.',
+    'The properties of a GPU: name, major, minor (compute capability), multi_processor_count, warp_size, ' ..
+    'max_threads_per_block, max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, ' ..
+    'shared_memory_per_block and L2_cache_size in bytes.',
     function(device) return require('mtorch.cuda').get_device_properties(device) end),
   memory_stats = core.declare("memory_stats(device: device = 'cuda')",
     'Bytes of a GPU: allocated (in tensors), peak, ' ..
@@ -40,11 +39,10 @@ return {
     'e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.',
     function(device) return require('mtorch.cuda').Event(device) end),
   graph = core.declare("graph(fn: function, warmup: int >= 0 = 2, device: device = 'cuda')",
-    'Runs fn warmup times, then records its GPU work ' ..
-    'without executing it. g() replays the work with the memory, the numbers and the shapes of the ' ..
-    'recording, and returns the tensors that fn returned. Inputs are tensors that are written before: ' ..
-    'x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()) and begins with zero_grad; ' ..
-    'its random numbers continue from replay to replay. Optimizers use their current options; one ' ..
+    'Runs fn warmup times, then records its GPU work without executing it. g() replays the work with the memory, ' ..
+    'the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that ' ..
+    'are written before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()) and begins ' ..
+    'with zero_grad; its random numbers continue from replay to replay. Optimizers use their current options; one ' ..
     'that needs other state than was recorded is an error. g:release() frees the graph.',
     function(fn, warmup, device) return require('mtorch.cuda').graph(fn, warmup, device) end),
 }

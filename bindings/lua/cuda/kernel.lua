@@ -1,20 +1,13 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
 local launch = require 'mtorch.core.launch'
+local util = require 'mtorch.core.util'
 local native = core.cuda_kernel()
 
 local fail, describe = core.fail, core.describe
 local Kernel, HANDLE = {}, {} -- HANDLE is the key of the C++ object
 
 -- ---- lines of the source in the script -----------------------------------------------------------
-
-local function file_text(path)
-  local file = io.open(path, 'rb')
-  if not file then return '' end
-  local text = file:read(2 ^ 22) or ''
-  file:close()
-  return text
-end
 
 --- Returns the line of `text` on which `source` begins, the nearest to `line` if it occurs twice.
 local function line_of(text, source, line)
@@ -73,7 +66,8 @@ local function origins_of(source, name)
     if not info then break end
     if info.what ~= 'C' and info.source:sub(1, 8) ~= '@mtorch/' then
       local kind = info.source:sub(1, 1)
-      local text = kind == '@' and file_text(info.source:sub(2)) or kind ~= '=' and info.source or ''
+      local text = kind == '@' and (util.read_file(info.source:sub(2), 2 ^ 22) or '') or
+        kind ~= '=' and info.source or ''
       text = text:gsub('\r\n', '\n')
       local line = source ~= '' and line_of(text, source, info.currentline)
       if line then return {1, info.short_src, line} end

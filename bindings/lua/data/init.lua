@@ -49,20 +49,16 @@ data.spiral = core.declare('spiral(n: int >= 2 <= 10000000)', 'Two arms of a spi
     return point_set('spiral', mt.tensor(x), mt.tensor(y))
   end)
 
---- Loaded at first use, by file.
-local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
+local lazy = core.add_lazy({
+  DataLoader = function() return require 'mtorch.data.loader' end,
   transforms = function() return require 'mtorch.data.transforms' end,
-  default_collate = function() return require('mtorch.data.collate').default_collate end}
-for file, names in pairs{
+}, 'mtorch.data.', {
   files = 'idx npy npz safetensors save_npy save_npz save_safetensors',
   formats = 'csv factorize save_csv json save_json text image save_image wav save_wav',
-  cifar = 'cifar10', folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
+  cifar = 'cifar10', collate = 'default_collate', folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
   mnist = 'mnist fashion_mnist digits download',
   sets = 'TensorDataset Subset ConcatDataset random_split',
-  samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler'} do
-  for name in names:gmatch '%S+' do
-    lazy[name] = function() return require('mtorch.data.' .. file)[name] end
-  end
-end
+  samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler',
+})
 
 return core.strict(data, 'mt.data', nil, lazy)

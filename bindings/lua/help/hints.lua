@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local modules = require 'mtorch.help.modules'
+local util = require 'mtorch.core.util'
 
 -- Syntax errors, by the line without its texts and comment: {pattern, hint[, pattern that it does not have]}, the first
 -- that fits.
@@ -114,10 +115,7 @@ end
 local function line_of(message)
   local path, n = message:match '^([^\n:]+):(%d+): '
   local texts = path and core.chunks('=' .. path) or {}
-  local file = #texts == 0 and path and io.open(path)
-  local text = file and file:read '*a' or texts[#texts]
-  if file then file:close() end
-  return line_in(text, tonumber(n) or 0)
+  return line_in(texts[#texts] or path and util.read_file(path), tonumber(n) or 0)
 end
 
 --- The same without the contents of strings, and without its comment.

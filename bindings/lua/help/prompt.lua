@@ -94,9 +94,7 @@ local function edit()
   file:write(last_input, '\n')
   file:close()
   os.execute(('%s %s'):format(os.getenv 'VISUAL' or os.getenv 'EDITOR' or 'vi', path))
-  file = io.open(path)
-  local text = file:read '*a'
-  file:close()
+  local text = util.read_file(path)
   os.remove(path)
   io.stdout:write(text)
   return text

@@ -76,9 +76,9 @@ local function weights_of(q, k, mask, causal)
   return scores:masked_fill(nowhere, 0):softmax(-1):masked_fill(nowhere, 0)
 end
 
-local bind = core.declare('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
+local bind = core.binder('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
   'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
-  'average_attn_weights: bool = true, is_causal: bool = false)', 'Arguments of a call.', function(...) return ... end)
+  'average_attn_weights: bool = true, is_causal: bool = false)')
 
 --- The inputs as [batch x length x features], checked.
 local function batch_first_inputs(self, q, k, v)

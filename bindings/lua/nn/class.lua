@@ -228,7 +228,7 @@ end
 
 --- Adds the constructor `init(self, ..)` to a class: arguments are checked by the signature.
 function class.constructor(of, signature, doc, init)
-  of.__signature = core.declare(signature, doc, results)
+  of.__signature = core.binder(signature, doc)
   of.__init = function(self, ...)
     check_options(of, ...)
     return init(self, of.__signature(...))

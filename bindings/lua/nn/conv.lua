@@ -133,8 +133,7 @@ end
 
 local function define_transposed(dims, apply)
   local name = ('ConvTranspose%dd'):format(dims)
-  local bind = core.declare(name .. '(x: tensor, output_size: int|ints = nil)', 'Arguments of a call.',
-    function(...) return ... end)
+  local bind = core.binder(name .. '(x: tensor, output_size: int|ints = nil)')
   conv[name] = module.define{
     ('%s(in_channels: int >= 1, out_channels: int >= 1, kernel_size: int|ints, stride: int|ints = 1, ' ..
       'padding: int|ints = 0, output_padding: int|ints = 0, groups: int >= 1 = 1, bias: bool = true, ' ..

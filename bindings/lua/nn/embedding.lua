@@ -72,8 +72,7 @@ embedding.Embedding = module.define{
   macs = function() return 0 end,
 }
 
-local bag = core.declare('EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)',
-  'Arguments of a call.', function(...) return ... end)
+local bag = core.binder 'EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)'
 
 embedding.EmbeddingBag = module.define{
   'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number = nil, norm_type: number = 2, ' ..

@@ -13,13 +13,10 @@ local subjects = {'linear', 'containers', 'activation', 'conv', 'pool', 'loss', 
 local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class,
   is = class.is}
 
-local lazy = {init = function() return require 'mtorch.nn.initialize' end}
-for file, names in pairs{
+local lazy = core.add_lazy({init = function() return require 'mtorch.nn.initialize' end}, 'mtorch.nn.', {
   functional = 'functional_call clip_grad_norm_ clip_grad_value_ parameters_to_vector vector_to_parameters',
   parametrize = 'weight_norm spectral_norm remove_parametrizations',
-} do
-  for name in names:gmatch('%S+') do lazy[name] = function() return require('mtorch.nn.' .. file)[name] end end
-end
+})
 
 local opened = 0
 return core.strict(nn, 'mt.nn', function(name)

@@ -48,9 +48,8 @@ end
 --- Calls the module once, in evaluation mode without gradients; returns {input, output, macs,
 --- calls, bytes} of each module inside.
 local function watch(net, inputs)
-  local seen, hooks, training = {}, {}, {}
+  local seen, hooks = {}, {}
   for _, module in ipairs(class.Module.modules(net)) do
-    training[module] = module.training
     hooks[#hooks + 1] = module:register_forward_hook(function(self, given, output)
       local row = seen[self] or {calls = 0, macs = 0, bytes = 0}
       seen[self] = row
@@ -59,10 +58,8 @@ local function watch(net, inputs)
       row.bytes = row.bytes + bytes_in(output)
     end)
   end
-  net:eval()
-  local ok, message = pcall(mt.no_grad, net, unpack(inputs, 1, inputs.n))
+  local ok, message = class.in_eval(net, function() return mt.no_grad(net, unpack(inputs, 1, inputs.n)) end)
   for _, hook in ipairs(hooks) do hook:remove() end
-  for module, was in pairs(training) do rawset(module, 'training', was) end
   if ok then return seen end
   return nil, message
 end

@@ -11,11 +11,9 @@ local normalize = require 'mtorch.nn.normalize'
 
 local transformer = {}
 
-local function same(...) return ... end
-
 --- The forward of a class: body(self, ..) with arguments bound by the signature.
 local function forward(made, arguments, body)
-  local bind = core.declare(('%s(%s)'):format(made.__name, arguments), 'Arguments of a call.', same)
+  local bind = core.binder(('%s(%s)'):format(made.__name, arguments))
   function made:forward(...)
     if type(self) ~= 'table' then class.refuse_inputs(self) end
     return body(self, bind(...))

@@ -7,6 +7,10 @@ local cos, floor, pi = math.cos, math.floor, math.pi
 
 local made = {}
 
+local function move_momentum(self, group, value)
+  scheduler.set_momentum(group, self.use_beta1 and 'betas' or 'momentum', value)
+end
+
 --- The limits of the momentum in a cycle, as lists; the groups start with the larger value.
 local function start_momentum(self)
   if not self.cycle_momentum then return end
@@ -14,13 +18,7 @@ local function start_momentum(self)
   self.base_momentums = per_group(self, 'base_momentum', self.base_momentum)
   self.max_momentums = per_group(self, 'max_momentum', self.max_momentum)
   if self.last_epoch >= 0 then return end
-  for i, group in ipairs(groups_of(self)) do
-    scheduler.set_momentum(group, self.use_beta1 and 'betas' or 'momentum', self.max_momentums[i])
-  end
-end
-
-local function move_momentum(self, group, value)
-  scheduler.set_momentum(group, self.use_beta1 and 'betas' or 'momentum', value)
+  for i, group in ipairs(groups_of(self)) do move_momentum(self, group, self.max_momentums[i]) end
 end
 
 -- ---- CyclicLR -----------------------------------------------------------------------------------

@@ -1,77 +1,24 @@
 -- debug_prompt.lua -- mt.debug: a prompt with the locals of the caller; mt.reload
 local core = require 'mtorch.core'
+local frames = require 'mtorch.script.frames'
 local mt = require 'mtorch'
-local util = require 'mtorch.core.util'
 
 local debugger = {}
 
--- ---- frames ----------------------------------------------------------------------------------------
-
---- How many levels there are above the function that calls this.
-local function depth()
-  local n = 0
-  while debug.getinfo(n + 2, 'l') do n = n + 1 end
-  return n
-end
-debugger.depth = depth
-
---- Calls visit(name, value, set) for the locals of the frame at `place` (counted from the bottom of the stack), those
---- declared last first, and then for its upvalues, until it returns true; set(value) assigns.
-local function each_variable(place, visit)
-  local level, last = depth() - place + 1, 0
-  local f = debug.getinfo(level, 'f').func
-  while debug.getlocal(level, last + 1) do last = last + 1 end
-  for i = last, 1, -1 do
-    local name, value = debug.getlocal(level, i)
-    local function set(new) debug.setlocal(depth() - place + 1, i, new) end
-    if not name:find '^%(' and visit(name, value, set) then return true end
-  end
-  for i, name, value in util.upvalues(f) do
-    if visit(name, value, function(new) debug.setupvalue(f, i, new) end) then return true end
-  end
-  return false
-end
-
---- The globals of the prompt: reads and writes reach the variables of the frame, and then the globals of its function.
-local function environment(frame)
-  return setmetatable({}, {
-    __index = function(_, key)
-      local found
-      local known = each_variable(frame.place, function(name, value)
-        if name == key then found = value return true end
-      end)
-      if known then return found end
-      return frame.globals[key]
-    end,
-    __newindex = function(_, key, value)
-      local known = each_variable(frame.place, function(name, _, set)
-        if name == key then set(value) return true end
-      end)
-      if not known then frame.globals[key] = value end
-    end,
-  })
-end
-
 -- ---- commands --------------------------------------------------------------------------------------
 
-local function info_at(place)
-  local info = debug.getinfo(depth() - place + 1, 'Slnf') -- a tail call would change the level
-  return info
-end
-
-local function is_users(info) return info and info.currentline > 0 and not info.source:find '^@mtorch/' end
+local function is_users(info) return info.currentline > 0 and not info.source:find '^@mtorch/' end
 
 --- The frame nearest to `place`, in the direction of `step`, that is the user's; nil past the ends.
 local function users_frame(place, step)
-  while place >= 1 and place <= depth() do
-    local info = info_at(place)
-    if is_users(info) then return {place = place, globals = debug.getfenv(info.func)} end
+  while place >= 1 and place <= frames.depth() do
+    if is_users(frames.info(place, 'Sl')) then return place end
     place = place + step
   end
 end
 
-local function shown_place(frame)
-  local info = info_at(frame.place)
+local function shown_place(place)
+  local info = frames.info(place, 'Sln')
   return ('%s:%d in %s'):format(info.short_src, info.currentline, info.name or 'the main chunk')
 end
 
@@ -79,22 +26,25 @@ local commands = {}
 function commands.where(frame)
   local at = frame
   while at do
-    print((at.place == frame.place and '* ' or '  ') .. shown_place(at))
-    at = users_frame(at.place - 1, -1)
+    print((at == frame and '* ' or '  ') .. shown_place(at))
+    at = users_frame(at - 1, -1)
   end
   return frame
 end
 function commands.locals(frame)
   local prompt, names, shown = require 'mtorch.help.prompt', {}, {}
-  each_variable(frame.place, function(name, value)
-    if not shown[name] then names[#names + 1], shown[name] = name, prompt.short(value) end
-  end)
+  local function add(one)
+    if not shown[one.name] then names[#names + 1], shown[one.name] = one.name, prompt.short(one.value) end
+  end
+  local locals = frames.locals(frame)
+  for i = #locals, 1, -1 do add(locals[i]) end
+  for _, one in ipairs(frames.upvalues(frame)) do add(one) end
   for _, name in ipairs(names) do print(('  %s = %s'):format(name, shown[name])) end
   return frame
 end
 local function move(step, what)
   return function(frame)
-    local other = users_frame(frame.place + step, step)
+    local other = users_frame(frame + step, step)
     print(other and shown_place(other) or what)
     return other or frame
   end
@@ -105,16 +55,9 @@ function commands.help(frame)
   return frame
 end
 
---- Compiles a line as an expression or as statements, in the environment of a frame.
-local function compiled(line, frame)
-  local f, message = loadstring('return ' .. line, '=debug')
-  if not f then f, message = loadstring(line, '=debug') end
-  return f and setfenv(f, environment(frame)), message
-end
-
 local function run(line, frame)
   local prompt = require 'mtorch.help.prompt'
-  local f, message = compiled(line, frame)
+  local f, message = frames.compile(line, frame)
   if not f then return print((require('mtorch.help.hints').syntax(message, line))) end
   local results = core.pack(xpcall(f, function(problem) return tostring(problem) end))
   if not results[1] then return print(results[2]) end
@@ -131,12 +74,12 @@ end
 --- Stops at the line that calls it, and reads commands from the terminal.
 debugger.debug = core.declare('debug()', 'Stops here: a prompt with the variables of the caller, which it can ' ..
   'change too. It knows the commands locals, where, up, down, continue and quit.', function()
-    local frame = users_frame(depth(), -1)
+    local frame = users_frame(frames.depth(), -1)
     if not frame then core.fail 'debug: no Lua function called it' end
     print(shown_place(frame) .. "; 'help' lists the commands")
     for line in function() return read_line 'debug> ' end do
       local word = line:match '^%s*(%a+)%s*$'
-      if word and environment(frame)[word] ~= nil then word = nil end
+      if word and frames.environment(frame)[word] ~= nil then word = nil end
       if word == 'continue' or word == 'c' then return end
       if word == 'quit' then error('stopped at mt.debug', 0) end
       if commands[word] then

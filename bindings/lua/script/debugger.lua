@@ -4,6 +4,7 @@
 -- reads requests. What the script prints goes through pipes, which the hook empties into `output` events.
 -- Specification: https://microsoft.github.io/debug-adapter-protocol
 local core = require 'mtorch.core'
+local frames = require 'mtorch.script.frames'
 local util = require 'mtorch.core.util'
 local ffi = require 'ffi'
 
@@ -39,9 +40,9 @@ local function send(message)
 end
 local function event(name, body) send{type = 'event', event = name, body = body} end
 
-local function has_input(fd, milliseconds)
+local function has_input(fd)
   local one = ffi.new('struct mtorch_pollfd', fd, 1, 0) -- POLLIN
-  return C.poll(one, 1, milliseconds or 0) > 0
+  return C.poll(one, 1, 0) > 0
 end
 
 --- The next request, or nil if there is none and `wait` is not set, or the editor has gone.
@@ -98,73 +99,28 @@ local function path_of(source)
   return path
 end
 
-local on_line, on_error -- the functions above which frames of the script begin
-
---- The level, for a function called by the caller, of frame `k` of the script; 1 is the innermost one.
-local function level_of(k)
-  local level = 2
-  while true do
-    local f = debug.getinfo(level, 'f').func
-    if f == on_line or f == on_error then return level + k - 1 end
-    level = level + 1
-  end
-end
+local innermost = 0 -- the place of the script's innermost frame, when the hook was last called
 
 --- The frames of the script: {name =, line =, path =, source =}, the innermost first.
-local function frames()
-  local list, first = {}, level_of(1)
-  while true do
-    local info = debug.getinfo(first + #list, 'nSl')
-    if not info or info.source == '@mtorch/script/debugger.lua' then return list end
+local function frames_now()
+  local list = {}
+  for place = innermost, 1, -1 do
+    local info = frames.info(place, 'nSl')
+    if info.source == '@mtorch/script/debugger.lua' then break end
     local name = info.what == 'main' and 'main chunk' or info.name or ('function at line %d'):format(info.linedefined)
     list[#list + 1] = {name = name, line = info.currentline, path = path_of(info.source), source = info.short_src}
   end
+  return list
 end
 
---- Calls found(name, value, i) for each local of a frame, then for each upvalue with the function too.
-local function each_local(k, found)
-  local level, i = level_of(k), 1
-  while true do
-    local name, value = debug.getlocal(level, i)
-    if not name then break end
-    if not name:find '^%(' then found(name, value, i) end
-    i = i + 1
-  end
-end
-local function each_upvalue(k, found)
-  local f = debug.getinfo(level_of(k), 'f').func
-  for i, name, value in util.upvalues(f) do found(name, value, i, f) end
-end
+--- The place of frame `k` of the script; 1 is the innermost one.
+local function place_of(k) return innermost - k + 1 end
 
 --- Runs a text with the names of a frame; assignments change its variables.
 local function evaluate(k, text)
-  local values, set = {}, {}
-  each_upvalue(k, function(name, value, i, f)
-    values[name] = {value}
-    set[name] = function(new) debug.setupvalue(f, i, new) end
-  end)
-  each_local(k, function(name, value, i)
-    values[name] = {value}
-    set[name] = function(new) debug.setlocal(level_of(k), i, new) end
-  end)
-  local outer = getfenv(debug.getinfo(level_of(k), 'f').func)
-  local environment = setmetatable({}, {
-    __index = function(_, name)
-      if values[name] then return values[name][1] end
-      return outer[name]
-    end,
-    __newindex = function(_, name, value)
-      if not set[name] then
-        outer[name] = value
-        return
-      end
-      values[name][1] = value
-      set[name](value)
-    end})
-  local chunk, message = loadstring('return ' .. text, '=(debug)')
-  if not chunk then chunk, message = loadstring(text, '=(debug)') end
+  local chunk, message = frames.compile(text, place_of(k))
   if not chunk then return false, message end
-  return pcall(setfenv(chunk, environment))
+  return pcall(chunk)
 end
 
 -- ---- values ---------------------------------------------------------------------------------------
@@ -221,12 +177,6 @@ local mode, step_depth = 'run' -- 'run', 'in', 'over', 'out' or 'pause'
 local stop_on_error = true
 local stopped_frames
 
-local function depth()
-  local n, level = 0, level_of(1)
-  while debug.getinfo(level + n, 'l') do n = n + 1 end
-  return n
-end
-
 local answer = {}
 
 --- Handles one request; true if the script goes on.
@@ -245,7 +195,7 @@ end
 
 local function stop(reason, text)
   forward_output()
-  stopped_frames, references = frames(), {}
+  stopped_frames, references = frames_now(), {}
   event('stopped', {reason = reason, text = text, description = text, threadId = 1, allThreadsStopped = true})
   local hook, mask, count = debug.gethook()
   debug.sethook()
@@ -258,7 +208,7 @@ local function stop(reason, text)
 end
 
 local function leave_as(new_mode)
-  mode, step_depth = new_mode, depth()
+  mode, step_depth = new_mode, innermost
   return nil, true
 end
 
@@ -299,14 +249,13 @@ function answer.stackTrace()
 end
 
 function answer.scopes(arguments)
-  local k = arguments.frameId
-  local function list(each, set)
+  local place = place_of(arguments.frameId)
+  local function list(variables_of)
     return refer(function(add)
-      each(k, function(name, value, i, f) add(name, value, function(new) set(new, i, f) end) end)
+      for _, one in ipairs(variables_of(place)) do add(one.name, one.value, one.set) end
     end)
   end
-  local locals = list(each_local, function(new, i) debug.setlocal(level_of(k), i, new) end)
-  local upvalues = list(each_upvalue, function(new, i, f) debug.setupvalue(f, i, new) end)
+  local locals, upvalues = list(frames.locals), list(frames.upvalues)
   local globals = refer(function(add)
     for _, name in ipairs(util.sorted_keys(_G)) do
       add(tostring(name), rawget(_G, name), function(new) rawset(_G, name, new) end)
@@ -363,17 +312,19 @@ answer.terminate = answer.disconnect
 
 local checked = 0 -- lines since the editor was last listened to
 
-on_line = function(_, line)
+local function on_line(_, line)
   checked = checked + 1
   if checked >= 1000 then
     checked = 0
     forward_output()
     local request = receive(false)
+    innermost = frames.depth() - 1
     if request then handle(request) end
   end
   if mode == 'run' and not lines_with[line] then return end
   local path = path_of(debug.getinfo(2, 'S').source)
   if not path then return end -- the library, and texts
+  innermost = frames.depth() - 1
   local point = lines_with[line] and breakpoints[path] and breakpoints[path][line]
   if point and point.condition and point.condition ~= '' then
     local ok, value = evaluate(1, point.condition)
@@ -387,17 +338,17 @@ on_line = function(_, line)
     end) .. '\n'})
     point = nil
   end
-  -- No tail calls: level_of looks for this function on the stack.
   if point then
     stop 'breakpoint'
   elseif mode == 'pause' then
     stop 'pause'
-  elseif mode == 'in' or mode == 'over' and depth() <= step_depth or mode == 'out' and depth() < step_depth then
+  elseif mode == 'in' or mode == 'over' and innermost <= step_depth or mode == 'out' and innermost < step_depth then
     stop 'step'
   end
 end
 
-on_error = function(message)
+local function on_error(message)
+  innermost = frames.depth() - 1
   if stop_on_error then stop('exception', tostring(message)) end
   return debug.traceback(tostring(message), 2)
 end

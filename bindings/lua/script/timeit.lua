@@ -13,9 +13,8 @@ local timing = {}
 --- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
 --- deviation and median in seconds. Without n, a run has as many loops as take 0.05 s.
 timing.timeit = core.declare('timeit(fn: function, n: int >= 1 = nil, runs: int >= 1 = 7, quiet=false)',
-  'Times fn(): prints "mean +- ' ..
-  'deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median ' ..
-  'in seconds. Before and after each run it waits for the GPUs in use.',
+  'Times fn(): prints "mean +- deviation per loop" of runs of n loops each (without n as many as take 0.05 s); ' ..
+  'returns mean, deviation, median in seconds. Before and after each run it waits for the GPUs in use.',
 function(fn, n, runs, quiet)
   local function run(loops)
     core.wait_for_gpus()

@@ -2,7 +2,7 @@
 --
 -- Changed functions are compiled with the variables of the old ones as their upvalues, and replace them wherever they
 -- are: in locals, upvalues and tables. What runs keeps its old code until it returns.
-local depth = require('mtorch.script.debug_prompt').depth
+local depth = require('mtorch.script.frames').depth
 local interactive = require 'mtorch.script.interactive'
 local util = require 'mtorch.core.util'
 
@@ -11,13 +11,6 @@ local path, shown, text -- of the script: its name in messages, and the text who
 local functions, rest -- of that text; `line` and `last` are those with which a function was compiled
 
 local function tell(format, ...) io.stderr:write('mtorch: ', shown, ': ', format:format(...), '\n') end
-
-local function read()
-  local file = io.open(path, 'rb')
-  local all = file and file:read '*a'
-  if file then file:close() end
-  return all
-end
 
 -- ---- the functions of a text -----------------------------------------------------------------------
 
@@ -191,7 +184,7 @@ end
 
 --- Looks for a change of the script's file, and takes it over; the program calls it every half second.
 function watch.check()
-  local now = read()
+  local now = util.read_file(path)
   if not now or now == text then return end
   local _, problem = loadstring(now, '@' .. path)
   if problem then
@@ -207,7 +200,7 @@ end
 
 function watch.start(script)
   path, shown = script, script:match '[^/]*$'
-  text = read() or ''
+  text = util.read_file(path) or ''
   functions, rest = functions_of(text)
 end
 

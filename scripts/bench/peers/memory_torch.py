@@ -2,18 +2,15 @@
 import re
 import sys
 
+import networks_torch
 import torch
-from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.set_num_threads(1)
 count = int(sys.argv[1])
 x, y = torch.rand(count, 1, 28, 28), torch.randint(10, (count,))
-net = nn.Sequential(
-    nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10),
-)  # fmt: skip
+net = networks_torch.cnn()
 opt = torch.optim.SGD(net.parameters(), lr=0.05)
 for a, b in DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True):
     opt.zero_grad()

@@ -4,15 +4,17 @@ from torch import nn
 from torch.nn import functional as F
 
 
-def sgd_step(net, loss_of, x, y):
-    sgd = torch.optim.SGD(net.parameters(), lr=0.05)
-
+def step_of(opt, loss_of):
     def step():
-        sgd.zero_grad()
-        loss_of(net(x), y).backward()
-        sgd.step()
+        opt.zero_grad()
+        loss_of().backward()
+        opt.step()
 
     return step
+
+
+def sgd_step(net, loss_of, x, y):
+    return step_of(torch.optim.SGD(net.parameters(), lr=0.05), lambda: loss_of(net(x), y))
 
 
 def split_epoch(hidden):
@@ -37,27 +39,23 @@ def mlp_step():
     return sgd_step(net, F.cross_entropy, torch.randn(64, 784), torch.randint(10, (64,)))
 
 
-def cnn_step():
-    net = nn.Sequential(
+def cnn():
+    return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(1568, 10),
     )  # fmt: skip
-    return sgd_step(net, F.cross_entropy, torch.randn(64, 1, 28, 28), torch.randint(10, (64,)))
+
+
+def cnn_step():
+    return sgd_step(cnn(), F.cross_entropy, torch.randn(64, 1, 28, 28), torch.randint(10, (64,)))
 
 
 def recurrent_step(kind):
     layer, head = kind(64, 128, batch_first=True), nn.Linear(128, 10)
     sgd = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
     x, y = torch.randn(32, 50, 64), torch.randint(10, (32,))
-
-    def step():
-        sgd.zero_grad()
-        out, _ = layer(x)
-        F.cross_entropy(head(out[:, -1]), y).backward()
-        sgd.step()
-
-    return step
+    return step_of(sgd, lambda: F.cross_entropy(head(layer(x)[0][:, -1]), y))
 
 
 class Gpt(nn.Module):
@@ -83,13 +81,7 @@ def transformer_step():
     net = Gpt(65, 64, 128)
     adam = torch.optim.AdamW(net.parameters(), lr=1e-3)
     x, y = torch.randint(65, (16, 64)), torch.randint(65, (16 * 64,))
-
-    def step():
-        adam.zero_grad()
-        F.cross_entropy(net(x).flatten(0, 1), y).backward()
-        adam.step()
-
-    return step
+    return step_of(adam, lambda: F.cross_entropy(net(x).flatten(0, 1), y))
 
 
 STEPS = {

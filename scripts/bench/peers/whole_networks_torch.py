@@ -37,12 +37,13 @@ class BasicBlock(nn.Module):
         return F.relu(y + (self.downsample(x) if self.downsample else x))
 
 
-def resnet18(*stem):
+def resnet18(classes=10, stem=None):
+    stem = stem or [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     blocks, inputs = [], 64
     for width in (64, 128, 256, 512):
         blocks += [BasicBlock(inputs, width, 2 if width > 64 else 1), BasicBlock(width, width, 1)]
         inputs = width
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 
 
 def conv_norm_relu(inputs, outputs, size, stride=1, groups=1):
@@ -377,10 +378,10 @@ def dqn(batch):
 
 
 NETWORKS = {
-    "resnet18": of_images(
-        lambda side: resnet18(conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+    "resnet18": of_images(lambda side: resnet18()),
+    "resnet18_cifar": of_images(
+        lambda side: resnet18(stem=[conv(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(inplace=True)])
     ),
-    "resnet18_cifar": of_images(lambda side: resnet18(conv(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(inplace=True))),
     "mobilenetv2": of_images(lambda side: mobilenetv2()),
     "vit_tiny": of_images(VisionTransformer, (ADAMW, dict(lr=1e-3))),
     "unet": unet, "gpt2": gpt2, "llama": llama, "lstm_lm": lstm_lm, "mlp": mlp, "dlrm": dlrm, "gnn": gnn,

@@ -5,14 +5,10 @@ local base = require 'mtorch.extras.distributions.base'
 local multivariate = require 'mtorch.extras.distributions.multivariate'
 
 local distributions = {}
-for _, name in ipairs{'Bernoulli', 'Binomial', 'Categorical', 'Poisson'} do
-  distributions[name] = require('mtorch.extras.distributions.discrete')[name]
-end
-for _, name in ipairs{'Beta', 'Dirichlet', 'Independent', 'MultivariateNormal'} do
-  distributions[name] = multivariate[name]
-end
-for _, name in ipairs{'Exponential', 'Gamma', 'Laplace', 'LogNormal', 'Normal', 'StudentT', 'Uniform'} do
-  distributions[name] = require('mtorch.extras.distributions.continuous')[name]
+for _, file in ipairs{'discrete', 'multivariate', 'continuous'} do
+  for name, value in pairs(require('mtorch.extras.distributions.' .. file)) do
+    if name:find '^%u' then distributions[name] = value end
+  end
 end
 
 -- ---- Kullback-Leibler divergences, by the names of p and q -------------------------------------------------

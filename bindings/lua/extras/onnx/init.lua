@@ -88,11 +88,7 @@ end
 --- Calls f() with the module in eval mode.
 local function in_eval(net, f)
   if not extend.is_module(net) then return f() end
-  local training = {}
-  for _, module in ipairs(net:modules()) do training[module] = module.training end
-  net:eval()
-  local ok, result = pcall(f)
-  for module, mode in pairs(training) do rawset(module, 'training', mode) end
+  local ok, result = extend.in_eval(net, f)
   if not ok then error(result, 0) end
   return result
 end

@@ -129,6 +129,16 @@ function scale.ticks(lo, hi, n, log, whole)
   return linear_ticks(lo, hi, n, whole)
 end
 
+--- Returns the ticks of a figure's x axis, at most about n, as many as fit: fits(texts) tells whether they do.
+function scale.fitting_ticks(fig, n, fits)
+  local values, texts
+  repeat
+    values, texts = scale.ticks(fig.x_lo, fig.x_hi, n, fig.logx, fig.whole)
+    n = n - 1
+  until n < 1 or fits(texts)
+  return values, texts
+end
+
 --- Returns the decimals for numbers with `digits` digits of the largest one, fewer if the others would be 0; nil if an
 --- exponent is needed.
 local function decimals_of(rows, digits)

@@ -95,13 +95,8 @@ local function x_ticks(c, fig, names, count)
     c.lean = true
     return names_of(names, count, room / count, 17)
   end
-  local n = max(2, floor(room / 60))
-  local values, texts
-  repeat -- until the texts do not overlap
-    values, texts = scale.ticks(fig.x_lo, fig.x_hi, n, fig.logx, fig.whole)
-    n = n - 1
-  until n < 1 or widest(texts) + 14 <= room / max(1, #texts - 1)
-  return values, texts
+  return scale.fitting_ticks(fig, max(2, floor(room / 60)),
+    function(texts) return widest(texts) + 14 <= room / max(1, #texts - 1) end)
 end
 
 --- Computes the rectangle of the data below a legend of so many rows, and the texts of x.

@@ -219,32 +219,22 @@ local function add_frame(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   return out
 end
 
---- Returns the tick positions of a scale from lo at p0 to hi at p1 (cell positions).
-local function ticks_at(lo, hi, p0, p1, n, log, whole)
-  local values, texts = scale.ticks(lo, hi, n, log, whole)
-  local at, cells = scale.map(lo, hi, p0, p1, log), {}
-  for i, v in ipairs(values) do cells[i] = floor(at(v) + 0.5) end
-  return cells, texts
-end
-
 local function widest(texts) return scale.widest(texts, columns_of) end
 
 local function width_of(t, fig, spare) return max(floor(min(fig.width or 100, t.columns)) - spare, 10) end
 
 local function y_axis(fig, high)
-  local rows, texts = ticks_at(fig.y_lo, fig.y_hi, high - 1, 0, max(2, floor(high / 3)), fig.logy)
-  local y_at = {}
-  for i, row in ipairs(rows) do y_at[row] = texts[i] end
+  local values, texts = scale.ticks(fig.y_lo, fig.y_hi, max(2, floor(high / 3)), fig.logy)
+  local at, y_at = scale.map(fig.y_lo, fig.y_hi, high - 1, 0, fig.logy), {}
+  for i, v in ipairs(values) do y_at[floor(at(v) + 0.5)] = texts[i] end
   return y_at, widest(texts)
 end
 
 local function x_axis(fig, wide)
-  local n = max(2, floor(wide / 8))
-  local columns, texts
-  repeat -- until the texts do not overlap
-    columns, texts = ticks_at(fig.x_lo, fig.x_hi, 0, wide - 1, n, fig.logx, fig.whole)
-    n = n - 1
-  until n < 1 or (widest(texts) + 2) * #texts <= wide
+  local values, texts = scale.fitting_ticks(fig, max(2, floor(wide / 8)),
+    function(texts) return (widest(texts) + 2) * #texts <= wide end)
+  local at, columns = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1, fig.logx), {}
+  for i, v in ipairs(values) do columns[i] = floor(at(v) + 0.5) end
   return columns, texts
 end
 

@@ -87,10 +87,7 @@ end
 local files = 0
 
 function events.host_name()
-  local file = io.open('/proc/sys/kernel/hostname')
-  local name = file and file:read('*l') or 'localhost'
-  if file then file:close() end
-  return name
+  return (extend.util.read_file '/proc/sys/kernel/hostname' or 'localhost'):match '[^\n]*'
 end
 
 --- Returns the name of a new event file in TensorBoard's format.
