@@ -44,11 +44,8 @@ bool Builder::is_word(std::string_view name) {
 Item Builder::item(const Expr& e) {
   switch (e.kind) {
     case Expr::number: return number(e.value, e.line);
-    case Expr::boolean: {
-      Value* const v = make(Value::boolean, 0, e.line);
-      v->value = e.value;
-      return v;
-    }
+    case Expr::boolean:
+      return p_.add({.kind = Value::boolean, .line = at(e.line), .value = double(e.value)});
     case Expr::nil: return {};
     case Expr::string: {
       Item it;
@@ -58,9 +55,9 @@ Item Builder::item(const Expr& e) {
     case Expr::local: {
       Item it = frame_->locals[size_t(e.variable)];
       if (it.kind != Item::value || it.number->kind >= Value::operation) return it;
-      Value& here = p_.values.emplace_back(*it.number);
-      here.line = at(e.line);
-      return &here;
+      Value* const here = p_.add(*it.number);
+      here->line = at(e.line);
+      return here;
     }
     case Expr::free:
       if (is_word(e.text) && !resolver_.is_upvalue(frame_->index, e.text)) {
@@ -77,20 +74,20 @@ Item Builder::item(const Expr& e) {
   }
 }
 
-/// Spills a value built before statement `mark` of the body, so that it is computed there and not later.
-void Builder::keep_before(Value*& v, size_t mark, int line) {
-  if (out_->size() == mark || v->kind < Value::operation) return;
-  const Body rest(out_->begin() + long(mark), out_->end());
-  out_->resize(mark);
+/// Spills a value built when `mark` was the last statement of the body, so that it is computed there.
+void Builder::keep_before(Value*& v, Statement* mark, int line) {
+  if (out_->last == mark || v->kind < Value::operation) return;
+  const Body rest{mark ? mark->next : out_->first, out_->last};
+  *out_ = {mark ? out_->first : nullptr, mark};
   v = spilled(v, line);
-  out_->insert(out_->end(), rest.begin(), rest.end());
+  out_->append(rest);
 }
 
 /// The values of a list of expressions; the last one may be a call with several results.
 std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t wanted, size_t from) {
   std::vector<Item> all;
   for (size_t k = from; k < list.size(); ++k) {
-    const size_t mark = out_->size();
+    Statement* const mark = out_->last;
     Item it = item(*list[k]);
     if (it.kind == Item::several) {
       const size_t count = k + 1 == list.size() && !list[k]->single ? it.list.size() : 1;
@@ -168,12 +165,7 @@ Value* Builder::value_of(Item it, int line) {
     if (it.list.empty()) refuse(line, "this call gives no value");
     return value_of(it.list[0], line);
   }
-  if (it.kind == Item::tensor) {
-    access(it, line, "read");
-    Value* const v = make(Value::load, it.index, line);
-    v->args = it.prefix;
-    return v;
-  }
+  if (it.kind == Item::tensor) { return access(it, line, "read"); }
   if (it.kind == Item::nil)
     refuse(line, "a kernel cannot use nil as a value; use a number or a boolean");
   refuse(line, "{} is no number{}", described(p_, it),
@@ -190,10 +182,11 @@ Value* Builder::spilled(Value* v, int line) {
   return make(Value::variable, variable, line);
 }
 
-/// Checks that an element has all its indices.
-void Builder::access(const Item& it, int line, const char* doing) {
+/// An element, which must have all its indices.
+Value* Builder::access(const Item& it, int line, const char* doing) {
   const Tensor& t = p_.tensors[size_t(it.index)];
-  if (int(it.prefix.size()) == t.ndim) return;
+  if (it.prefix.count == t.ndim)
+    return p_.add({.kind = Value::load, .line = at(line), .index = it.index, .args = it.prefix});
   const std::string indices = t.ndim == 0 ? "" : "[i][j][k][l]";
   refuse(line, "cannot {} {}; an element is {}{}", doing, described(p_, it), t.name,
          t.ndim <= 4 ? indices.substr(0, size_t(t.ndim) * 3) : "[i][j]..");
@@ -263,7 +256,7 @@ Item Builder::element(Item tensor, const Expr& key, int line) {
   if (int(tensor.prefix.size()) >= t.ndim)
     refuse(line, "'{}' has {} dimension{}, here is one index more", t.name, t.ndim,
            t.ndim == 1 ? "" : "s");
-  const size_t mark = out_->size();
+  Statement* const mark = out_->last;
   Value* const index = value(key);
   for (Value*& before : tensor.prefix) keep_before(before, mark, line);
   tensor.prefix.push_back(index);
