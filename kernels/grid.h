@@ -42,7 +42,7 @@ union GridScalar {
 struct GridTensor {
   void* data;
   Dtype dtype;
-  bool shared, stored;  // stored: the kernel writes to it
+  bool shared, stored;  // stored: the kernel writes to it, or in check mode to memory that it shares
   int ndim;
   int64_t size[kMaxDims], stride[kMaxDims];
 };
@@ -56,8 +56,6 @@ struct GridValues {
     for (GridValue* v : list) push_back(v);
   }
   void push_back(GridValue* v) { of[count++] = v; }
-  size_t size() const { return size_t(count); }
-  bool empty() const { return count == 0; }
   GridValue*& operator[](size_t k) { return of[k]; }
   GridValue* operator[](size_t k) const { return of[k]; }
   GridValue** begin() { return of; }
@@ -167,11 +165,14 @@ void GridBody::append(GridBody more) {
   last = more.last;
 }
 
-/// Calls f for the values of a statement, without its bodies, in the order in which they are computed.
-template <class F> void each_operand(const GridStatement& s, const F& f) {
-  for (GridValue* v : s.place ? s.place->args : GridValues{}) f(*v);
-  for (GridValue* v : {s.value, s.last, s.step})
-    if (v) f(*v);
+/// Visits a value and all values it is computed from; the values of a statement, without its bodies.
+template <class F> void each_value(const GridValue& v, const F& f) {
+  f(v);
+  for (const GridValue* a : v.args) each_value(*a, f);
+}
+template <class F> void values_of(const GridStatement& s, const F& f) {
+  for (const GridValue* v : {s.place, s.value, s.last, s.step})
+    if (v) each_value(*v, f);
 }
 
 /// A program's first numbers: x, y, z of the block's position, of the position of the first thread in

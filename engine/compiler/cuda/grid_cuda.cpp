@@ -239,7 +239,7 @@ class Text {
   }
   std::string operation(const Value& v) {
     std::string x[3];
-    for (size_t k = 0; k < v.args.size(); ++k) x[k] = value(*v.args[k]);
+    for (int k = 0; k < v.args.count; ++k) x[k] = value(*v.args.of[k]);
     if (v.op == kConvert && v.type == v.args[0]->type) return x[0];
     if (v.op == kConvert)
       return fmt::format("({}({}))", v.type == GridType::integer ? "mt_whole" : real(), x[0]);
@@ -274,7 +274,7 @@ class Text {
     const bool is_bool = v.type == GridType::boolean;
     const std::string f =
         functions_.function_of({v.op, is_bool, false, {-1, -1, -1}, -1, -1, 0, 0});
-    return fmt::format("{}({}{}{})", f, x[0], v.args.size() > 1 ? ", " : "", x[1]);
+    return fmt::format("{}({}{}{})", f, x[0], v.args.count > 1 ? ", " : "", x[1]);
   }
 
   // ---- statements --------------------------------------------------------------------------------

@@ -113,9 +113,7 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   Frame frame{&f, index, std::vector<Item>(f.variables.size()), frame_, out_};
   for (size_t k = 0; k < arguments.size(); ++k) {
     Item& it = arguments[k];
-    if (it.kind == Item::value && (f.assigned[k] || it.number->kind >= Value::operation))
-      it.number = spilled(it.number, line);
-    for (Value*& v : it.prefix) v = v->kind < Value::operation ? v : spilled(v, line);
+    if (it.kind == Item::value && f.assigned[k]) it.number = spilled(it.number, line);
     frame.locals[k] = it;
   }
   Frame* const caller = frame_;

@@ -69,6 +69,8 @@ class Builder {
   Value* value(const Expr&);
   Value* value_of(Item, int line);
   Value* spilled(Value*, int line);
+  /// The same unless reading the value again is free.
+  Value* settled(Value* v, int line) { return v->kind < Value::operation ? v : spilled(v, line); }
   Item indexed(const Expr&);
   Item element(Item tensor, const Expr& key, int line);
   Item word_field(const Item&, const std::string& field, int line);

@@ -132,7 +132,7 @@ int64_t growth(const Value& v, int axis) {
       if (part(k) != 0)
         return part(k) * (v.args[1 - k]->kind == Value::number ? int64_t(v.args[1 - k]->value) : 2);
   int64_t any = 0;
-  for (size_t k = 0; k < v.args.size(); ++k) any |= part(k) != 0;
+  for (int k = 0; k < v.args.count; ++k) any |= part(size_t(k)) != 0;
   return any * 2;
 }
 
@@ -158,7 +158,7 @@ double axis_score(const Kernel& p, int axis, const std::vector<GridTensor>& tens
     values_of(s, [&](const Value& v) {
       if (v.kind != Value::load) return;
       int64_t step = 0;
-      for (size_t d = 0; d < v.args.size(); ++d)
+      for (size_t d = 0; d < size_t(v.args.count); ++d)
         step += growth(*v.args[d], axis) * tensors[size_t(v.index)].stride[d];
       score += (step == 1 ? 1 : step == 0 ? 0.5 : -1) * std::pow(8, std::min(depth, 6));
     });

@@ -13,16 +13,6 @@ struct Unit {
   GridProgram program{};
 };
 
-/// Visits a value and all values it is computed from; the values of a statement, without its bodies.
-template <class F> void each_value(const Value& v, const F& f) {
-  f(v);
-  for (const Value* a : v.args) each_value(*a, f);
-}
-template <class F> void values_of(const Statement& s, const F& f) {
-  for (const Value* v : {s.place, s.value, s.last, s.step})
-    if (v) each_value(*v, f);
-}
-
 /// Unrolls short loops between literals, and joins statements without control flow to blocks.
 void find_blocks(Kernel&);
 /// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.

@@ -18,9 +18,9 @@ std::string described(const Kernel& p, const Item& it) {
       const Tensor& t = p.tensors[size_t(it.index)];
       return fmt::format("'{}', a tensor of {} dimension{}{}", t.name, t.ndim,
                          t.ndim == 1 ? "" : "s",
-                         it.prefix.empty() ? ""
-                                           : fmt::format(" with {} index{}", it.prefix.size(),
-                                                         it.prefix.size() == 1 ? "" : "es"));
+                         it.prefix.count == 0 ? ""
+                                           : fmt::format(" with {} index{}", it.prefix.count,
+                                                         it.prefix.count == 1 ? "" : "es"));
     }
     case Item::shape: return "a shape";
     case Item::word: return "'" + it.name + "'";
@@ -205,13 +205,13 @@ Item Builder::indexed(const Expr& e) {
   const int line = e.line;
   if (e.kind == Expr::unary) {  // #x
     if (object.kind == Item::shape) {
-      const int rank = p_.tensors[size_t(object.index)].ndim - int(object.prefix.size());
+      const int rank = p_.tensors[size_t(object.index)].ndim - object.prefix.count;
       return number(rank, line);
     }
     if (object.kind != Item::tensor ||
-        int(object.prefix.size()) >= p_.tensors[size_t(object.index)].ndim)
+        object.prefix.count >= p_.tensors[size_t(object.index)].ndim)
       refuse(line, "# is the first size of a tensor, not of {}", described(p_, object));
-    return size(object.index, int(object.prefix.size()), line);
+    return size(object.index, object.prefix.count, line);
   }
   const Expr& key = *e.args[1];
   const bool named = key.kind == Expr::string;
@@ -219,18 +219,18 @@ Item Builder::indexed(const Expr& e) {
     case Item::tensor:
       if (!named) return element(object, key, line);
       if (key.text == "ndim")
-        return number(p_.tensors[size_t(object.index)].ndim - int(object.prefix.size()), line);
+        return number(p_.tensors[size_t(object.index)].ndim - object.prefix.count, line);
       if (key.text == "shape") return object.kind = Item::shape, object;
       refuse(line, "a tensor in a kernel has elements, #{0}, {0}.shape[d] and {0}.ndim, not '{1}'",
              p_.tensors[size_t(object.index)].name, key.text);
     case Item::shape: {
       const Tensor& t = p_.tensors[size_t(object.index)];
       const int64_t d = named ? 0 : constant(key, "the dimension"),
-                    rank = t.ndim - int(object.prefix.size());
+                    rank = t.ndim - object.prefix.count;
       if (d < 1 || d > rank)
         refuse(line, "'{}' has {} dimension{}; there is no shape[{}]", t.name, rank,
                rank == 1 ? "" : "s", named ? key.text : std::to_string(d));
-      return size(object.index, int(object.prefix.size()) + int(d) - 1, line);
+      return size(object.index, object.prefix.count + int(d) - 1, line);
     }
     case Item::word:
       if (!named) refuse(line, "'{}' has .x, .y and .z", object.name);
@@ -253,7 +253,7 @@ Item Builder::indexed(const Expr& e) {
 
 Item Builder::element(Item tensor, const Expr& key, int line) {
   const Tensor& t = p_.tensors[size_t(tensor.index)];
-  if (int(tensor.prefix.size()) >= t.ndim)
+  if (tensor.prefix.count >= t.ndim)
     refuse(line, "'{}' has {} dimension{}, here is one index more", t.name, t.ndim,
            t.ndim == 1 ? "" : "s");
   Statement* const mark = out_->last;

@@ -61,7 +61,7 @@ class Finder {
     if (is_rounding(v.op)) return T::integer;
     if (v.op == op::id<op::Where>) return join(v.args[1]->type, v.args[2]->type);
     if (!keeps_whole(v.op)) return T::real;
-    return v.args.size() == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
+    return v.args.count == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
   }
   void give(int variable, T t) {
     T& now = p_.variables[size_t(variable)].type;

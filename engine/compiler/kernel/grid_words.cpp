@@ -50,10 +50,10 @@ Item Builder::call_helper(const CapturedName& o, const Expr& e) {
     }
     if (it.kind == Item::nil)
       refuse(e.line, "a kernel cannot use nil as a value; use a number or a boolean");
-    if (it.kind == Item::tensor && int(it.prefix.size()) == p_.tensors[size_t(it.index)].ndim)
-      it = spilled(value_of(it, e.line), e.line);
-    if (it.kind == Item::value && it.number->kind >= Value::operation)
-      it.number = spilled(it.number, e.line);
+    if (it.kind == Item::tensor && it.prefix.count == p_.tensors[size_t(it.index)].ndim)
+      it = value_of(it, e.line);
+    if (it.kind == Item::value) it.number = settled(it.number, e.line);
+    for (Value*& v : it.prefix) v = settled(v, e.line);
     arguments.push_back(it);
   }
   Item results = nothing();
@@ -132,7 +132,7 @@ Item Builder::call_word(const std::string& name, const Expr& e) {
   if (name == "constant") {
     if (e.args.size() != 2) refuse(e.line, "constant(t) takes one tensor");
     Item it = item(*e.args[1]);
-    if (it.kind != Item::tensor || !it.prefix.empty())
+    if (it.kind != Item::tensor || it.prefix.count > 0)
       refuse(e.line, "constant(t) takes a tensor that was captured or passed");
     p_.tensors[size_t(it.index)].constant = true;
     return it;
@@ -196,13 +196,11 @@ Item Builder::atomic_call(const Expr& e) {
   if (t.kind != Item::tensor)
     refuse(e.line, "the first argument of atomic_add is a tensor: atomic_add(t, i, v)");
   std::vector<Value*> rest;
-  for (size_t k = 2; k < e.args.size(); ++k) {
-    Value* const v = value(*e.args[k]);
-    rest.push_back(v->kind >= Value::operation ? spilled(v, e.line) : v);
-  }
+  for (size_t k = 2; k < e.args.size(); ++k)
+    rest.push_back(settled(value(*e.args[k]), e.line));
   const Tensor& x = p_.tensors[size_t(t.index)];
-  const size_t indices = t.prefix.size() + rest.size() - 1;
-  if (int(indices) != x.ndim)
+  const int indices = t.prefix.count + int(rest.size()) - 1;
+  if (indices != x.ndim)
     refuse(e.line, "atomic_add: '{}' has {} dimension{}, got {} ind{}", x.name, x.ndim,
            x.ndim == 1 ? "" : "s", indices, indices == 1 ? "ex" : "ices");
   for (size_t k = 0; k + 1 < rest.size(); ++k) t.prefix.push_back(rest[k]);

@@ -606,6 +606,7 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   lay_out(m, parts, true);
   GridCheck checks;
   m.checks = &checks, m.code_cache = thread_scratch.own->code;
+  if (g.check) m.watch();
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }

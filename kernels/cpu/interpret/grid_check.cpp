@@ -62,12 +62,8 @@ static void extent(const GridTensor& t, const char*& low, const char*& high) {
 }
 
 /// Tensors that share no memory with a written tensor are not checked.
-bool GridMachine::is_watched(int k) const {
-  const uint64_t bit = k < 64 ? uint64_t(1) << k : 0;
-  if (checks->asked & bit) return checks->watched & bit;
-  const bool found = shares_written(k);
-  checks->asked |= bit, checks->watched |= found ? bit : 0;
-  return found;
+void GridMachine::watch() {
+  for (int k = 0; k < program.tensors; ++k) tensor[k].stored = shares_written(k);
 }
 bool GridMachine::shares_written(int k) const {
   const char *low, *high;
@@ -75,7 +71,7 @@ bool GridMachine::shares_written(int k) const {
   for (int at = 0; at < program.tensors; ++at) {
     const char *first, *last;
     extent(tensor[at], first, last);
-    if (tensor[at].stored && first < high && low < last) return true;
+    if (grid.tensors[at].stored && first < high && low < last) return true;
   }
   return false;
 }
@@ -94,7 +90,7 @@ void GridMachine::place_of(int64_t thread, int64_t* out) const {
 void GridMachine::note(const GridValue& v, int l, int64_t at, bool writes, bool atomic) {
   const GridTensor& t = tensor[v.index];
   const bool shared = t.shared;
-  if (!shared && !is_watched(v.index)) return;
+  if (!shared && !t.stored) return;
   GridShadow* const s = checks->find(
       reinterpret_cast<uintptr_t>(static_cast<char*>(t.data) + at * item_size(t.dtype)));
   if (!s) return report(GridFaultKind::no_memory, v, l);

@@ -29,7 +29,6 @@ struct GridShadow;
 struct GridCheck {
   GridShadow* entries = nullptr;
   size_t capacity = 0, used = 0;
-  uint64_t asked = 0, watched = 0;  // for the first 64 tensors: is_watched was computed; its result
   GridCheck() = default;
   GridCheck(const GridCheck&) = delete;
   ~GridCheck();
@@ -133,13 +132,14 @@ struct GridMachine {
   void load(const GridValue&, Active);
   void store(const GridStatement&, Active);
   void atomic_add(const GridStatement&, Active);
+  /// In check mode: marks the tensors to check.
+  void watch();
   /// In check mode: records the access of a thread to an element, and reports a race.
   void note(const GridValue& access, int lane, int64_t offset, bool writes, bool atomic);
 
  private:
   void note_valid(const GridValue&, Active, bool writes, bool atomic);
   bool lane_places(const GridValue&, Active);
-  bool is_watched(int tensor) const;
   bool shares_written(int tensor) const;
   void place_of(int64_t thread, int64_t* out) const;
   int64_t index_of(const GridValue&, int lane) const;

@@ -19,19 +19,12 @@ using ir::Mask;
 using V = GridValue;
 using S = GridStatement;
 
-/// Calls f for each value of the statements.
-template <class F> void each_value(const V& v, const F& f) {
-  f(v);
-  for (const V* a : v.args) each_value(*a, f);
-}
 /// The vectors of variables that statements read, other than those of `without`.
 void find_reads(const GridBody& body, const S& without, std::map<int, bool>& reads) {
   for (const S* s : body) {
     if (s == &without) continue;
-    each_operand(*s, [&](const V& operand) {
-      each_value(operand, [&](const V& v) {
-        if (v.kind == V::variable && v.is == GridClass::vector) reads[v.at] = true;
-      });
+    values_of(*s, [&](const V& v) {
+      if (v.kind == V::variable && v.is == GridClass::vector) reads[v.at] = true;
     });
     find_reads(s->body, without, reads), find_reads(s->other, without, reads);
   }
@@ -337,16 +330,8 @@ template <class T> class Recorder {
     if (v.op == kConvert) return converted(v, id[0]);
     if (type != GridType::integer || v.op == op::id<op::Where>)
       return ir::record_operation<T>(v.op, type == GridType::boolean, id, nullptr);
-    if (v.divides && has_whole_numbers(true) && !is_left_to_caller(*v.args[1]))
-      must(W::of(id[1]) != W(0));
+    if (v.divides && has_whole_numbers(true)) must(W::of(id[1]) != W(0));
     return of_integers(v.op, W::of(id[0]), W::of(id[1]));
-  }
-  bool is_left_to_caller(const V& v) {
-    const int before = accesses_;
-    bool varies = false;
-    const bool fine = v.is == GridClass::scalar && look(v, varies) && !varies;
-    accesses_ = before;
-    return fine;
   }
   /// Whether there are integer instructions; `more`: also for products and conversions.
   bool has_whole_numbers(bool more) const {

@@ -85,78 +85,6 @@ template <class Walk> struct GridPreparation {
   }
 };
 
-/// Runs iterations for each row of lanes; the loads of `access` move with each iteration.
-template <class R, class Walk>
-void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
-               const GridAccess* access, int64_t turns) {
-  for (int k = 0; k < loop.operands; ++k) {
-    const int v = loop.operand[k].at;
-    if (loop.operand[k].kind != GridNative::written || w.vector[v] == w.own[v]) continue;
-    __builtin_memcpy(static_cast<R*>(w.own[v]) + a.lo, static_cast<R*>(w.vector[v]) + a.lo,
-                     sizeof(R) * size_t(a.hi - a.lo));
-    w.vector[v] = w.own[v];
-  }
-  w.each_row_of(box, [&](int lane, int y, int z) {
-    void* data[2 * GridNative::kOperands + 1];
-    int64_t done = 0;
-    for (constexpr int64_t kPiece = 1 << 16; done < turns && !w.interrupted();) {
-      for (int k = 0; k < loop.operands; ++k) {
-        const GridNative::Operand& o = loop.operand[k];
-        int64_t by = 0;
-        if (o.kind == GridNative::memory) {
-          const GridAccess& m = access[o.at];
-          by = m.by;
-          data[k] = m.row(y, z, w.item) + done * by;
-        } else if (o.kind == GridNative::scalar) {
-          data[k] = &w.number[o.at].base;
-        } else {
-          data[k] = static_cast<R*>(w.vector[o.at]) + lane - box.lo[0];
-        }
-        data[loop.operands + k] = reinterpret_cast<void*>(by);
-      }
-      const int64_t now = turns - done < kPiece ? turns - done : kPiece;
-      data[2 * loop.operands] = reinterpret_cast<void*>(now);
-      run_native(*loop.code, data, nullptr, box.lo[0], box.hi[0]);
-      done += now;
-    }
-  });
-}
-
-/// Runs iterations of a counting loop as machine code, if possible: all (true), or all except the last; then
-/// `k` becomes the counter of that one.
-template <class R, class Walk>
-bool native_turns(Walk& w, const GridStatement& s, Active a, int64_t& k) {
-  const int64_t from = k, step = w.at(*s.step).whole, last = w.at(*s.last).whole;
-  constexpr int64_t kFewest = 4;
-  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
-    return false;
-  GridCodeEntry& e = w.code_entry(s);
-  LaneBox box;
-  if (!e.fits || !w.box_of(a, box)) return false;
-  const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
-  GridAccess access[GridNative::kOperands];
-  uint64_t lanes = 0;  // of the loads
-  for (const int64_t turn : places) {
-    w.number[s.at].base.whole = from + turn * step;
-    GridAccess found[GridNative::kOperands];
-    GridPreparation<Walk> now{GridPreparation<Walk>::turns, w, a, box, found};
-    if (!now.body(s.body)) return false;
-    for (int j = 0; j < now.accesses; ++j) {
-      GridAccess &first = access[j], &x = found[j];
-      if (turn == 0) first = x;
-      if (turn == 1) first.by = x.data - first.data;
-      x.data -= turn * first.by;
-      if (!x.is(first)) return false;
-    }
-    lanes |= now.contiguous;
-  }
-  const GridNative& native = w.native(e, s, lanes);
-  if (!native.code) return false;
-  run_turns<R>(w, native, a, box, access, native.complete ? count : count - 1);
-  k += (count - 1) * step;
-  return native.complete;
-}
-
 /// Converts the integers of the lanes lo .. hi - 1 to int32 in place, at the same address, and
 /// back. Returns false, with nothing done, if they do not fit.
 inline bool narrow(void* own, int lo, int hi) {
@@ -228,6 +156,78 @@ void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
     const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
     if (vector && o.type == GridType::integer) widen(w.own[o.at], lo, hi);
   }
+}
+
+/// The operands for a row of lanes from `first` on, from those in `base`; accesses are `done` iterations on.
+template <class Walk>
+void row_operands(const Walk& w, const GridNative& code, void* const* base,
+                  const GridAccess* access, int first, int y, int z, int64_t done, void** data) {
+  for (int k = 0; k < code.operands; ++k) {
+    const GridNative::Operand& o = code.operand[k];
+    const int64_t bytes = o.type == GridType::boolean ? 1 : w.item;
+    if (o.kind == GridNative::memory)
+      data[k] = access[o.at].row(y, z, w.item) + done * access[o.at].by;
+    else data[k] = static_cast<char*>(base[k]) + (o.kind == GridNative::scalar ? 0 : first * bytes);
+  }
+}
+
+/// Runs iterations for each row of lanes; the loads of `access` move with each iteration.
+template <class R, class Walk>
+void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
+               const GridAccess* access, int64_t turns) {
+  constexpr int64_t kPiece = 1 << 16;
+  void* base[GridNative::kOperands];
+  int fine;
+  lane_operands<R>(w, loop, 0, a, nullptr, 0, 0, base, fine);  // all: there are no integers
+  w.each_row_of(box, [&](int lane, int y, int z) {
+    void* data[2 * GridNative::kOperands + 1];
+    for (int k = 0; k < loop.operands; ++k) {
+      const GridNative::Operand& o = loop.operand[k];
+      const int64_t by = o.kind == GridNative::memory ? access[o.at].by : 0;
+      data[loop.operands + k] = reinterpret_cast<void*>(by);
+    }
+    for (int64_t done = 0; done < turns && !w.interrupted(); done += kPiece) {
+      row_operands(w, loop, base, access, lane - box.lo[0], y, z, done, data);
+      const int64_t now = turns - done < kPiece ? turns - done : kPiece;
+      data[2 * loop.operands] = reinterpret_cast<void*>(now);
+      run_native(*loop.code, data, nullptr, box.lo[0], box.hi[0]);
+    }
+  });
+}
+
+/// Runs iterations of a counting loop as machine code, if possible: all (true), or all except the last; then
+/// `k` becomes the counter of that one.
+template <class R, class Walk>
+bool native_turns(Walk& w, const GridStatement& s, Active a, int64_t& k) {
+  const int64_t from = k, step = w.at(*s.step).whole, last = w.at(*s.last).whole;
+  constexpr int64_t kFewest = 4;
+  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
+    return false;
+  GridCodeEntry& e = w.code_entry(s);
+  LaneBox box;
+  if (!e.fits || !w.box_of(a, box)) return false;
+  const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
+  GridAccess access[GridNative::kOperands];
+  uint64_t lanes = 0;  // of the loads
+  for (const int64_t turn : places) {
+    w.number[s.at].base.whole = from + turn * step;
+    GridAccess found[GridNative::kOperands];
+    GridPreparation<Walk> now{GridPreparation<Walk>::turns, w, a, box, found};
+    if (!now.body(s.body)) return false;
+    for (int j = 0; j < now.accesses; ++j) {
+      GridAccess &first = access[j], &x = found[j];
+      if (turn == 0) first = x;
+      if (turn == 1) first.by = x.data - first.data;
+      x.data -= turn * first.by;
+      if (!x.is(first)) return false;
+    }
+    lanes |= now.contiguous;
+  }
+  const GridNative& native = w.native(e, s, lanes);
+  if (!native.code) return false;
+  run_turns<R>(w, native, a, box, access, native.complete ? count : count - 1);
+  k += (count - 1) * step;
+  return native.complete;
 }
 
 /// Runs iterations of a loop that lanes leave one by one as machine code:
@@ -312,16 +312,7 @@ template <class R, class Walk> Active run_block(Walk& w, const GridStatement& s,
       if (left < a.hi) return;
       void* data[GridNative::kOperands];
       const int first = lane - box.lo[0];
-      for (int k = 0; k < native.operands; ++k) {
-        const GridNative::Operand& o = native.operand[k];
-        const int64_t bytes = o.type == GridType::boolean ? 1 : w.item;
-        data[k] = base[k];
-        if (o.kind == GridNative::memory) {
-          data[k] = access[o.at].row(y, z, w.item);
-        } else if (o.kind != GridNative::scalar) {
-          data[k] = static_cast<char*>(base[k]) + first * bytes;
-        }
-      }
+      row_operands(w, native, base, access, first, y, z, 0, data);
       const int done = run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
       if (done < box.hi[0]) left = first + done;
     });
