@@ -42,7 +42,8 @@ union GridScalar {
 struct GridTensor {
   void* data;
   Dtype dtype;
-  bool shared, stored;  // stored: the kernel writes to it, or in check mode to memory that it shares
+  bool shared,
+      stored;  // stored: the kernel writes to it, or in check mode to memory that it shares
   int ndim;
   int64_t size[kMaxDims], stride[kMaxDims];
 };

@@ -1,11 +1,10 @@
 // grid_cuda.cpp -- translates a typed grid kernel to CUDA C, with the lines of its Lua source
-#include "engine/compiler/cuda/grid_cuda.h"
-
 #include <bit>
 #include <cctype>
 #include <cmath>
 #include <map>
 
+#include "engine/compiler/cuda/grid_launch.h"
 #include "engine/compiler/cuda/program_text.h"
 #include "engine/core/dtype.h"
 
@@ -202,13 +201,6 @@ class Text {
 
   // ---- values ------------------------------------------------------------------------------------
 
-  std::string place(const char* index, int axis) const {
-    const char d = "xyz"[axis];
-    const std::string thread = fmt::format("(mt_int)threadIdx.{} + 1", d);
-    if (index[0] == 't') return "(" + thread + ")";
-    if (index[0] == 'b') return fmt::format("((mt_int)blockIdx.{} + 1)", d);
-    return fmt::format("((mt_int)blockIdx.{0} * blockDim.{0} + {1})", d, thread);
-  }
   std::string number(const Value& v) const {
     if (v.type == GridType::integer) return fmt::format("{}ll", int64_t(v.value));
     if (!std::isfinite(v.value))
@@ -218,14 +210,17 @@ class Text {
     return fmt::format("{}({:a})", real(), x);
   }
   std::string value(const Value& v) {
+    const char axis = "xyz"[v.index % 3];
     switch (v.kind) {
       case Value::number: return number(v);
       case Value::boolean: return v.value != 0 ? "true" : "false";
       case Value::scalar: return fmt::format("s{}", v.index);
       case Value::variable: return fmt::format("v{}", v.index);
-      case Value::place: return place("place", v.index);
-      case Value::thread: return place("thread", v.index);
-      case Value::block: return place("block", v.index);
+      case Value::place:
+        return fmt::format("((mt_int)blockIdx.{0} * blockDim.{0} + (mt_int)threadIdx.{0} + 1)",
+                           axis);
+      case Value::thread: return fmt::format("((mt_int)threadIdx.{} + 1)", axis);
+      case Value::block: return fmt::format("((mt_int)blockIdx.{} + 1)", axis);
       case Value::load: return fmt::format("({})mt_load({})", type(v.type), address(v));
       case Value::operation: return operation(v);
     }

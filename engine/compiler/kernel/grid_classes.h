@@ -13,6 +13,8 @@ struct Unit {
   GridProgram program{};
 };
 
+/// A number of a kernel with reals of this dtype.
+GridScalar scalar_of(double value, GridType, Dtype real);
 /// Unrolls short loops between literals, and joins statements without control flow to blocks.
 void find_blocks(Kernel&);
 /// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.

@@ -16,11 +16,11 @@ std::string described(const Kernel& p, const Item& it) {
     case Item::text: return "a string";
     case Item::tensor: {
       const Tensor& t = p.tensors[size_t(it.index)];
-      return fmt::format("'{}', a tensor of {} dimension{}{}", t.name, t.ndim,
-                         t.ndim == 1 ? "" : "s",
-                         it.prefix.count == 0 ? ""
-                                           : fmt::format(" with {} index{}", it.prefix.count,
-                                                         it.prefix.count == 1 ? "" : "es"));
+      return fmt::format(
+          "'{}', a tensor of {} dimension{}{}", t.name, t.ndim, t.ndim == 1 ? "" : "s",
+          it.prefix.count == 0
+              ? ""
+              : fmt::format(" with {} index{}", it.prefix.count, it.prefix.count == 1 ? "" : "es"));
     }
     case Item::shape: return "a shape";
     case Item::word: return "'" + it.name + "'";
@@ -208,8 +208,7 @@ Item Builder::indexed(const Expr& e) {
       const int rank = p_.tensors[size_t(object.index)].ndim - object.prefix.count;
       return number(rank, line);
     }
-    if (object.kind != Item::tensor ||
-        object.prefix.count >= p_.tensors[size_t(object.index)].ndim)
+    if (object.kind != Item::tensor || object.prefix.count >= p_.tensors[size_t(object.index)].ndim)
       refuse(line, "# is the first size of a tensor, not of {}", described(p_, object));
     return size(object.index, object.prefix.count, line);
   }

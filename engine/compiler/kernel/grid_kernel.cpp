@@ -264,10 +264,7 @@ struct GridKernel::Run {
         case grid::LaunchScalar::block_dim: to.whole = size.block[s.dim]; continue;
         case grid::LaunchScalar::grid_dim: to.whole = size.grid[s.dim]; continue;
       }
-      if (s.type == GridType::boolean) to.truth = value != 0;
-      else if (s.type == GridType::integer) to.whole = int64_t(value);
-      else if (program().real == Dtype::f64) to.number = value;
-      else to.single = float(value);
+      to = grid::scalar_of(value, s.type, program().real);
     }
   }
 

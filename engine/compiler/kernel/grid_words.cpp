@@ -196,8 +196,7 @@ Item Builder::atomic_call(const Expr& e) {
   if (t.kind != Item::tensor)
     refuse(e.line, "the first argument of atomic_add is a tensor: atomic_add(t, i, v)");
   std::vector<Value*> rest;
-  for (size_t k = 2; k < e.args.size(); ++k)
-    rest.push_back(settled(value(*e.args[k]), e.line));
+  for (size_t k = 2; k < e.args.size(); ++k) rest.push_back(settled(value(*e.args[k]), e.line));
   const Tensor& x = p_.tensors[size_t(t.index)];
   const int indices = t.prefix.count + int(rest.size()) - 1;
   if (indices != x.ndim)

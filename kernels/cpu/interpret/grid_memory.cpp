@@ -220,18 +220,14 @@ void GridMachine::note_valid(const GridValue& v, Active a, bool writes, bool ato
 void GridMachine::load_scalar(const GridValue& v, Active a) {
   const GridTensor& t = tensor[v.index];
   GridScalar& to = number[v.at].base;
-  int64_t at = 0;
-  for (int d = 0; d < t.ndim; ++d) {
-    const int64_t k = number[v.args.of[d]->at].base.whole;
-    if (k < 1 || k > t.size[d]) {
-      to.whole = 0;
-      return blame(v, a);
-    }
-    at += (k - 1) * t.stride[d];
+  Place p;
+  if (!affine_place(v, {{0, 0, 0}, {1, 1, 1}}, p)) {
+    to.whole = 0;
+    return blame(v, a);
   }
-  if (grid.check)
-    for (int l = a.lo; l < a.hi && !stop; ++l)
-      if (a.has(l)) note(v, l, at, false, false);
+  const int64_t at = p.offset;
+  for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
+    if (a.has(l)) note(v, l, at, false, false);
   if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
     to.single = static_cast<const float*>(t.data)[at];
   else

@@ -101,7 +101,8 @@ using WithoutLanes =
 template <class Op, class T> constexpr bool has_lanes() {
   bool has = Op::info.accepts != op::Accepts::integer;
   op::for_each(WithoutLanes{}, [&](auto of) { has &= !std::is_same_v<Op, decltype(of)>; });
-  return has && (sizeof(T) == 4 || !std::is_same_v<Op, op::Tanhshrink>);  // in float64 it has a `?:`
+  return has &&
+         (sizeof(T) == 4 || !std::is_same_v<Op, op::Tanhshrink>);  // in float64 it has a `?:`
 }
 
 /// Records an operation on numbers; the first input may be a mask.
