@@ -90,7 +90,9 @@ struct GridMachine {
   Dtype dtype_of(GridType t) const {
     return t == GridType::real ? program.real : t == GridType::integer ? Dtype::i64 : Dtype::b8;
   }
-  int64_t bytes_of(GridType t) const { return item_size(dtype_of(t)); }
+  int64_t bytes_of(GridType t) const {
+    return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
+  }
   int64_t value(const GridNumber& a, int l) const {
     return a.base.whole + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
