@@ -200,8 +200,8 @@ template <class T> class Recorder {
     bool varies = false;
     if (!look(v, varies)) return false;
     varying_number_[s.at] = varies;
-    if (varies && leaves_ && v.is == GridClass::scalar) scalar_[s.at] = scalar(v);
-    return !scalar_.count(s.at) || scalar_[s.at] >= 0;
+    const bool in_lanes = varies && leaves_ && v.is == GridClass::scalar;
+    return !in_lanes || (scalar_[s.at] = scalar(v)) >= 0;
   }
   /// The value of a vector after an assignment, which writes only active lanes.
   bool vector(const S& s) {
