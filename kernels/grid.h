@@ -1,16 +1,32 @@
-// grid.h -- a grid kernel in the form that a device's interpreter runs: typed instructions, and one launch
+// grid.h -- grid kernels: the tree of typed values and statements, which the CPU walks, and one launch
 //
-// A value has one of three types: integer (int64), bool, and `real`, the kernel's float dtype. It
-// is stored in one of two register files. A number is the same in all lanes of a tile (a scalar), or
-// an affine integer: base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A
-// vector has an element for each lane. Control flow is structured: the body of an instruction follows
-// it.
+// Calls of helpers are inlined. Loops, branches and scopes have bodies; `break` and `return` leave a
+// loop or a scope. A value has one of three types: integer (int64), bool, and `real`, the kernel's float
+// dtype. It has a register in one of two files. A number is the same in all lanes of a tile (a scalar),
+// or an affine integer: base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A
+// vector has an element for each lane.
 #pragma once
+#include <initializer_list>
+
 #include "kernels/table.h"
 
 namespace mt {
 
 enum class GridType : uint8_t { none, boolean, integer, real };
+enum class GridClass : uint8_t { scalar, affine, vector };
+/// How a value is computed.
+enum class GridCode : uint8_t {
+  ready,  // its register has been set
+  // numbers
+  scalar,
+  affine,
+  load_scalar,
+  // vectors
+  vector,   // from vectors and scalars
+  load,     // indices are vectors or numbers
+  spread,   // the elements of an affine number
+  compare,  // of affine numbers: true in ranges of lanes
+};
 
 /// Operations are those of kernels/table.h, and this one: conversion to the type of the result.
 constexpr int16_t kConvert = -1;
@@ -26,71 +42,154 @@ union GridScalar {
 struct GridTensor {
   void* data;
   Dtype dtype;
-  bool shared;
+  bool shared,
+      stored;  // stored: the kernel writes to it, or in check mode to memory that it shares
   int ndim;
   int64_t size[kMaxDims], stride[kMaxDims];
 };
 
-enum class GridCode : uint8_t {
-  scalar,       // dst = op(a, b, c), scalars
-  affine,       // dst = op(a, b), numbers
-  vector,       // dst = op(a, b, c), vectors; an operand below 0 is the scalar ~operand
-  spread,       // vector dst = number a
-  compare,      // vector of bools dst = lt or le of numbers a and b
-  load_scalar,  // dst = tensor[indices], all scalars
-  load,         // vector dst = tensor[indices]
-  store,        // tensor[indices] = a, as in `vector`
-  atomic_add,   // the same, += in thread order; vector dst (or -1) is the old value
-  branch,       // if a: the body up to `other`, otherwise the body up to `end`
-  count,        // for scalar dst = a, b, c (a step), scalars
-  count_lanes,  // for dst (the number ~a at first, or with `flag` the vector a) = a, b, c
-  loop,         // repeats the body
-  scope,        // runs the body once
-  block,        // a basic block: it has no control flow up to `end`, and may run as machine code
-  leave,        // of the loop or scope that begins at instruction a
-  leave_if,     // the same, where b is true
-  barrier,
-  warp,    // vector dst = GridWarp `flag` of a; b: the distance or mask
-  print,   // a: index of the first entry in `list`, b: their number
-  assert_  // fault if a is false, a scalar or vector; `flag` is the GridFault's kind
+/// The operands of an operation, or the indices of an access.
+struct GridValues {
+  int count = 0;
+  struct GridValue* of[kMaxDims] = {};
+  GridValues() = default;
+  GridValues(std::initializer_list<GridValue*> list) {
+    for (GridValue* v : list) push_back(v);
+  }
+  void push_back(GridValue* v) { of[count++] = v; }
+  GridValue*& operator[](size_t k) { return of[k]; }
+  GridValue* operator[](size_t k) const { return of[k]; }
+  GridValue** begin() { return of; }
+  GridValue** end() { return of + count; }
+  GridValue* const* begin() const { return of; }
+  GridValue* const* end() const { return of + count; }
 };
+
+struct GridValue {
+  enum Kind : uint8_t {
+    number,     // value
+    boolean,    // value
+    scalar,     // number `index` of the launch
+    variable,   // `index`
+    place,      // position of the thread in the grid; `index` 0 is x
+    thread,     // position in its block
+    block,      // position of its block
+    operation,  // op(args)
+    load        // tensor `index`[args]
+  } kind = number;
+  GridType type = GridType::none;
+  GridType of =
+      GridType::none;  // of an operation: the type of its operands, or of those that are selected
+  int16_t op = kConvert;
+  int line = 0, index = 0;
+  double value = 0;
+  // In the tiles of the launch:
+  GridClass is = GridClass::scalar;
+  GridCode code = GridCode::ready;
+  bool masked = false;        // lanes that are not active keep their element of the register
+  bool divides = false;       // integers, by what may be 0, which is a fault
+  int at = -1;                // its register
+  GridValue* next = nullptr;  // the value of the statement that is computed after it
+  GridValues args = {};
+
+  bool has(int operation_id) const { return kind == operation && op == operation_id; }
+};
+
+/// A list of statements, which are linked.
+struct GridBody {
+  struct GridStatement *first = nullptr, *last = nullptr;
+  struct Iterator {
+    GridStatement* at;
+    GridStatement* operator*() const { return at; }
+    bool operator!=(Iterator x) const { return at != x.at; }
+    inline Iterator& operator++();
+  };
+  Iterator begin() const { return {first}; }
+  Iterator end() const { return {nullptr}; }
+  bool empty() const { return !first; }
+  inline void append(GridStatement*);
+  inline void append(GridBody);
+};
+
 enum class GridWarp : uint8_t { sum, max, min, shuffle_down, shuffle_xor };
 
-struct GridInstruction {
-  GridCode code;
-  GridType type, result;  // of the operands (of Where: b and c), and of dst
-  int16_t op;
-  uint8_t operands, flag;
-  bool masked;  // lanes that are not active keep their old dst
-  int line;
-  int dst, a, b, c;
-  int tensor, index, indices;  // the indices are `indices` entries of the list, from `index` on
-  int other, end;              // ends of bodies
-};
+struct GridStatement {
+  enum Kind : uint8_t {
+    assign,      // variable = value
+    store,       // place = value
+    atomic_add,  // place += value in thread order; the variable is the old value
+    branch,      // if value: body, otherwise other
+    count,       // for variable = value, last, step
+    loop,        // repeats the body
+    scope,       // runs the body once
+    block,       // the same; it has no control flow, and may run as machine code
+    leave,       // leaves the loop or scope `target`
+    barrier,
+    warp,   // variable = the function `what` of value; step: the distance or mask
+    print,  // the items of the body
+    item    // of a print: the value, or `text`
+  } kind = assign;
+  GridWarp what = GridWarp::sum;
+  // In the tiles of the launch:
+  bool divergent = false;            // its lanes may run different statements of it
+  bool leaves = false;               // lanes may leave it or a statement around it
+  bool native = false;               // a block: large enough for machine code
+  GridClass is = GridClass::scalar;  // of the variable
+  int at = -1;                       // its register; -1: it is not read
+  int id = 0;                        // its number in the program, from 0
+  int length = 0;                    // of the body: the number of its operations
+  int line = 0, variable = -1;
+  GridValue *value = nullptr, *last = nullptr, *step = nullptr, *place = nullptr;  // place: a load
+  GridValue* first = nullptr;  // of the values that are computed, in their order
+  const char* text = nullptr;
+  GridStatement *target = nullptr, *next = nullptr;
+  GridBody body = {}, other = {};
 
-/// An entry of a program's list: an index, or a value to print.
-struct GridItem {
-  enum Kind : uint8_t { number, vector, text } kind;
-  GridType type;
-  int at;
+  /// Of a branch whose body only leaves a loop or scope: that statement; otherwise null.
+  const GridStatement* exit() const {
+    const bool alone = kind == branch && body.first && !body.first->next && other.empty();
+    return alone && body.first->kind == leave ? body.first : nullptr;
+  }
 };
+GridBody::Iterator& GridBody::Iterator::operator++() {
+  at = at->next;
+  return *this;
+}
+void GridBody::append(GridStatement* s) {
+  s->next = nullptr;
+  (last ? last->next : first) = s;
+  last = s;
+}
+void GridBody::append(GridBody more) {
+  if (more.empty()) return;
+  (last ? last->next : first) = more.first;
+  last = more.last;
+}
+
+/// Visits a value and all values it is computed from; the values of a statement, without its bodies.
+template <class F> void each_value(const GridValue& v, const F& f) {
+  f(v);
+  for (const GridValue* a : v.args) each_value(*a, f);
+}
+template <class F> void values_of(const GridStatement& s, const F& f) {
+  for (const GridValue* v : {s.place, s.value, s.last, s.step})
+    if (v) each_value(*v, f);
+}
 
 /// A program's first numbers: x, y, z of the block's position, of the position of the first thread in
 /// the grid, and of a thread's positions in its block and in the grid; all from 1.
 constexpr int kGridBlock = 0, kGridFirst = 3, kGridThread = 6, kGridPlace = 9, kGridNumbers = 12;
 
 struct GridProgram {
-  const GridInstruction* code;
-  int count;
-  const GridItem* list;
-  int items;
-  const char* const* texts;
+  GridBody body;
   Dtype real;  // f32 or f64
   int numbers, vectors;
-  int number_variables, variables;  // numbers and vectors from these on live for a statement
+  int variables;  // vectors from this one on live for a statement
   const GridType* vector_type;
-  int64_t number;  // the number of this program in the process, from 1
-  int levels;      // the depth of nested control flow
+  int64_t number;  // of this program in the process, from 1; equal programs have the same
+  int statements;
+  int levels;   // the depth of nested control flow
+  double work;  // the approximate number of operations of a thread
   int tensors;
   int64_t shared_bytes;
   bool in_order;  // blocks run one after the other, because the order of their updates matters

@@ -988,4 +988,57 @@ test('whole numbers divided by one number for all lanes: small ones, large ones,
   end
 end)
 
+test('rows whose index is computed once are read several times', function()
+  local function ends(row, n) return row[1] * 2 + row[n], row[n - 1] end
+  same(function(a, out)
+    local i = grid(1)
+    if i < #a then
+      local n = a.shape[2]
+      local x, y = ends(a[i % 3 + 1], n)
+      out[i][1], out[i][2] = x - y, ends(a[#a - i], n - 1)
+    end
+  end, {2}, {16}, {counting(20, 5), mt.zeros(20, 2, 'float64')})
+end)
+
+test('one kernel with tiles of different shapes in turn, whose positions vary or not', function()
+  local function mixed(a, out)
+    local i, j = grid(2)
+    if i <= out.shape[1] and j <= out.shape[2] then
+      local s, last = i - j, 0
+      for k = 1, 3 do
+        if k + i > j then last = a[i][j] * k + i end
+        s = s + last * (k - j)
+      end
+      if s > i then s = j end
+      out[i][j] = s + last
+    end
+  end
+  local k = mt.kernel(mixed)
+  for _, size in ipairs{{1, 1}, {1, 9}, {9, 1}, {6, 7}, {1, 9}, {6, 7}, {1, 1}, {9, 1}} do
+    local a, out = counting(unpack(size)), mt.zeros(size, 'float64')
+    local expected = reference.run(mixed, {2, 2}, {5, 5}, a, out:clone())
+    k:over(out)(a, out)
+    eq(testing.bits(out:tolist()), testing.bits(expected[2]))
+    out:zero_()
+    k[{ {2, 2}, {5, 5} }](a, out)
+    eq(testing.bits(out:tolist()), testing.bits(expected[2]))
+  end
+end)
+
+test('numbers that change between the accesses of a block', function()
+  for _, dtype in ipairs{'float32', 'float64', 'int32', 'uint8'} do
+    same(function(a, out)
+      local i = grid(1)
+      local j, w = i, a[1]
+      if i <= #a then
+        out[j][1] = a[j] * w + 1
+        j = #a + 1 - i
+        out[i][2] = a[j] * 2 - w
+        w = a[2]
+        out[i][3] = a[j] + w * 3 + j
+      end
+    end, {2}, {10}, {counting(17):to(dtype), mt.zeros({17, 3}, dtype == 'uint8' and 'int32' or dtype)})
+  end
+end)
+
 testing.finish()

@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include "bindings/functions/functions.h"
-#include "engine/compiler/cuda/grid_cuda.h"
 #include "engine/compiler/cuda/grid_launch.h"
 
 namespace mt::lua {

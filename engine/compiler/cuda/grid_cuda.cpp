@@ -1,11 +1,10 @@
 // grid_cuda.cpp -- translates a typed grid kernel to CUDA C, with the lines of its Lua source
-#include "engine/compiler/cuda/grid_cuda.h"
-
 #include <bit>
 #include <cctype>
 #include <cmath>
 #include <map>
 
+#include "engine/compiler/cuda/grid_launch.h"
 #include "engine/compiler/cuda/program_text.h"
 #include "engine/core/dtype.h"
 
@@ -202,13 +201,6 @@ class Text {
 
   // ---- values ------------------------------------------------------------------------------------
 
-  std::string place(const char* index, int axis) const {
-    const char d = "xyz"[axis];
-    const std::string thread = fmt::format("(mt_int)threadIdx.{} + 1", d);
-    if (index[0] == 't') return "(" + thread + ")";
-    if (index[0] == 'b') return fmt::format("((mt_int)blockIdx.{} + 1)", d);
-    return fmt::format("((mt_int)blockIdx.{0} * blockDim.{0} + {1})", d, thread);
-  }
   std::string number(const Value& v) const {
     if (v.type == GridType::integer) return fmt::format("{}ll", int64_t(v.value));
     if (!std::isfinite(v.value))
@@ -218,30 +210,32 @@ class Text {
     return fmt::format("{}({:a})", real(), x);
   }
   std::string value(const Value& v) {
+    const char axis = "xyz"[v.index % 3];
     switch (v.kind) {
       case Value::number: return number(v);
       case Value::boolean: return v.value != 0 ? "true" : "false";
       case Value::scalar: return fmt::format("s{}", v.index);
       case Value::variable: return fmt::format("v{}", v.index);
-      case Value::place: return place("place", v.index);
-      case Value::thread: return place("thread", v.index);
-      case Value::block: return place("block", v.index);
-      case Value::load:
-        return fmt::format("({})mt_load({})", type(v.type), address(v.index, v.args, v.line));
+      case Value::place:
+        return fmt::format("((mt_int)blockIdx.{0} * blockDim.{0} + (mt_int)threadIdx.{0} + 1)",
+                           axis);
+      case Value::thread: return fmt::format("((mt_int)threadIdx.{} + 1)", axis);
+      case Value::block: return fmt::format("((mt_int)blockIdx.{} + 1)", axis);
+      case Value::load: return fmt::format("({})mt_load({})", type(v.type), address(v));
       case Value::operation: return operation(v);
     }
     return "";
   }
-  std::string address(int tensor, const std::vector<Value*>& indices, int line) {
+  std::string address(const Value& v) {
     std::string list;
-    for (const Value* a : indices) list += ", " + value(*a);
-    const char* const name = k_.tensors[size_t(tensor)].constant ? "c" : "t";
-    return fmt::format("mt_at({}{}, fault, {}, {}{})", name, tensor, line, tensor, list);
+    for (const Value* a : v.args) list += ", " + value(*a);
+    const char* const name = k_.tensors[size_t(v.index)].constant ? "c" : "t";
+    return fmt::format("mt_at({}{}, fault, {}, {}{})", name, v.index, v.line, v.index, list);
   }
   std::string operation(const Value& v) {
     std::string x[3];
-    for (size_t k = 0; k < v.args.size(); ++k) x[k] = value(*v.args[k]);
-    const GridType of = v.op == op::id<op::Where> ? v.type : v.args[0]->type;
+    for (int k = 0; k < v.args.count; ++k) x[k] = value(*v.args.of[k]);
+    if (v.op == kConvert && v.type == v.args[0]->type) return x[0];
     if (v.op == kConvert)
       return fmt::format("({}({}))", v.type == GridType::integer ? "mt_whole" : real(), x[0]);
     static const std::map<int, const char*> operators = {{op::id<op::Neg>, "(-{0})"},
@@ -267,13 +261,15 @@ class Text {
         {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})"},
         {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})"}};
     const auto& special =
-        of == GridType::integer && of_integers.count(v.op) ? of_integers : operators;
+        v.args.of[v.args.count - 1]->type == GridType::integer && of_integers.count(v.op)
+            ? of_integers
+            : operators;
     if (const auto form = special.find(v.op); form != special.end())
       return fmt::format(fmt::runtime(form->second), x[0], x[1], x[2], v.line);
     const bool is_bool = v.type == GridType::boolean;
     const std::string f =
         functions_.function_of({v.op, is_bool, false, {-1, -1, -1}, -1, -1, 0, 0});
-    return fmt::format("{}({}{}{})", f, x[0], v.args.size() > 1 ? ", " : "", x[1]);
+    return fmt::format("{}({}{}{})", f, x[0], v.args.count > 1 ? ", " : "", x[1]);
   }
 
   // ---- statements --------------------------------------------------------------------------------
@@ -307,8 +303,8 @@ class Text {
     switch (s.kind) {
       case Statement::assign: return line(s, fmt::format("v{} = {};", s.variable, value(*s.value)));
       case Statement::store:
-        return line(s, fmt::format("if (auto* at = {}) *at = {};",
-                                   address(s.tensor, s.args, s.line), value(*s.value)));
+        return line(
+            s, fmt::format("if (auto* at = {}) *at = {};", address(*s.place), value(*s.value)));
       case Statement::atomic_add: return atomic(s);
       case Statement::branch:
         line(s, fmt::format("if ({})", value(*s.value)));
@@ -322,21 +318,23 @@ class Text {
         block(s.body);
         return end(s);
       case Statement::scope: block(s.body); return end(s);
+      case Statement::block: return body(s.body);
       case Statement::leave: return line(s, fmt::format("goto after_{};", labels_.at(s.target)));
       case Statement::barrier: return line(s, "__syncthreads();");
       case Statement::warp: return warp(s);
       case Statement::print: return print(s);
+      case Statement::item: return;
     }
   }
   void atomic(const Statement& s) {
-    const Dtype d = k_.tensors[size_t(s.tensor)].dtype;
+    const Dtype d = k_.tensors[size_t(s.place->index)].dtype;
     if (d != Dtype::i32 && d != Dtype::i64 && d != Dtype::f32 && d != Dtype::f64)
       fail_line(
           k_, s.line,
           "atomic_add into a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
           dtype_name(d));
-    line(s, fmt::format("if (auto* at = {}) v{} = mt_add(at, {});",
-                        address(s.tensor, s.args, s.line), s.variable, value(*s.value)));
+    line(s, fmt::format("if (auto* at = {}) v{} = mt_add(at, {});", address(*s.place), s.variable,
+                        value(*s.value)));
   }
   void count(const Statement& s) {
     const std::string t = type(k_.variables[size_t(s.variable)].type);
@@ -354,7 +352,7 @@ class Text {
     const bool whole = s.value->type == GridType::integer;
     if (s.what >= GridWarp::shuffle_down)
       return line(s, fmt::format("v{} = mt_shuffle<{}>({}, {}, {});", s.variable, t, v,
-                                 value(*s.args[0]), s.what == GridWarp::shuffle_down));
+                                 value(*s.step), s.what == GridWarp::shuffle_down));
     const std::string nothing =
         s.what == GridWarp::sum ? "0"
         : whole
@@ -366,14 +364,13 @@ class Text {
   }
   void print(const Statement& s) {
     std::string format, values;
-    for (size_t k = 0; k < s.args.size(); ++k) {
-      if (k) format += "\\t";
-      if (!s.args[k]) {
-        for (const char c : quoted(k_.texts[size_t(s.texts[k])]))
-          format += c == '%' ? "%%" : std::string(1, c);
+    for (const Statement* x : s.body) {
+      if (x != s.body.first) format += "\\t";
+      if (x->text) {
+        for (const char c : quoted(x->text)) format += c == '%' ? "%%" : std::string(1, c);
         continue;
       }
-      const Value& v = *s.args[k];
+      const Value& v = *x->value;
       format += v.type == GridType::integer ? "%lld" : v.type == GridType::real ? "%.14g" : "%s";
       values += ", " + (v.type == GridType::boolean ? "(" + value(v) + " ? \"true\" : \"false\")"
                         : v.type == GridType::real  ? "(double)" + value(v)

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 
-#include "engine/compiler/cuda/grid_cuda.h"
 #include "engine/core/async_errors.h"
 #include "engine/gpu/launch.h"
 #include "engine/ops/create.h"

@@ -22,19 +22,13 @@ std::string Path::text() const {
 // ---- the parts -----------------------------------------------------------------------------------
 
 Value* Builder::make(Value::Kind kind, int index, int line) {
-  Value& v = p_.values.emplace_back();
-  v.kind = kind, v.index = index, v.line = at(line);
-  return &v;
+  return p_.add({.kind = kind, .line = at(line), .index = index});
 }
 Value* Builder::number(double x, int line) {
-  Value* const v = make(Value::number, 0, line);
-  v->value = x;
-  return v;
+  return p_.add({.kind = Value::number, .line = at(line), .value = x});
 }
-Value* Builder::apply(int op, std::vector<Value*> args, int line) {
-  Value* const v = make(Value::operation, 0, line);
-  v->op = int16_t(op), v->args = std::move(args);
-  return v;
+Value* Builder::apply(int op, const GridValues& args, int line) {
+  return p_.add(op, args, GridType::none, at(line));
 }
 Value* Builder::launch_scalar(LaunchScalar s, int line) {
   size_t k = 0;
@@ -47,10 +41,9 @@ Statement* Builder::emit(Statement::Kind kind, int line) {
   if (p_.statements.size() >= kMaxStatements)
     refuse(line, "the kernel has more than {} statements, its helpers inlined; use loops",
            kMaxStatements);
-  Statement& s = p_.statements.emplace_back();
-  s.kind = kind, s.line = at(line);
-  out_->push_back(&s);
-  return &s;
+  Statement* const s = p_.add({.kind = kind, .line = at(line)});
+  out_->append(s);
+  return s;
 }
 int Builder::fresh(const std::string& name, int line) {
   p_.variables.push_back({name, at(line), GridType::none, out_});
@@ -120,8 +113,7 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   Frame frame{&f, index, std::vector<Item>(f.variables.size()), frame_, out_};
   for (size_t k = 0; k < arguments.size(); ++k) {
     Item& it = arguments[k];
-    if (it.kind == Item::value && (f.assigned[k] || it.number->kind >= Value::operation))
-      it.number = spilled(it.number, line);
+    if (it.kind == Item::value && f.assigned[k]) it.number = spilled(it.number, line);
     frame.locals[k] = it;
   }
   Frame* const caller = frame_;
@@ -255,10 +247,10 @@ void Builder::assign_one(const Expr& target, Item it) {
         "'{}' is defined outside of the kernel and cannot be assigned; only elements of tensors can",
         to.path.text());
   if (to.kind != Item::tensor) refuse(line, "only locals and elements of tensors can be set");
-  access(to, line, "write to");
+  Value* const place = access(to, line, "write to");
   p_.tensors[size_t(to.index)].stored = true;
   Statement* const s = emit(Statement::store, line);
-  s->tensor = to.index, s->args = to.prefix, s->value = v;
+  s->place = place, s->value = v;
 }
 
 void Builder::branch(const ast::Statement& s, size_t arm) {

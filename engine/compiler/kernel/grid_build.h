@@ -10,9 +10,9 @@ namespace mt::grid {
 struct Item {
   enum Kind { nil, value, tensor, shape, word, captured, text, several } kind = nil;
   Value* number = nullptr;
-  int index = -1;              // of a tensor
-  std::vector<Value*> prefix;  // its leading indices
-  std::string name;            // of a word or text
+  int index = -1;     // of a tensor
+  GridValues prefix;  // its leading indices
+  std::string name;   // of a word or text
   Path path;
   std::vector<Item> list;  // several results
   Item() = default;
@@ -65,10 +65,12 @@ class Builder {
   // grid_expressions.cpp
   Item item(const Expr&);
   std::vector<Item> items(const std::vector<ast::Expr>&, size_t wanted, size_t from = 0);
-  void keep_before(Value*&, size_t mark, int line);
+  void keep_before(Value*&, Statement* mark, int line);
   Value* value(const Expr&);
   Value* value_of(Item, int line);
   Value* spilled(Value*, int line);
+  /// The same unless reading the value again is free.
+  Value* settled(Value* v, int line) { return v->kind < Value::operation ? v : spilled(v, line); }
   Item indexed(const Expr&);
   Item element(Item tensor, const Expr& key, int line);
   Item word_field(const Item&, const std::string& field, int line);
@@ -80,7 +82,7 @@ class Builder {
   bool is_size(const Expr&) const;
   bool is_heavy(const Expr&) const;
   Item size(int tensor, int dim, int line);
-  void access(const Item& tensor, int line, const char* doing);
+  Value* access(const Item& tensor, int line, const char* doing);
 
   // grid_words.cpp: calls
   Item call(const Expr&);
@@ -97,9 +99,9 @@ class Builder {
 
   Value* make(Value::Kind, int index, int line);
   Value* number(double, int line);
-  Value* apply(int op, std::vector<Value*>, int line);
-  template <class Op> Value* apply(std::vector<Value*> args, int line) {
-    return apply(op::id<Op>, std::move(args), line);
+  Value* apply(int op, const GridValues&, int line);
+  template <class Op> Value* apply(const GridValues& args, int line) {
+    return apply(op::id<Op>, args, line);
   }
   Value* launch_scalar(LaunchScalar, int line);
   Value* place_of(Value* sum);

@@ -1,45 +1,45 @@
 // grid_classes.cpp -- divergence analysis: which values are uniform in all lanes, or affine in the lane index
+#include "engine/compiler/kernel/grid_classes.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "engine/compiler/kernel/grid_lower.h"
 
 namespace mt::grid {
 
 Classes::Classes(Kernel& p, const bool varying[3])
     : p_(p),
       varying_(varying),
-      variable_(p.variables.size(), Class::scalar) {
+      variable_(p.variables.size(), GridClass::scalar) {
   for (Statement& s : p.statements) s.divergent = s.leaves = false;
   while (walk(p.body)) {}
 }
 
-Class Classes::of(const Value& v) const {
+GridClass Classes::of(const Value& v) const {
   switch (v.kind) {
     case Value::variable: return variable_[size_t(v.index)];
     case Value::place:
-    case Value::thread: return varying_[v.index] ? Class::affine : Class::scalar;
+    case Value::thread: return varying_[v.index] ? GridClass::affine : GridClass::scalar;
     case Value::load: {
       for (const Value* a : v.args)
-        if (of(*a) != Class::scalar) return Class::vector;
-      return Class::scalar;
+        if (of(*a) != GridClass::scalar) return GridClass::vector;
+      return GridClass::scalar;
     }
     case Value::operation: return of_operation(v);
-    default: return Class::scalar;
+    default: return GridClass::scalar;
   }
 }
 
-Class Classes::of_operation(const Value& v) const {
-  Class most = Class::scalar;
+GridClass Classes::of_operation(const Value& v) const {
+  GridClass most = GridClass::scalar;
   int affine = 0;
   for (const Value* a : v.args) {
-    const Class c = of(*a);
-    most = std::max(most, c), affine += c == Class::affine;
+    const GridClass c = of(*a);
+    most = std::max(most, c), affine += c == GridClass::affine;
   }
-  if (most != Class::affine) return most;
+  if (most != GridClass::affine) return most;
   const bool linear = v.op == op::id<op::Add> || v.op == op::id<op::Sub> ||
                       v.op == op::id<op::Neg> || (v.op == op::id<op::Mul> && affine == 1);
-  return linear && v.type == GridType::integer ? Class::affine : Class::vector;
+  return linear && v.type == GridType::integer ? GridClass::affine : GridClass::vector;
 }
 
 bool Classes::is_masked(int variable, const std::vector<Statement*>& regions) const {
@@ -49,11 +49,11 @@ bool Classes::is_masked(int variable, const std::vector<Statement*>& regions) co
   return false;
 }
 
-bool Classes::give(int variable, Class c) {
-  Class& now = variable_[size_t(variable)];
-  if (is_masked(variable, regions_)) c = Class::vector;
-  if (c == Class::affine && p_.variables[size_t(variable)].type != GridType::integer)
-    c = Class::vector;
+bool Classes::give(int variable, GridClass c) {
+  GridClass& now = variable_[size_t(variable)];
+  if (is_masked(variable, regions_)) c = GridClass::vector;
+  if (c == GridClass::affine && p_.variables[size_t(variable)].type != GridType::integer)
+    c = GridClass::vector;
   if (c <= now) return false;
   now = c;
   return true;
@@ -86,19 +86,19 @@ bool Classes::walk(const Body& body) {
     switch (s->kind) {
       case Statement::assign: changed |= give(s->variable, of(*s->value)); break;
       case Statement::atomic_add:
-      case Statement::warp: changed |= give(s->variable, Class::vector); break;
-      case Statement::branch: changed |= mark(*s, of(*s->value) != Class::scalar); break;
+      case Statement::warp: changed |= give(s->variable, GridClass::vector); break;
+      case Statement::branch: changed |= mark(*s, of(*s->value) != GridClass::scalar); break;
       case Statement::leave: changed |= leave(*s); break;
       default: break;
     }
     if (s->kind == Statement::count) {
-      const Class first = of(*s->value), step = of(*s->step), last = of(*s->last);
-      const bool same = first == Class::scalar && step == Class::scalar && last == Class::scalar;
+      const GridClass first = of(*s->value), step = of(*s->step), last = of(*s->last);
+      const bool same = std::max({first, step, last}) == GridClass::scalar;
       changed |= mark(*s, !same);
-      Class& now = variable_[size_t(s->variable)];
-      const bool linear = step == Class::scalar && first != Class::vector &&
+      GridClass& now = variable_[size_t(s->variable)];
+      const bool linear = step == GridClass::scalar && first != GridClass::vector &&
                           p_.variables[size_t(s->variable)].type == GridType::integer;
-      const Class c = same ? Class::scalar : linear ? Class::affine : Class::vector;
+      const GridClass c = same ? GridClass::scalar : linear ? GridClass::affine : GridClass::vector;
       if (c > now) now = c, changed = true;
     }
     regions_.push_back(s);
@@ -120,10 +120,10 @@ template <class F> void each_statement(const Body& body, int depth, const F& f) 
   }
 }
 /// The stride of an index along an axis; unknown values, such as loop counters, count as 0.
-int64_t growth(const Kernel& p, const Value& v, int axis) {
+int64_t growth(const Value& v, int axis) {
   if (v.kind == Value::place || v.kind == Value::thread) return v.index == axis;
   if (v.kind != Value::operation) return 0;
-  const auto part = [&](size_t k) { return growth(p, *v.args[k], axis); };
+  const auto part = [&](size_t k) { return growth(*v.args[k], axis); };
   if (v.op == op::id<op::Add>) return part(0) + part(1);
   if (v.op == op::id<op::Sub>) return part(0) - part(1);
   if (v.op == op::id<op::Neg>) return -part(0);
@@ -132,7 +132,7 @@ int64_t growth(const Kernel& p, const Value& v, int axis) {
       if (part(k) != 0)
         return part(k) * (v.args[1 - k]->kind == Value::number ? int64_t(v.args[1 - k]->value) : 2);
   int64_t any = 0;
-  for (size_t k = 0; k < v.args.size(); ++k) any |= part(k) != 0;
+  for (int k = 0; k < v.args.count; ++k) any |= part(size_t(k)) != 0;
   return any * 2;
 }
 
@@ -142,7 +142,7 @@ void find_needs(Kernel& p) {
   for (const Tensor& t : p.tensors) p.in_blocks |= t.shared;
   each_statement(p.body, 0, [&](const Statement& s, int) {
     const bool atomic = s.kind == Statement::atomic_add, prints = s.kind == Statement::print;
-    const bool everywhere = atomic && !p.tensors[size_t(s.tensor)].shared;
+    const bool everywhere = atomic && !p.tensors[size_t(s.place->index)].shared;
     p.in_blocks |= atomic || prints || s.kind == Statement::barrier || s.kind == Statement::warp;
     p.in_order |= everywhere || prints;
     p.by_thread |= atomic || prints || s.kind == Statement::warp;
@@ -154,17 +154,14 @@ void find_needs(Kernel& p) {
 
 double axis_score(const Kernel& p, int axis, const std::vector<GridTensor>& tensors) {
   double score = 0;
-  const auto access = [&](int tensor, const std::vector<Value*>& indices, int depth) {
-    int64_t step = 0;
-    for (size_t d = 0; d < indices.size(); ++d)
-      step += growth(p, *indices[d], axis) * tensors[size_t(tensor)].stride[d];
-    score += (step == 1 ? 1 : step == 0 ? 0.5 : -1) * std::pow(8, std::min(depth, 6));
-  };
   each_statement(p.body, 0, [&](const Statement& s, int depth) {
     values_of(s, [&](const Value& v) {
-      if (v.kind == Value::load) access(v.index, v.args, depth);
+      if (v.kind != Value::load) return;
+      int64_t step = 0;
+      for (size_t d = 0; d < size_t(v.args.count); ++d)
+        step += growth(*v.args[d], axis) * tensors[size_t(v.index)].stride[d];
+      score += (step == 1 ? 1 : step == 0 ? 0.5 : -1) * std::pow(8, std::min(depth, 6));
     });
-    if (s.kind == Statement::store) access(s.tensor, s.args, depth);
   });
   return score;
 }

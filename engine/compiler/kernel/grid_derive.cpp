@@ -63,30 +63,18 @@ class Differentiator {
     k_.variables.push_back({"a derivative", line, T::real, home});
     return int(k_.variables.size()) - 1;
   }
-  Value* make(Value::Kind kind, T type) {
-    Value& v = k_.values.emplace_back();
-    v.kind = kind, v.type = type, v.line = line_;
-    return &v;
-  }
   Value* number(double x) {
-    Value* const v = make(Value::number, T::real);
-    v->value = x;
-    return v;
+    return k_.add({.kind = Value::number, .type = T::real, .line = line_, .value = x});
   }
   Value* variable(int index) {
-    Value* const v = make(Value::variable, k_.variables[size_t(index)].type);
-    v->index = index;
-    return v;
+    const T type = k_.variables[size_t(index)].type;
+    return k_.add({.kind = Value::variable, .type = type, .line = line_, .index = index});
   }
-  Value* apply(int op, std::vector<Value*> args, T type = T::real) {
-    Value* const v = make(Value::operation, type);
-    v->op = int16_t(op), v->args = std::move(args);
-    return v;
+  Value* apply(int op, const GridValues& args, T type = T::real) {
+    return k_.add(op, args, type, line_);
   }
   void assign(int to, Value* x) {
-    Statement& s = k_.statements.emplace_back();
-    s.kind = Statement::assign, s.line = line_, s.variable = to, s.value = x;
-    out_.push_back(&s);
+    out_.append(k_.add({.kind = Statement::assign, .line = line_, .variable = to, .value = x}));
   }
   /// A value that is computed only once, here.
   Value* spilled(Value* v) {
@@ -157,7 +145,7 @@ class Differentiator {
         ir::add_derivative(b, v.op, k + 1, operands.data(), int(operands.size()), nullptr);
     for (int i = 0; i < b.count(); ++i) {
       const Instruction& c = b.instruction(i);
-      std::vector<Value*> args;
+      GridValues args;
       for (int in = 0; c.op >= 0 && in < op_row(c.op).inputs; ++in)
         args.push_back(value[size_t(c.in[in])]);
       value.push_back(c.op == kInput ? inputs[size_t(c.which)]
@@ -171,12 +159,16 @@ class Differentiator {
   // ---- statements
 
   void walk(Body& body) {
-    Body given = std::move(body), *const home = &body;
-    for (Statement* s : given) {
-      out_.clear(), home_ = home, line_ = s->line;
+    Statement* next = body.first;
+    Body* const home = &body;
+    for (body = {}; next;) {
+      Statement* const s = next;
+      next = s->next;
+      out_ = {}, home_ = home, line_ = s->line;
       const bool stays = statement(*s);
-      body.insert(body.end(), out_.begin(), out_.end());
-      if (stays) body.push_back(s);
+      body.append(out_);
+      if (!stays) continue;
+      body.append(s);
       if (s->kind == Statement::count && is_active(s->variable)) {
         walk(s->body);
         begin_turn(*s);
@@ -206,25 +198,27 @@ class Differentiator {
     return true;
   }
   void store(Statement& s) {
+    const int tensor = s.place->index;
     const auto tangent = std::find_if(tangents_.begin(), tangents_.end(),
-                                      [&](const Tangent& x) { return x.result == s.tensor; });
+                                      [&](const Tangent& x) { return x.result == tensor; });
     if (tangent != tangents_.end()) {
       const size_t w = size_t(std::find(by_.begin(), by_.end(), tangent->input) - by_.begin());
       s.value = or_zero(tangents(s.value)[w]);
     } else if (reached(*s.value)) {
       fail_line(k_, s.line, "what is written into '{}' depends on an input and has no gradient",
-                k_.tensors[size_t(s.tensor)].name);
+                k_.tensors[size_t(tensor)].name);
     }
   }
   /// The tangents of a counter advance by those of the step.
   void begin_turn(Statement& s) {
-    out_.clear(), home_ = &s.body, line_ = s.line;
+    out_ = {}, home_ = &s.body, line_ = s.line;
     const Tangents step = tangents(s.step);
     for (size_t w = 0; w < by_.size(); ++w) {
       const int d = tangent_[size_t(s.variable)][w];
       if (step[w]) assign(d, apply(op::id<op::Add>, {variable(d), step[w]}));
     }
-    s.body.insert(s.body.begin(), out_.begin(), out_.end());
+    out_.append(s.body);
+    s.body = out_;
   }
 
   Kernel& k_;

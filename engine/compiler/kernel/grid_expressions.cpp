@@ -16,11 +16,11 @@ std::string described(const Kernel& p, const Item& it) {
     case Item::text: return "a string";
     case Item::tensor: {
       const Tensor& t = p.tensors[size_t(it.index)];
-      return fmt::format("'{}', a tensor of {} dimension{}{}", t.name, t.ndim,
-                         t.ndim == 1 ? "" : "s",
-                         it.prefix.empty() ? ""
-                                           : fmt::format(" with {} index{}", it.prefix.size(),
-                                                         it.prefix.size() == 1 ? "" : "es"));
+      return fmt::format(
+          "'{}', a tensor of {} dimension{}{}", t.name, t.ndim, t.ndim == 1 ? "" : "s",
+          it.prefix.count == 0
+              ? ""
+              : fmt::format(" with {} index{}", it.prefix.count, it.prefix.count == 1 ? "" : "es"));
     }
     case Item::shape: return "a shape";
     case Item::word: return "'" + it.name + "'";
@@ -44,11 +44,8 @@ bool Builder::is_word(std::string_view name) {
 Item Builder::item(const Expr& e) {
   switch (e.kind) {
     case Expr::number: return number(e.value, e.line);
-    case Expr::boolean: {
-      Value* const v = make(Value::boolean, 0, e.line);
-      v->value = e.value;
-      return v;
-    }
+    case Expr::boolean:
+      return p_.add({.kind = Value::boolean, .line = at(e.line), .value = double(e.value)});
     case Expr::nil: return {};
     case Expr::string: {
       Item it;
@@ -58,9 +55,9 @@ Item Builder::item(const Expr& e) {
     case Expr::local: {
       Item it = frame_->locals[size_t(e.variable)];
       if (it.kind != Item::value || it.number->kind >= Value::operation) return it;
-      Value& here = p_.values.emplace_back(*it.number);
-      here.line = at(e.line);
-      return &here;
+      Value* const here = p_.add(*it.number);
+      here->line = at(e.line);
+      return here;
     }
     case Expr::free:
       if (is_word(e.text) && !resolver_.is_upvalue(frame_->index, e.text)) {
@@ -77,20 +74,20 @@ Item Builder::item(const Expr& e) {
   }
 }
 
-/// Spills a value built before statement `mark` of the body, so that it is computed there and not later.
-void Builder::keep_before(Value*& v, size_t mark, int line) {
-  if (out_->size() == mark || v->kind < Value::operation) return;
-  const Body rest(out_->begin() + long(mark), out_->end());
-  out_->resize(mark);
+/// Spills a value built when `mark` was the last statement of the body, so that it is computed there.
+void Builder::keep_before(Value*& v, Statement* mark, int line) {
+  if (out_->last == mark || v->kind < Value::operation) return;
+  const Body rest{mark ? mark->next : out_->first, out_->last};
+  *out_ = {mark ? out_->first : nullptr, mark};
   v = spilled(v, line);
-  out_->insert(out_->end(), rest.begin(), rest.end());
+  out_->append(rest);
 }
 
 /// The values of a list of expressions; the last one may be a call with several results.
 std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t wanted, size_t from) {
   std::vector<Item> all;
   for (size_t k = from; k < list.size(); ++k) {
-    const size_t mark = out_->size();
+    Statement* const mark = out_->last;
     Item it = item(*list[k]);
     if (it.kind == Item::several) {
       const size_t count = k + 1 == list.size() && !list[k]->single ? it.list.size() : 1;
@@ -168,12 +165,7 @@ Value* Builder::value_of(Item it, int line) {
     if (it.list.empty()) refuse(line, "this call gives no value");
     return value_of(it.list[0], line);
   }
-  if (it.kind == Item::tensor) {
-    access(it, line, "read");
-    Value* const v = make(Value::load, it.index, line);
-    v->args = it.prefix;
-    return v;
-  }
+  if (it.kind == Item::tensor) { return access(it, line, "read"); }
   if (it.kind == Item::nil)
     refuse(line, "a kernel cannot use nil as a value; use a number or a boolean");
   refuse(line, "{} is no number{}", described(p_, it),
@@ -190,10 +182,11 @@ Value* Builder::spilled(Value* v, int line) {
   return make(Value::variable, variable, line);
 }
 
-/// Checks that an element has all its indices.
-void Builder::access(const Item& it, int line, const char* doing) {
+/// An element, which must have all its indices.
+Value* Builder::access(const Item& it, int line, const char* doing) {
   const Tensor& t = p_.tensors[size_t(it.index)];
-  if (int(it.prefix.size()) == t.ndim) return;
+  if (it.prefix.count == t.ndim)
+    return p_.add({.kind = Value::load, .line = at(line), .index = it.index, .args = it.prefix});
   const std::string indices = t.ndim == 0 ? "" : "[i][j][k][l]";
   refuse(line, "cannot {} {}; an element is {}{}", doing, described(p_, it), t.name,
          t.ndim <= 4 ? indices.substr(0, size_t(t.ndim) * 3) : "[i][j]..");
@@ -212,13 +205,12 @@ Item Builder::indexed(const Expr& e) {
   const int line = e.line;
   if (e.kind == Expr::unary) {  // #x
     if (object.kind == Item::shape) {
-      const int rank = p_.tensors[size_t(object.index)].ndim - int(object.prefix.size());
+      const int rank = p_.tensors[size_t(object.index)].ndim - object.prefix.count;
       return number(rank, line);
     }
-    if (object.kind != Item::tensor ||
-        int(object.prefix.size()) >= p_.tensors[size_t(object.index)].ndim)
+    if (object.kind != Item::tensor || object.prefix.count >= p_.tensors[size_t(object.index)].ndim)
       refuse(line, "# is the first size of a tensor, not of {}", described(p_, object));
-    return size(object.index, int(object.prefix.size()), line);
+    return size(object.index, object.prefix.count, line);
   }
   const Expr& key = *e.args[1];
   const bool named = key.kind == Expr::string;
@@ -226,18 +218,18 @@ Item Builder::indexed(const Expr& e) {
     case Item::tensor:
       if (!named) return element(object, key, line);
       if (key.text == "ndim")
-        return number(p_.tensors[size_t(object.index)].ndim - int(object.prefix.size()), line);
+        return number(p_.tensors[size_t(object.index)].ndim - object.prefix.count, line);
       if (key.text == "shape") return object.kind = Item::shape, object;
       refuse(line, "a tensor in a kernel has elements, #{0}, {0}.shape[d] and {0}.ndim, not '{1}'",
              p_.tensors[size_t(object.index)].name, key.text);
     case Item::shape: {
       const Tensor& t = p_.tensors[size_t(object.index)];
       const int64_t d = named ? 0 : constant(key, "the dimension"),
-                    rank = t.ndim - int(object.prefix.size());
+                    rank = t.ndim - object.prefix.count;
       if (d < 1 || d > rank)
         refuse(line, "'{}' has {} dimension{}; there is no shape[{}]", t.name, rank,
                rank == 1 ? "" : "s", named ? key.text : std::to_string(d));
-      return size(object.index, int(object.prefix.size()) + int(d) - 1, line);
+      return size(object.index, object.prefix.count + int(d) - 1, line);
     }
     case Item::word:
       if (!named) refuse(line, "'{}' has .x, .y and .z", object.name);
@@ -260,10 +252,10 @@ Item Builder::indexed(const Expr& e) {
 
 Item Builder::element(Item tensor, const Expr& key, int line) {
   const Tensor& t = p_.tensors[size_t(tensor.index)];
-  if (int(tensor.prefix.size()) >= t.ndim)
+  if (tensor.prefix.count >= t.ndim)
     refuse(line, "'{}' has {} dimension{}, here is one index more", t.name, t.ndim,
            t.ndim == 1 ? "" : "s");
-  const size_t mark = out_->size();
+  Statement* const mark = out_->last;
   Value* const index = value(key);
   for (Value*& before : tensor.prefix) keep_before(before, mark, line);
   tensor.prefix.push_back(index);

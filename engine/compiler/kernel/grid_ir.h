@@ -1,7 +1,4 @@
-// grid_ir.h -- the IR of grid kernels between syntax tree and device: typed values and statements
-//
-// Calls of helpers are inlined. Loops, branches and scopes have bodies; `break` and `return` leave
-// a loop or a scope.
+// grid_ir.h -- a grid kernel while it is compiled: its tree (kernels/grid.h) and the names in it
 #pragma once
 #include <deque>
 #include <string>
@@ -12,54 +9,9 @@
 
 namespace mt::grid {
 
-struct Value {
-  enum Kind {
-    number,     // value
-    boolean,    // value
-    scalar,     // number `index` of the launch
-    variable,   // `index`
-    place,      // position of the thread in the grid; `index` 0 is x
-    thread,     // position in its block
-    block,      // position of its block
-    operation,  // op(args)
-    load        // tensor `index`[args]
-  } kind = number;
-  int16_t op = kConvert;
-  GridType type = GridType::none;
-  int line = 0, index = 0;
-  double value = 0;
-  std::vector<Value*> args;
-};
-
-struct Statement;
-using Body = std::vector<Statement*>;
-struct Statement {
-  enum Kind {
-    assign,
-    store,
-    atomic_add,
-    branch,
-    count,
-    loop,
-    scope,
-    leave,
-    barrier,
-    warp,
-    print
-  } kind = assign;
-  int line = 0;
-  int variable = -1;       // the variable that is set
-  int tensor = -1;         // of store and atomic_add
-  Value* value = nullptr;  // the stored value; the condition; the first value of a count
-  Value *last = nullptr, *step = nullptr;
-  std::vector<Value*> args;     // indices; the printed values, null for a text
-  std::vector<int> texts;       // of print
-  Statement* target = nullptr;  // of leave
-  GridWarp what = GridWarp::sum;
-  Body body, other;
-  // The divergence of lanes in a tile (grid_lower.cpp).
-  bool divergent = false, leaves = false;
-};
+using Value = GridValue;
+using Statement = GridStatement;
+using Body = GridBody;
 
 struct Variable {
   std::string name;
@@ -100,12 +52,19 @@ struct Kernel {
   std::vector<Variable> variables;
   std::vector<Tensor> tensors;  // those of the launch are first
   std::vector<LaunchScalar> scalars;
-  std::vector<std::string> texts;
+  std::deque<std::string> texts;
   Body body;
   bool in_blocks = false;  // a tile must be a block
   bool in_order = false;   // threads and blocks must also run one after the other
   bool by_thread = false;  // lanes are in the order of threads
   GridMisfit misfit;       // why it could not be built
+
+  Value* add(const Value& v) { return &values.emplace_back(v); }
+  Value* add(int op, const GridValues& args, GridType type, int line) {
+    return add(
+        {.kind = Value::operation, .type = type, .op = int16_t(op), .line = line, .args = args});
+  }
+  Statement* add(const Statement& s) { return &statements.emplace_back(s); }
 };
 
 /// The result of resolving a captured name; or an argument of the kernel.

@@ -92,8 +92,9 @@ struct GridKernel::Variant {
   std::vector<std::pair<grid::Path, CapturedName>> resolved;
   std::vector<std::pair<int, double>> numbers;
   Kernel program;
-  std::shared_ptr<void> compiled;       // for GPUs
-  std::unique_ptr<grid::Unit> unit[8];  // indexed by the axes in which a tile's threads differ
+  std::shared_ptr<void> compiled;  // for GPUs
+  grid::Unit unit;
+  int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
 
   bool fits(KernelScript& script, const std::vector<CapturedName>& given) const {
     if (given != arguments) return false;
@@ -128,6 +129,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
     grid::build(v->program, recorder, arguments);
     grid::infer_types(v->program);
     if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
+    grid::find_blocks(v->program);
   } catch (...) {
     misfit_ = v->program.misfit;
     throw;
@@ -169,6 +171,7 @@ struct GridKernel::Run {
       }
       tensors.push_back(x);
       views.push_back(t.shared ? shared_view(t) : view_of_tensor(x));
+      views.back().stored = t.stored;
       if (t.shared) continue;
       check_tensor(t, x);
       if (device && device != &x.device())
@@ -234,23 +237,19 @@ struct GridKernel::Run {
     cut();
     bool varying[3];
     for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
-    auto& made = variant->unit[varying[0] | varying[1] << 1 | varying[2] << 2];
-    if (!made) made = grid::lower(variant->program, varying);
-    unit = made.get();
-    launch.program = &unit->program;
+    grid::Unit& unit = variant->unit;
+    const int axes = varying[0] | varying[1] << 1 | varying[2] << 2;
+    if (axes != variant->axes) grid::assign_registers(variant->program, unit, varying);
+    variant->axes = axes;
+    launch.program = &unit.program;
     launch.check = check, launch.fault = &fault;
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
-    bool loops = false;
-    for (const GridInstruction& i : unit->code)
-      loops |=
-          i.code == GridCode::count || i.code == GridCode::loop || i.code == GridCode::count_lanes;
-    launch.spread = double(cells) * double(unit->code.size()) * (loops ? 64 : 1) > 200000;
+    launch.spread = double(cells) * unit.program.work > 200000;
     launch.tensors = views.data();
-    scalars = unit->scalars;
+    scalars = unit.scalars;
     fill_scalars(scalars.data() + kGridNumbers);
     launch.scalars = scalars.data();
   }
-  const grid::Unit* unit = nullptr;  // for these tiles
   std::vector<GridScalar> scalars = {};
 
   void fill_scalars(GridScalar* out) {
@@ -265,10 +264,7 @@ struct GridKernel::Run {
         case grid::LaunchScalar::block_dim: to.whole = size.block[s.dim]; continue;
         case grid::LaunchScalar::grid_dim: to.whole = size.grid[s.dim]; continue;
       }
-      if (s.type == GridType::boolean) to.truth = value != 0;
-      else if (s.type == GridType::integer) to.whole = int64_t(value);
-      else if (program().real == Dtype::f64) to.number = value;
-      else to.single = float(value);
+      to = grid::scalar_of(value, s.type, program().real);
     }
   }
 

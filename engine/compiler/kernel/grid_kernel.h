@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/compiler/kernel/grid_lower.h"
+#include "engine/compiler/kernel/grid_classes.h"
 #include "engine/core/tensor.h"
 #include "engine/gpu/launch_size.h"
 

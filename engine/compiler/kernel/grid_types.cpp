@@ -61,7 +61,7 @@ class Finder {
     if (is_rounding(v.op)) return T::integer;
     if (v.op == op::id<op::Where>) return join(v.args[1]->type, v.args[2]->type);
     if (!keeps_whole(v.op)) return T::real;
-    return v.args.size() == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
+    return v.args.count == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
   }
   void give(int variable, T t) {
     T& now = p_.variables[size_t(variable)].type;
@@ -70,13 +70,11 @@ class Finder {
   }
   void walk(const Body& body) {
     for (Statement* s : body) {
-      if (s->value) find(*s->value);
-      if (s->last) find(*s->last), find(*s->step);
-      for (Value* a : s->args)
-        if (a) find(*a);
+      for (Value* v : {s->place, s->value, s->last, s->step})
+        if (v) find(*v);
       if (s->kind == Statement::assign || s->kind == Statement::warp)
         give(s->variable, s->value->type);
-      if (s->kind == Statement::atomic_add) give(s->variable, element(s->tensor));
+      if (s->kind == Statement::atomic_add) give(s->variable, s->place->type);
       if (s->kind == Statement::count) give(s->variable, join(s->value->type, s->step->type));
       walk(s->body), walk(s->other);
     }
@@ -97,22 +95,19 @@ class Checker {
   [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
     fail_line(p_, line, text, std::forward<A>(values)...);
   }
-  Value* make(int op, std::vector<Value*> args, T type, int line) {
-    Value& v = p_.values.emplace_back();
-    v.kind = Value::operation, v.op = int16_t(op), v.args = std::move(args);
-    v.type = type, v.line = line;
-    return &v;
-  }
-  template <class Op> Value* make(std::vector<Value*> args, T type, int line) {
-    return make(op::id<Op>, std::move(args), type, line);
+  template <class Op> Value* make(const GridValues& args, T type, int line) {
+    return p_.add(op::id<Op>, args, type, line);
   }
   /// Converts a number to another type.
   Value* converted(Value* v, T wanted) {
     if (v->type == wanted || wanted != T::real || v->type != T::integer) return v;
-    if (v->kind != Value::number) return make(kConvert, {v}, T::real, v->line);
-    Value& c = p_.values.emplace_back(*v);
-    c.type = T::real;
-    return &c;
+    if (v->kind != Value::number) return p_.add(kConvert, {v}, T::real, v->line);
+    return literal(v, T::real);
+  }
+  Value* literal(const Value* v, T type) {
+    Value* const c = p_.add(*v);
+    c->type = type;
+    return c;
   }
   void need_number(const Value* v, const char* doing) const {
     if (is_number(v->type)) return;
@@ -128,13 +123,13 @@ class Checker {
       refuse(v->line, "'{}' is read, but no value was ever given to it", name);
     }
     for (Value*& a : v->args) a = checked(a);
-    if (v->kind == Value::load) indices(v->args, v->index);
+    if (v->kind == Value::load) indices(*v);
     return v->kind == Value::operation ? operation(v) : v;
   }
-  void indices(std::vector<Value*>& list, int tensor) const {
-    for (const Value* a : list) {
+  void indices(const Value& access) const {
+    for (const Value* a : access.args) {
       if (a->type == T::integer) continue;
-      const std::string& name = p_.tensors[size_t(tensor)].name;
+      const std::string& name = p_.tensors[size_t(access.index)].name;
       if (a->type == T::boolean) refuse(a->line, "an index into '{}' is a boolean", name);
       refuse(
           a->line,
@@ -143,11 +138,11 @@ class Checker {
     }
   }
   Value* operation(Value* v) {
-    std::vector<Value*>& a = v->args;
-    if (v->op == op::id<op::LogicalNot> && a.size() == 2) {  // of `c and x or y`: whether it is y
+    GridValues& a = v->args;
+    if (v->op == op::id<op::LogicalNot> && a.count == 2) {  // of `c and x or y`: whether it is y
       need_boolean(a[0], "an operand of 'and' or 'or'");
       if (a[1]->type == T::boolean) a[0] = make<op::LogicalAnd>({a[0], a[1]}, T::boolean, v->line);
-      a.pop_back();
+      a.count = 1;
       return v;
     }
     if (is_logical(v->op)) {
@@ -192,7 +187,7 @@ class Checker {
     Value* const x = v->args[0];
     if (x->type == T::integer) return x;
     v->type = T::real;
-    Value* const plain = make(kConvert, {v}, T::integer, v->line);
+    Value* const plain = p_.add(kConvert, {v}, T::integer, v->line);
     if (x->kind != Value::operation || x->op != op::id<op::Div>) return plain;
     const auto whole = [](Value* o) {
       if (o->kind == Value::operation && o->op == kConvert) return o->args[0];
@@ -201,10 +196,7 @@ class Checker {
     Value *a = whole(x->args[0]), *b = whole(x->args[1]);
     if (!a || !b) return plain;
     for (Value** o : {&a, &b})
-      if ((*o)->kind == Value::number) {
-        Value& c = p_.values.emplace_back(**o);
-        c.type = T::integer, *o = &c;
-      }
+      if ((*o)->kind == Value::number) *o = literal(*o, T::integer);
     const auto quotient = [&] { return make<op::FloorDivide>({a, b}, T::integer, v->line); };
     const auto minus = [&](Value* y) { return make<op::Neg>({y}, T::integer, v->line); };
     if (v->op == op::id<op::Floor>) return quotient();
@@ -216,10 +208,8 @@ class Checker {
 
   void walk(const Body& body) {
     for (Statement* s : body) {
-      if (s->value) s->value = checked(s->value);
-      if (s->last) s->last = checked(s->last), s->step = checked(s->step);
-      for (Value*& a : s->args)
-        if (a) a = checked(a);
+      for (Value** v : {&s->value, &s->last, &s->step, &s->place})
+        if (*v) *v = checked(*v);
       statement(*s);
       walk(s->body), walk(s->other);
     }
@@ -233,7 +223,7 @@ class Checker {
       case Statement::count: return count(s);
       case Statement::warp:
         need_number(s.value, "a warp function of");
-        if (s.args[0]->type != T::integer)
+        if (s.step->type != T::integer)
           refuse(s.line, "the distance of a shuffle must be a whole number; use math.floor(..)");
         return;
       default: return;
@@ -249,15 +239,14 @@ class Checker {
     s.value = converted(s.value, v.type);
   }
   void store(Statement& s) {
-    const Tensor& t = p_.tensors[size_t(s.tensor)];
-    indices(s.args, s.tensor);
+    const Tensor& t = p_.tensors[size_t(s.place->index)];
     const T wanted = type_of_dtype(t.dtype), given = s.value->type;
     if (s.kind == Statement::atomic_add && wanted == T::boolean)
       refuse(s.line, "atomic_add: '{}' is a bool tensor", t.name);
     if (wanted == T::boolean && given != T::boolean)
       refuse(s.line, "'{}' is a bool tensor and takes a boolean, as x > 0, not a number", t.name);
     if (wanted != T::boolean && given == T::boolean) {
-      p_.misfit.boolean = s.tensor;
+      p_.misfit.boolean = s.place->index;
       refuse(s.line, "'{}' is a tensor of {} and takes a number, not a boolean: write x and 1 or 0",
              t.name, dtype_name(t.dtype));
     }
@@ -277,9 +266,9 @@ class Checker {
         refuse(
             s.line,
             "the end of this for is a float and its step no literal; use math.floor(..) for the end");
-      Value* const end =
-          make(step.value > 0 ? op::id<op::Floor> : op::id<op::Ceil>, {s.last}, T::real, s.line);
-      s.last = make(kConvert, {end}, T::integer, s.line);
+      const int rounding = step.value > 0 ? op::id<op::Floor> : op::id<op::Ceil>;
+      Value* const end = p_.add(rounding, {s.last}, T::real, s.line);
+      s.last = p_.add(kConvert, {end}, T::integer, s.line);
     }
     s.value = converted(s.value, t), s.last = converted(s.last, t), s.step = converted(s.step, t);
   }

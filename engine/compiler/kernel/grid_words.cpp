@@ -50,10 +50,10 @@ Item Builder::call_helper(const CapturedName& o, const Expr& e) {
     }
     if (it.kind == Item::nil)
       refuse(e.line, "a kernel cannot use nil as a value; use a number or a boolean");
-    if (it.kind == Item::tensor && int(it.prefix.size()) == p_.tensors[size_t(it.index)].ndim)
-      it = spilled(value_of(it, e.line), e.line);
-    if (it.kind == Item::value && it.number->kind >= Value::operation)
-      it.number = spilled(it.number, e.line);
+    if (it.kind == Item::tensor && it.prefix.count == p_.tensors[size_t(it.index)].ndim)
+      it = value_of(it, e.line);
+    if (it.kind == Item::value) it.number = settled(it.number, e.line);
+    for (Value*& v : it.prefix) v = settled(v, e.line);
     arguments.push_back(it);
   }
   Item results = nothing();
@@ -81,7 +81,9 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
     if (folds ? args.empty() : args.size() != arity)
       refuse(line, "math.{} takes {} argument{}, got {}", name, arity, arity == 1 ? "" : "s",
              args.size());
-    if (!folds) return apply(o, args, line);
+    GridValues operands;
+    for (size_t k = 0; !folds && k < arity; ++k) operands.push_back(args[k]);
+    if (!folds) return apply(o, operands, line);
     Value* v = args[0];
     for (size_t k = 1; k < args.size(); ++k) v = apply(o, {v, args[k]}, line);
     return v;
@@ -93,19 +95,15 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
 }
 
 void Builder::print(const Expr& e) {
-  std::vector<Value*> values;
-  std::vector<int> texts;
+  Body items;
   for (size_t k = 1; k < e.args.size(); ++k) {
-    Item it = item(*e.args[k]);
-    if (it.kind == Item::text) {
-      values.push_back(nullptr), texts.push_back(int(p_.texts.size()));
-      p_.texts.push_back(it.name);
-    } else {
-      values.push_back(value_of(it, e.line)), texts.push_back(-1);
-    }
+    const Item it = item(*e.args[k]);
+    Statement* const s = p_.add({.kind = Statement::item, .line = at(e.line)});
+    if (it.kind == Item::text) s->text = p_.texts.emplace_back(it.name).c_str();
+    else s->value = value_of(it, e.line);
+    items.append(s);
   }
-  Statement* const s = emit(Statement::print, e.line);
-  s->args = std::move(values), s->texts = std::move(texts);
+  emit(Statement::print, e.line)->body = items;
 }
 
 // ---- the builtins of kernels ------------------------------------------------------------------------
@@ -134,7 +132,7 @@ Item Builder::call_word(const std::string& name, const Expr& e) {
   if (name == "constant") {
     if (e.args.size() != 2) refuse(e.line, "constant(t) takes one tensor");
     Item it = item(*e.args[1]);
-    if (it.kind != Item::tensor || !it.prefix.empty())
+    if (it.kind != Item::tensor || it.prefix.count > 0)
       refuse(e.line, "constant(t) takes a tensor that was captured or passed");
     p_.tensors[size_t(it.index)].constant = true;
     return it;
@@ -198,18 +196,17 @@ Item Builder::atomic_call(const Expr& e) {
   if (t.kind != Item::tensor)
     refuse(e.line, "the first argument of atomic_add is a tensor: atomic_add(t, i, v)");
   std::vector<Value*> rest;
-  for (size_t k = 2; k < e.args.size(); ++k) {
-    Value* const v = value(*e.args[k]);
-    rest.push_back(v->kind >= Value::operation ? spilled(v, e.line) : v);
-  }
-  for (size_t k = 0; k + 1 < rest.size(); ++k) t.prefix.push_back(rest[k]);
+  for (size_t k = 2; k < e.args.size(); ++k) rest.push_back(settled(value(*e.args[k]), e.line));
   const Tensor& x = p_.tensors[size_t(t.index)];
-  if (int(t.prefix.size()) != x.ndim)
+  const int indices = t.prefix.count + int(rest.size()) - 1;
+  if (indices != x.ndim)
     refuse(e.line, "atomic_add: '{}' has {} dimension{}, got {} ind{}", x.name, x.ndim,
-           x.ndim == 1 ? "" : "s", t.prefix.size(), t.prefix.size() == 1 ? "ex" : "ices");
+           x.ndim == 1 ? "" : "s", indices, indices == 1 ? "ex" : "ices");
+  for (size_t k = 0; k + 1 < rest.size(); ++k) t.prefix.push_back(rest[k]);
   p_.tensors[size_t(t.index)].stored = true;
+  Value* const place = access(t, e.line, "add to");
   Statement* const s = emit(Statement::atomic_add, e.line);
-  s->tensor = t.index, s->args = t.prefix, s->value = rest.back();
+  s->place = place, s->value = rest.back();
   s->variable = fresh("what atomic_add gives", e.line);
   Item all = nothing();
   all.list.push_back(make(Value::variable, s->variable, e.line));
@@ -231,7 +228,7 @@ Item Builder::warp_call(const std::string& name, const Expr& e) {
             : name == "warp_min"     ? GridWarp::min
             : name == "shuffle_down" ? GridWarp::shuffle_down
                                      : GridWarp::shuffle_xor;
-  s->value = v, s->args = {by};
+  s->value = v, s->step = by;
   s->variable = fresh(name, e.line);
   return make(Value::variable, s->variable, e.line);
 }

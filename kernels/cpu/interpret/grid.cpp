@@ -1,4 +1,4 @@
-// grid.cpp -- runs a grid kernel on the CPU: tiles of threads in lockstep, one instruction for all lanes
+// grid.cpp -- runs a grid kernel on the CPU: tiles of threads in lockstep, one operation for all lanes
 //
 // A lane is a thread. Uniform control flow is executed directly; if lanes diverge, both branches
 // are executed, each with its active lanes (Active). Lanes that leave a loop or scope are kept in
@@ -40,9 +40,10 @@ struct LazyThreadScratch {
 };
 thread_local LazyThreadScratch thread_scratch;
 
-/// An interpreter of the instructions, for kernels with reals R.
+/// An interpreter of the tree, for kernels with reals R.
 template <class R> struct Walk : GridMachine {
-  using I = GridInstruction;
+  using V = GridValue;
+  using S = GridStatement;
 
   // ---- lanes -------------------------------------------------------------------------------------
 
@@ -82,7 +83,7 @@ template <class R> struct Walk : GridMachine {
     return {a.lo, a.hi, set};
   }
   /// A bool operand as a vector.
-  const bool* truth(int ref) { return static_cast<const bool*>(vector[ref]); }
+  const bool* truth(const V& v) { return static_cast<const bool*>(vector[v.at]); }
 
   // ---- arithmetic --------------------------------------------------------------------------------
 
@@ -90,13 +91,13 @@ template <class R> struct Walk : GridMachine {
     for (int64_t k = 0; k < n; ++k) reinterpret_cast<T*>(to)[k] = x;
     return to;
   }
-  ConvertLoop conversion(const I& i) const {
-    return i.op == kConvert ? convert_loop(dtype_of(i.result), dtype_of(i.type)) : nullptr;
+  ConvertLoop conversion(const V& v) const {
+    return v.op == kConvert ? convert_loop(dtype_of(v.type), dtype_of(v.of)) : nullptr;
   }
-  void scalar_op(const I& i) {
-    GridScalar& d = number[i.dst].base;
-    GridScalar &x = number[i.a].base, &y = number[i.b].base;
-    if (i.type == GridType::integer) switch (i.op) {
+  void scalar_op(const V& v) {
+    GridScalar& d = at(v);
+    GridScalar &x = at(*v.args.of[0]), &y = at(*v.args.of[v.args.count > 1]);
+    if (v.of == GridType::integer) switch (v.op) {
         case op::id<op::Add>: d.whole = x.whole + y.whole; return;
         case op::id<op::Sub>: d.whole = x.whole - y.whole; return;
         case op::id<op::Mul>: d.whole = x.whole * y.whole; return;
@@ -107,37 +108,46 @@ template <class R> struct Walk : GridMachine {
         default: break;
       }
     GridScalar out;
+    GridScalar& z = v.args.count > 2 ? at(*v.args.of[2]) : x;
     char* const data[] = {reinterpret_cast<char*>(&out), reinterpret_cast<char*>(&x),
-                          reinterpret_cast<char*>(&y), reinterpret_cast<char*>(&number[i.c].base)};
+                          reinterpret_cast<char*>(&y), reinterpret_cast<char*>(&z)};
     bool takes_one;
-    if (const ConvertLoop convert = conversion(i)) convert(data[0], data[1], 1);
-    else elementwise_loop(i.op, dtype_of(i.type), takes_one)(data, 1, nullptr, -1);
+    if (const ConvertLoop convert = conversion(v)) convert(data[0], data[1], 1);
+    else elementwise_loop(v.op, dtype_of(v.of), takes_one)(data, 1, nullptr, -1);
     d = out;
   }
 
-  void affine_op(const I& i) {
-    GridNumber x = number[i.a];
-    const GridNumber& y = number[i.b];
-    if (i.op == op::id<op::Add> || i.op == op::id<op::Sub>) {
-      const int64_t sign = i.op == op::id<op::Add> ? 1 : -1;
+  void affine_op(const V& v) {
+    GridNumber x = number[v.args.of[0]->at];
+    const GridNumber& y = number[v.args.of[v.args.count - 1]->at];
+    if (v.op == op::id<op::Add> || v.op == op::id<op::Sub>) {
+      const int64_t sign = v.op == op::id<op::Add> ? 1 : -1;
       x.base.whole += sign * y.base.whole;
       for (int k = 0; k < 3; ++k) x.step[k] += sign * y.step[k];
-    } else if (i.op == op::id<op::Neg>) {
+    } else if (v.op == op::id<op::Neg>) {
       x.base.whole = -x.base.whole;
       for (int k = 0; k < 3; ++k) x.step[k] = -x.step[k];
-    } else if (i.op == op::id<op::Mul>) {  // one of them is a scalar
+    } else {  // a product; one of them is a scalar
       for (int k = 0; k < 3; ++k) x.step[k] = x.step[k] * y.base.whole + x.base.whole * y.step[k];
       x.base.whole *= y.base.whole;
     }
-    number[i.dst] = x;
+    number[v.at] = x;
+  }
+  /// Integer division by 0 is reported as a fault.
+  void check_divisor(const V& v, Active a) {
+    const V& by = *v.args.of[1];
+    const int64_t* const y = from_lane_0<int64_t>(by);
+    for (int l = a.lo; l < a.hi; ++l)
+      if (a.has(l) && y[is_one(by) ? 0 : l] == 0)
+        return report(GridFaultKind::division_by_zero, v, l);
   }
 
-  /// dst = the output of `run(out)` for the lanes from lo on; inactive lanes keep their values.
-  template <class Run> void write(const I& i, Active a, const Run& run) {
-    const int64_t bytes = bytes_of(i.result);
-    char* const own_memory = static_cast<char*>(own[i.dst]);
-    vector[i.dst] = own_memory;
-    if (!i.masked || !a.mask) return run(own_memory + a.lo * bytes);
+  /// The vector v = the output of `run(out)` for the lanes from lo on.
+  template <class Run> void write(const V& v, Active a, const Run& run) {
+    const int64_t bytes = bytes_of(v.type);
+    char* const own_memory = static_cast<char*>(own[v.at]);
+    vector[v.at] = own_memory;
+    if (!v.masked || !a.mask) return run(own_memory + a.lo * bytes);
     run(spare + a.lo * bytes);
     if (bytes == 1)
       blend(reinterpret_cast<uint8_t*>(own_memory), reinterpret_cast<uint8_t*>(spare), a);
@@ -150,9 +160,9 @@ template <class R> struct Walk : GridMachine {
   }
   /// The floor of x / y, or the remainder, for one y. With |x| < 2^52 and y < 2^31 the quotient of doubles is
   /// an integer or further than its rounding error from the next one, so its floor is exact. False: not done.
-  static bool divide_by_one(const I& i, void* to, const void* from, int64_t y, int64_t n) {
-    const bool rest = i.op == op::id<op::Remainder>;
-    if (y <= 0 || y >> 31 || (!rest && i.op != op::id<op::FloorDivide>)) return false;
+  static bool divide_by_one(const V& v, void* to, const void* from, int64_t y, int64_t n) {
+    const bool rest = v.op == op::id<op::Remainder>;
+    if (y <= 0 || y >> 31 || (!rest && v.op != op::id<op::FloorDivide>)) return false;
     int64_t* const out = static_cast<int64_t*>(to);
     const int64_t* const x = static_cast<const int64_t*>(from);
     int64_t bits = 0;
@@ -166,55 +176,61 @@ template <class R> struct Walk : GridMachine {
     }
     return true;
   }
-  void vector_op(const I& i, Active a) {
-    const int64_t bytes = bytes_of(i.type), n = a.hi - a.lo;
+  /// The address of an operand from lane a.lo on, with a scalar repeated in `copied`.
+  char* repeated(const V& x, Active a, char* copied) {
+    if (!is_one(x)) return operand(x, a.lo);
+    const int64_t n = a.hi - a.lo, bytes = bytes_of(x.type);
+    const GridScalar& s = at(x);
+    return bytes == 1   ? repeat(copied, s.truth, n)
+           : bytes == 4 ? repeat(copied, s.single, n)
+                        : repeat(copied, s.whole, n);
+  }
+  void vector_op(const V& v, Active a) {
+    const int64_t n = a.hi - a.lo;
     bool takes_one = false;
-    const ConvertLoop convert = conversion(i);
+    const ConvertLoop convert = conversion(v);
     const ElementwiseLoop loop =
-        convert ? nullptr : elementwise_loop(i.op, dtype_of(i.type), takes_one);
-    const int in[] = {i.a, i.b, i.c};
+        convert ? nullptr : elementwise_loop(v.op, dtype_of(v.of), takes_one);
     char *data[4], *copied = copies;
     int one = -1;
-    for (int k = 0; k < i.operands; ++k) {
-      const bool mask = i.op == op::id<op::Where> && k == 0;
-      data[k + 1] = operand(in[k], a.lo, mask ? 1 : bytes);
-      if (in[k] >= 0) continue;
-      if (takes_one && one < 0) {
-        one = k;
+    for (int k = 0; k < v.args.count; ++k) {
+      const V& x = *v.args.of[k];
+      if (is_one(x) && takes_one && one < 0) {
+        data[k + 1] = operand(x, 0), one = k;
         continue;
       }
-      const GridScalar& x = at(in[k]);
-      data[k + 1] = mask || bytes == 1 ? repeat(copied, x.truth, n)
-                    : bytes == 4       ? repeat(copied, x.single, n)
-                                       : repeat(copied, x.whole, n);
-      copied += 8 * kGridLanes;
+      data[k + 1] = repeated(x, a, copied);
+      if (is_one(x)) copied += 8 * kGridLanes;
     }
-    const int64_t by = i.operands == 2 && i.b < 0 && i.a >= 0 ? at(i.b).whole : 0;
-    write(i, a, [&](char* out) {
+    const bool by_one = v.args.count == 2 && is_one(*v.args.of[1]) && !is_one(*v.args.of[0]);
+    const int64_t by = by_one ? at(*v.args.of[1]).whole : 0;
+    write(v, a, [&](char* out) {
       data[0] = out;
       if (convert) return convert(out, data[1], n);
-      if (i.type == GridType::integer && divide_by_one(i, out, data[1], by, n)) return;
+      if (v.of == GridType::integer && divide_by_one(v, out, data[1], by, n)) return;
       loop(data, n, nullptr, one);
     });
   }
-  void spread_op(const I& i, Active a) {
-    const bool real = i.type == GridType::real;
-    write(i, a, [&](char* out) {
+  /// The elements of an affine number.
+  void spread_op(const V& v, Active a) {
+    const GridNumber& from = number[v.args.of[0]->at];
+    const bool real = v.type == GridType::real;
+    write(v, a, [&](char* out) {
       int64_t* const numbers = real ? whole + a.lo : reinterpret_cast<int64_t*>(out);
-      spread(number[i.a], a.lo, a.hi, numbers - a.lo);
+      spread(from, a.lo, a.hi, numbers - a.lo);
       if (!real) return;
       for (int l = 0; l < a.hi - a.lo; ++l) reinterpret_cast<R*>(out)[l] = R(numbers[l]);
     });
   }
 
   /// lt or le of affine numbers: in each row the result is a range of lanes.
-  void compare_op(const I& i, Active a) {
-    GridNumber d = number[i.a];
-    const GridNumber& y = number[i.b];
+  void compare_op(const V& v, Active a) {
+    GridNumber d = number[v.args.of[0]->at];
+    const GridNumber& y = number[v.args.of[1]->at];
     d.base.whole -= y.base.whole;
     for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
-    const int64_t least = i.op == op::id<op::Lt> ? 0 : 1;  // true where d < least
-    bool* const out = static_cast<bool*>(vector[i.dst] = own[i.dst]);
+    const int64_t least = v.op == op::id<op::Lt> ? 0 : 1;  // true where d < least
+    bool* const out = static_cast<bool*>(vector[v.at] = own[v.at]);
     const int64_t s = d.step[0], step = s > 0 ? s : -s;
     each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
       const int64_t base = d.base.whole + d.step[1] * y + d.step[2] * z;
@@ -229,95 +245,102 @@ template <class R> struct Walk : GridMachine {
     });
   }
 
+  // ---- statements --------------------------------------------------------------------------------
+
+  /// Computes the values of a statement.
+  void compute(const S& s, Active a) {
+    for (const V* v = s.first; v; v = v->next) step(*v, a);
+  }
+  [[gnu::always_inline]] void step(const V& v, Active a) {
+    if (v.divides) check_divisor(v, a);
+    switch (v.code) {
+      case GridCode::ready: break;
+      case GridCode::scalar: scalar_op(v); break;
+      case GridCode::affine: affine_op(v); break;
+      case GridCode::load_scalar: load_scalar(v, a); break;
+      case GridCode::vector: vector_op(v, a); break;
+      case GridCode::load: load(v, a); break;
+      case GridCode::spread: spread_op(v, a); break;
+      case GridCode::compare: compare_op(v, a); break;
+    }
+  }
+  /// Sets a number to its computed value; vectors are computed in the register of their variable.
+  void assign(const S& s) {
+    if (s.is != GridClass::vector) number[s.at] = number[s.value->at];
+  }
+
   // ---- control flow ------------------------------------------------------------------------------
 
-  Active run(int at, int end, Active a, int level) {
-    while (at < end) {
+  Active run(const GridBody& body, Active a, int level) {
+    for (const S* s = body.first; s; s = s->next) {
       if (a.empty() || stop) return kNoLanes;
-      const I& i = program.code[at];
-      switch (i.code) {
-        case GridCode::block:
-          run(at + 1, i.end, run_block<R>(*this, i, at, a), level);
-          at = i.end;
-          continue;
-        case GridCode::scalar: scalar_op(i); break;
-        case GridCode::affine: affine_op(i); break;
-        case GridCode::vector: vector_op(i, a); break;
-        case GridCode::spread: spread_op(i, a); break;
-        case GridCode::compare: compare_op(i, a); break;
-        case GridCode::load_scalar: load_scalar(i, a); break;
-        case GridCode::load: load(i, a); break;
-        case GridCode::store: store(i, a); break;
-        default: a = rarer(i, at, a, level);
-      }
-      at = i.end > at ? i.end : at + 1;
+      a = run(*s, a, level);
     }
     return a;
   }
-  Active rarer(const I& i, int at, Active a, int level) {
-    switch (i.code) {
-      case GridCode::atomic_add: atomic_add(i, a); break;
-      case GridCode::branch: return branch(i, at, a, level);
-      case GridCode::count:
-        return i.type == GridType::real ? count<R>(i, at, a, level)
-                                        : count<int64_t>(i, at, a, level);
-      case GridCode::count_lanes:
-        return i.type == GridType::real ? count_lanes<R>(i, at, a, level)
-                                        : count_lanes<int64_t>(i, at, a, level);
-      case GridCode::loop:
-      case GridCode::scope: return loop(i, at, a, level);
-      case GridCode::leave: add(left[i.a], a); return kNoLanes;
-      case GridCode::leave_if: return leave_if(i, a, level);
-      case GridCode::barrier: barrier(i, a); break;
-      case GridCode::warp: warp(i, a); break;
-      case GridCode::print: print(i, a); break;
-      case GridCode::assert_: check(i, a); break;
-      default: break;
+  Active run(const S& s, Active a, int level) {
+    compute(s, a);
+    switch (s.kind) {
+      case S::assign: assign(s); break;
+      case S::store: store(s, a); break;
+      case S::atomic_add: atomic_add(s, a); break;
+      case S::block: run(s.body, s.native ? run_block<R>(*this, s, a) : a, level); break;
+      case S::branch: return s.exit() ? leave_if(s, a, level) : branch(s, a, level);
+      case S::count:
+        assign(s);
+        return s.value->type == GridType::real ? count<R>(s, a, level)
+                                               : count<int64_t>(s, a, level);
+      case S::loop:
+      case S::scope: return loop(s, a, level);
+      case S::leave: add(left[s.target->id], a); return kNoLanes;
+      case S::barrier: barrier(s, a); break;
+      case S::warp: warp(s, a); break;
+      case S::print: print(s, a); break;
+      case S::item: break;
     }
     return a;
   }
 
-  Active branch(const I& i, int at, Active a, int level) {
+  Active branch(const S& s, Active a, int level) {
     Active yes = a, no = kNoLanes;
-    if (i.a < 0) {
-      if (!this->at(i.a).truth) yes = kNoLanes, no = a;
+    if (is_one(*s.value)) {
+      if (!at(*s.value).truth) yes = kNoLanes, no = a;
     } else {
-      const bool* const c = truth(i.a);
+      const bool* const c = truth(*s.value);
       yes = where(a, c, true, mask(level, 0));
-      if (i.other < i.end || i.flag) no = where(a, c, false, mask(level, 1));
+      if (!s.other.empty() || s.leaves) no = where(a, c, false, mask(level, 1));
     }
-    if (!yes.empty()) yes = moved(run(at + 1, i.other, yes, level + 1), mask(level, 0));
-    if (!no.empty() && i.other < i.end) no = run(i.other, i.end, no, level + 1);
-    return i.flag ? both(yes, no, mask(level, 2)) : a;  // flag: lanes may have left the loop
+    if (!yes.empty()) yes = moved(run(s.body, yes, level + 1), mask(level, 0));
+    if (!no.empty() && !s.other.empty()) no = run(s.other, no, level + 1);
+    return s.leaves ? both(yes, no, mask(level, 2)) : a;  // lanes may have left the loop
   }
 
-  Active leave_if(const I& i, Active a, int level) {
-    if (i.b < 0) {
-      if (!at(i.b).truth) return a;
-      add(left[i.a], a);
+  Active leave_if(const S& s, Active a, int level) {
+    uint8_t* const out = left[s.exit()->target->id];
+    if (is_one(*s.value)) {
+      if (!at(*s.value).truth) return a;
+      add(out, a);
       return kNoLanes;
     }
-    const bool* const c = truth(i.b);
-    uint8_t* const out = left[i.a];
+    const bool* const c = truth(*s.value);
     for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | uint8_t(c[l] & a.has(l)));
     return where(a, c, false, mask(level, 2));
   }
 
   bool interrupted() const { return mt_interrupted || stop; }
-  uint8_t* begin(int at, int level) {
+  uint8_t* begin(const S& s, int level) {
     clear(mask(level, 0));
-    return left[at] = mask(level, 0);
+    return left[s.id] = mask(level, 0);
   }
-  Active loop(const I& i, int at, Active a, int level) {
-    uint8_t* const gone = begin(at, level);
+  Active loop(const S& s, Active a, int level) {
+    uint8_t* const gone = begin(s, level);
     Active now = a;
-    if (i.code == GridCode::loop) now = native_lanes<R>(*this, i, at, a, 0, mask(level, 3), gone);
+    if (s.kind == S::loop) now = native_lanes<R>(*this, s, a, 0, mask(level, 3), gone);
     while (!now.empty() && !interrupted()) {
-      now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
-      if (i.code == GridCode::scope) break;
+      now = moved(run(s.body, now, level + 1), mask(level, 3));
+      if (s.kind == S::scope) break;
     }
-    return both(i.code == GridCode::scope ? now : kNoLanes, lanes_of(gone, 0, lanes),
-                mask(level, 2));
+    return both(s.kind == S::scope ? now : kNoLanes, lanes_of(gone, 0, lanes), mask(level, 2));
   }
 
   template <class T> T& as(GridScalar& s) {
@@ -325,20 +348,21 @@ template <class R> struct Walk : GridMachine {
     else if constexpr (math::is_integer<T>) return s.whole;
     else return s.number;
   }
-  /// A loop with the same bounds in all lanes; flag: lanes may leave.
-  template <class T> Active count(const I& i, int at, Active a, int level) {
-    const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
-    T k = as<T>(this->at(i.a));
+  /// A loop with the same bounds in all lanes, which may leave it.
+  template <class T> Active count(const S& s, Active a, int level) {
+    if (s.is != GridClass::scalar) return count_lanes<T>(s, a, level);
+    const T last = as<T>(at(*s.last)), step = as<T>(at(*s.step));
+    T k = as<T>(number[s.at].base);
     if constexpr (math::is_integer<T>)
-      if (!i.flag && native_turns<R>(*this, i, at, a, k)) return a;
-    uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
+      if (!s.leaves && native_turns<R>(*this, s, a, k)) return a;
+    uint8_t* const gone = s.leaves ? begin(s, level) : nullptr;
     Active now = a;
     if constexpr (math::is_integer<T>)
       if (gone && (step > 0 ? k <= last : step < 0 && last <= k))
-        now = native_lanes<R>(*this, i, at, a, (last - k) / step + 1, mask(level, 3), gone);
+        now = native_lanes<R>(*this, s, a, (last - k) / step + 1, mask(level, 3), gone);
     for (; (step > 0 ? k <= last : last <= k) && !now.empty() && !interrupted();) {
-      as<T>(number[i.dst].base) = k;
-      const Active after = run(at + 1, i.end, now, level + 1);
+      as<T>(number[s.at].base) = k;
+      const Active after = run(s.body, now, level + 1);
       if (gone) {
         now = moved(after, mask(level, 3));
         if (now.empty()) break;
@@ -350,31 +374,31 @@ template <class R> struct Walk : GridMachine {
     return gone ? both(now, lanes_of(gone, 0, lanes), mask(level, 2)) : a;
   }
 
-  template <class T> const T* from_lane_0(int ref) {
-    return reinterpret_cast<const T*>(operand(ref, 0, sizeof(T)));
+  template <class T> const T* from_lane_0(const V& v) {
+    return reinterpret_cast<const T*>(operand(v, 0));
   }
-  /// A loop with bounds that differ between lanes: affine, or (flag) vectors.
-  template <class T> Active count_lanes(const I& i, int at, Active a, int level) {
-    uint8_t* const gone = begin(at, level);
+  /// A loop with bounds that differ between lanes.
+  template <class T> Active count_lanes(const S& s, Active a, int level) {
+    uint8_t* const gone = begin(s, level);
     uint8_t* const finished = mask(level, 1);
     clear(finished);
-    const bool one_last = i.b < 0, one_step = i.c < 0;
-    if (!i.flag) number[i.dst] = number[~i.a];
+    const bool affine = s.is == GridClass::affine;
+    const int one_last = is_one(*s.last), one_step = is_one(*s.step);
     for (Active now = a; !now.empty() && !interrupted();) {
-      if (!i.flag) spread(number[i.dst], now.lo, now.hi, whole);
-      const T* const k = static_cast<const T*>(i.flag ? vector[i.dst] : whole);
-      const T *const last = from_lane_0<T>(i.b), *step = from_lane_0<T>(i.c);
+      if (affine) spread(number[s.at], now.lo, now.hi, whole);
+      const T* const k = static_cast<const T*>(affine ? whole : vector[s.at]);
+      const T *const last = from_lane_0<T>(*s.last), *step = from_lane_0<T>(*s.step);
       for (int l = now.lo; l < now.hi; ++l) {
         const T end = last[one_last ? 0 : l];
         condition[l] = step[one_step ? 0 : l] > 0 ? k[l] <= end : end <= k[l];
         finished[l] |= uint8_t(now.has(l) & !condition[l]);
       }
       now = where(now, condition, true, mask(level, 3));
-      now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
-      if (!i.flag) number[i.dst].base.whole += this->at(i.c).whole;
-      step = from_lane_0<T>(i.c);
-      for (int l = now.lo; i.flag && l < now.hi; ++l)
-        if (now.has(l)) static_cast<T*>(own[i.dst])[l] += step[one_step ? 0 : l];
+      now = moved(run(s.body, now, level + 1), mask(level, 3));
+      if (affine) number[s.at].base.whole += at(*s.step).whole;
+      step = from_lane_0<T>(*s.step);
+      for (int l = now.lo; !affine && l < now.hi; ++l)
+        if (now.has(l)) static_cast<T*>(own[s.at])[l] += step[one_step ? 0 : l];
     }
     add(finished, lanes_of(gone, 0, lanes));
     std::memcpy(mask(level, 2), finished, size_t(lanes));
@@ -383,20 +407,23 @@ template <class R> struct Walk : GridMachine {
 
   // ---- barriers and warps ------------------------------------------------------------------------
 
-  void barrier(const I& i, Active a) {
+  void barrier(const S& s, Active a) {
     ++epoch;
     if (!grid.check || (!a.mask && a.lo == 0 && a.hi == lanes)) return;
     for (int l = 0; l < lanes; ++l)
-      if (l < a.lo || l >= a.hi || !a.has(l)) return report(GridFaultKind::divergent_barrier, i, l);
+      if (l < a.lo || l >= a.hi || !a.has(l))
+        return report(GridFaultKind::divergent_barrier, {.line = s.line}, l);
   }
 
   static constexpr int kWarp = 32;
-  template <class T> void warp_as(const I& i, Active a, T* out) {
-    const T* const x = static_cast<const T*>(vector[i.a]);
-    const int64_t* const by = from_lane_0<int64_t>(i.b);
-    const GridWarp what = GridWarp(i.flag);
+  template <class T> void warp_as(const S& s, Active a, T* out) {
+    const T* const x = from_lane_0<T>(*s.value);
+    const int64_t* const by = from_lane_0<int64_t>(*s.step);
+    const bool one_by = is_one(*s.step);
+    const GridWarp what = s.what;
     for (int w = a.lo / kWarp * kWarp; w < a.hi; w += kWarp) {
-      const auto active = [&](int l) { return l >= a.lo && l < a.hi && a.has(l); };
+      const bool all = !a.mask && w >= a.lo && w + kWarp <= a.hi;
+      const auto active = [&](int l) { return all || (l >= a.lo && l < a.hi && a.has(l)); };
       T value[kWarp];
       for (int l = 0; l < kWarp; ++l) {
         const T nothing = what == GridWarp::max   ? T(-INFINITY)
@@ -407,7 +434,7 @@ template <class R> struct Walk : GridMachine {
       if (what < GridWarp::shuffle_down) butterfly(value, what);
       for (int l = 0; l < kWarp && w + l < lanes; ++l) {
         if (!active(w + l)) continue;
-        const int64_t k = i.b < 0 ? *by : by[w + l];
+        const int64_t k = one_by ? *by : by[w + l];
         const int64_t from = what == GridWarp::shuffle_down  ? l + k
                              : what == GridWarp::shuffle_xor ? l ^ k
                                                              : l;
@@ -428,45 +455,33 @@ template <class R> struct Walk : GridMachine {
       std::memcpy(value, next, sizeof next);
     }
   }
-  void warp(const I& i, Active a) {
-    vector[i.dst] = own[i.dst];
-    if (i.type == GridType::real) warp_as<R>(i, a, static_cast<R*>(own[i.dst]));
-    else warp_as<int64_t>(i, a, static_cast<int64_t*>(own[i.dst]));
+  void warp(const S& s, Active a) {
+    vector[s.at] = own[s.at];
+    if (s.value->type == GridType::real) warp_as<R>(s, a, static_cast<R*>(own[s.at]));
+    else warp_as<int64_t>(s, a, static_cast<int64_t*>(own[s.at]));
   }
 
   // ---- print -------------------------------------------------------------------------------------
 
-  void print(const I& i, Active a) {
+  void print(const S& s, Active a) {
     for (int l = a.lo; l < a.hi; ++l) {
       if (!a.has(l)) continue;
-      for (int k = 0; k < i.b; ++k) {
-        if (k) std::fputc('\t', stdout);
-        print_item(program.list[i.a + k], l);
+      for (const S* x : s.body) {
+        if (x != s.body.first) std::fputc('\t', stdout);
+        if (x->text) std::fputs(x->text, stdout);
+        else print_value(*x->value, l);
       }
       std::fputc('\n', stdout);
     }
   }
-  void print_item(const GridItem& x, int l) {
-    if (x.kind == GridItem::text) {
-      std::fputs(program.texts[x.at], stdout);
-      return;
-    }
-    GridScalar s{};
-    if (x.kind == GridItem::number) {
-      s = number[x.at].base;
-      if (x.type == GridType::integer) s.whole = value(number[x.at], l);
-    } else {
-      std::memcpy(&s, static_cast<const char*>(vector[x.at]) + l * bytes_of(x.type),
-                  size_t(bytes_of(x.type)));
-    }
-    if (x.type == GridType::boolean) std::fputs(s.truth ? "true" : "false", stdout);
-    else if (x.type == GridType::integer) std::printf("%lld", static_cast<long long>(s.whole));
-    else std::printf("%.14g", double(as<R>(s)));
-  }
-  void check(const I& i, Active a) {
-    for (int l = a.lo; l < a.hi; ++l)
-      if (a.has(l) && !(i.a < 0 ? at(i.a).truth : truth(i.a)[l]))
-        return report(GridFaultKind(i.flag), i, l);
+  void print_value(const V& v, int l) {
+    GridScalar x{};
+    if (v.is == GridClass::vector) std::memcpy(&x, operand(v, l), size_t(bytes_of(v.type)));
+    else if (v.type == GridType::integer) x.whole = value(number[v.at], l);
+    else x = at(v);
+    if (v.type == GridType::boolean) std::fputs(x.truth ? "true" : "false", stdout);
+    else if (v.type == GridType::integer) std::printf("%lld", static_cast<long long>(x.whole));
+    else std::printf("%.14g", double(as<R>(x)));
   }
 
   // ---- tiles -------------------------------------------------------------------------------------
@@ -505,7 +520,7 @@ template <class R> struct Walk : GridMachine {
       if (t.shared) std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
     }
     ++epoch;
-    run(0, program.count, {0, lanes, nullptr}, 0);
+    run(program.body, {0, lanes, nullptr}, 0);
   }
 };
 
@@ -543,7 +558,7 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   m.number = parts.take<GridNumber>(p.numbers);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
   m.tensor = parts.take<GridTensor>(p.tensors);
-  m.left = parts.take<uint8_t*>(p.count);
+  m.left = parts.take<uint8_t*>(p.statements);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
   m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
   m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
@@ -591,6 +606,7 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   lay_out(m, parts, true);
   GridCheck checks;
   m.checks = &checks, m.code_cache = thread_scratch.own->code;
+  if (g.check) m.watch();
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }

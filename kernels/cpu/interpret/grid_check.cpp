@@ -62,22 +62,16 @@ static void extent(const GridTensor& t, const char*& low, const char*& high) {
 }
 
 /// Tensors that share no memory with a written tensor are not checked.
-bool GridMachine::is_watched(int k) const {
-  const uint64_t bit = k < 64 ? uint64_t(1) << k : 0;
-  if (checks->asked & bit) return checks->watched & bit;
-  const bool found = shares_written(k);
-  checks->asked |= bit, checks->watched |= found ? bit : 0;
-  return found;
+void GridMachine::watch() {
+  for (int k = 0; k < program.tensors; ++k) tensor[k].stored = shares_written(k);
 }
 bool GridMachine::shares_written(int k) const {
   const char *low, *high;
   extent(tensor[k], low, high);
-  for (int at = 0; at < program.count; ++at) {
-    const GridInstruction& i = program.code[at];
-    if (i.code != GridCode::store && i.code != GridCode::atomic_add) continue;
+  for (int at = 0; at < program.tensors; ++at) {
     const char *first, *last;
-    extent(tensor[i.tensor], first, last);
-    if (first < high && low < last) return true;
+    extent(tensor[at], first, last);
+    if (grid.tensors[at].stored && first < high && low < last) return true;
   }
   return false;
 }
@@ -93,13 +87,13 @@ void GridMachine::place_of(int64_t thread, int64_t* out) const {
   for (int k = 0; k < 3; ++k) out[grid.axes[k]] += lane[k][l];
 }
 
-void GridMachine::note(const GridInstruction& i, int l, int64_t at, bool writes, bool atomic) {
-  const bool shared = tensor[i.tensor].shared;
-  if (!shared && !is_watched(i.tensor)) return;
-  const GridTensor& t = tensor[i.tensor];
+void GridMachine::note(const GridValue& v, int l, int64_t at, bool writes, bool atomic) {
+  const GridTensor& t = tensor[v.index];
+  const bool shared = t.shared;
+  if (!shared && !t.stored) return;
   GridShadow* const s = checks->find(
       reinterpret_cast<uintptr_t>(static_cast<char*>(t.data) + at * item_size(t.dtype)));
-  if (!s) return report(GridFaultKind::no_memory, i, l);
+  if (!s) return report(GridFaultKind::no_memory, v, l);
   if (shared && s->writer / kGridLanes != tile && s->adder / kGridLanes != tile)
     *s = untouched(s->address);
   const int64_t me = tile * kGridLanes + l;
@@ -108,12 +102,12 @@ void GridMachine::note(const GridInstruction& i, int l, int64_t at, bool writes,
   };
   const auto race = [&](int64_t other, bool wrote) {
     if (fault.kind != GridFaultKind::none) return;
-    report(GridFaultKind::race, i, l);
+    report(GridFaultKind::race, v, l);
     fault.writes = writes, fault.other_writes = wrote;
     place_of(other, fault.other);
   };
   if (shared && (!writes || atomic) && s->writer < 0 && s->adder < 0)
-    return report(GridFaultKind::uninitialised, i, l);
+    return report(GridFaultKind::uninitialised, v, l);
   if (meets(s->writer, s->written)) return race(s->writer, true);
   if (!atomic && (meets(s->adder, s->added) || (s->many && s->added == epoch)))
     return race(s->adder, true);

@@ -29,7 +29,6 @@ struct GridShadow;
 struct GridCheck {
   GridShadow* entries = nullptr;
   size_t capacity = 0, used = 0;
-  uint64_t asked = 0, watched = 0;  // for the first 64 tensors: is_watched was computed; its result
   GridCheck() = default;
   GridCheck(const GridCheck&) = delete;
   ~GridCheck();
@@ -41,7 +40,7 @@ struct GridCheck {
 /// Cached by a thread for a loop or block: whether it can be compiled, and its last machine code.
 struct GridCodeEntry {
   int64_t program = 0;
-  int at = 0;
+  int id = 0;  // of the statement
   bool fits = false;
   uint64_t lanes = 0;
   const GridNative* native = nullptr;
@@ -58,7 +57,7 @@ struct GridMachine {
   GridNumber* number = nullptr;
   void **own = nullptr, **vector = nullptr;  // memory of vectors, current addresses of elements
   GridTensor* tensor = nullptr;
-  uint8_t** left = nullptr;  // by the instruction of a loop or scope: the lanes that left it
+  uint8_t** left = nullptr;  // by the id of a loop or scope: the lanes that left it
   uint8_t *masks = nullptr, *valid = nullptr;
   bool* condition = nullptr;
   int64_t *lane[3] = {}, *offset = nullptr,
@@ -71,27 +70,29 @@ struct GridMachine {
   bool stop = false;
 
   uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
-  GridScalar& at(int ref) { return number[~ref].base; }
-  GridCodeEntry& code_entry(int at) const {
-    GridCodeEntry& s = code_cache[(program.number + at) % kGridCodeEntries];
-    if (s.program != program.number || s.at != at)
-      s = {program.number, at, grid_native(program, at, ~uint64_t(0)).code != nullptr, 0, nullptr};
-    return s;
+  GridScalar& at(const GridValue& v) { return number[v.at].base; }
+  GridCodeEntry& code_entry(const GridStatement& s) const {
+    GridCodeEntry& e = code_cache[(program.number + s.id) % kGridCodeEntries];
+    if (e.program != program.number || e.id != s.id)
+      e = {program.number, s.id, grid_native(program, s, ~uint64_t(0)).code != nullptr, 0, nullptr};
+    return e;
   }
-  const GridNative& native(GridCodeEntry& s, uint64_t lanes) const {
-    if (!s.native || s.lanes != lanes)
-      s.lanes = lanes, s.native = &grid_native(program, s.at, lanes);
-    return *s.native;
+  const GridNative& native(GridCodeEntry& e, const GridStatement& s, uint64_t lanes) const {
+    if (!e.native || e.lanes != lanes) e.lanes = lanes, e.native = &grid_native(program, s, lanes);
+    return *e.native;
   }
-  /// The elements of an operand from lane lo on: a vector, or a scalar if ref < 0.
-  char* operand(int ref, int lo, int64_t bytes) {
-    return ref < 0 ? reinterpret_cast<char*>(&at(ref))
-                   : static_cast<char*>(vector[ref]) + lo * bytes;
+  static bool is_one(const GridValue& v) { return v.is == GridClass::scalar; }
+  /// The elements of an operand from lane lo on, or the only one of a scalar.
+  char* operand(const GridValue& v, int lo) {
+    return is_one(v) ? reinterpret_cast<char*>(&at(v))
+                     : static_cast<char*>(vector[v.at]) + lo * bytes_of(v.type);
   }
   Dtype dtype_of(GridType t) const {
     return t == GridType::real ? program.real : t == GridType::integer ? Dtype::i64 : Dtype::b8;
   }
-  int64_t bytes_of(GridType t) const { return item_size(dtype_of(t)); }
+  int64_t bytes_of(GridType t) const {
+    return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
+  }
   int64_t value(const GridNumber& a, int l) const {
     return a.base.whole + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
@@ -118,30 +119,33 @@ struct GridMachine {
   void thread_of(int l, int64_t* out) const {
     for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;
   }
-  void report(GridFaultKind, const GridInstruction&, int lane, int dim = 0, int64_t index = 0);
+  /// `v` is an access if the fault has a tensor.
+  void report(GridFaultKind, const GridValue& v, int lane, int dim = 0, int64_t index = 0);
 
   /// The elements of the lanes: offset + step[0] * l0 + .. Returns false if an index is not affine,
   /// or may be out of bounds.
   struct Place {
     int64_t offset, step[3];
   };
-  bool affine_place(const GridInstruction&, const LaneBox&, Place&) const;
+  bool affine_place(const GridValue& access, const LaneBox&, Place&) const;
 
-  void load_scalar(const GridInstruction&, Active);
-  void load(const GridInstruction&, Active);
-  void store(const GridInstruction&, Active);
-  void atomic_add(const GridInstruction&, Active);
+  // Their indices, and what is stored, have been computed.
+  void load_scalar(const GridValue&, Active);
+  void load(const GridValue&, Active);
+  void store(const GridStatement&, Active);
+  void atomic_add(const GridStatement&, Active);
+  /// In check mode: marks the tensors to check.
+  void watch();
   /// In check mode: records the access of a thread to an element, and reports a race.
-  void note(const GridInstruction&, int lane, int64_t offset, bool writes, bool atomic);
+  void note(const GridValue& access, int lane, int64_t offset, bool writes, bool atomic);
 
  private:
-  void note_valid(const GridInstruction&, Active, bool writes, bool atomic);
-  bool lane_places(const GridInstruction&, Active);
-  bool is_watched(int tensor) const;
+  void note_valid(const GridValue&, Active, bool writes, bool atomic);
+  bool lane_places(const GridValue&, Active);
   bool shares_written(int tensor) const;
   void place_of(int64_t thread, int64_t* out) const;
-  int64_t index_of(const GridItem&, int lane) const;
-  void blame(const GridInstruction&, Active);
+  int64_t index_of(const GridValue&, int lane) const;
+  void blame(const GridValue&, Active);
 };
 
 }  // namespace MT_ISA

@@ -101,8 +101,8 @@ void GridMachine::spread(const GridNumber& a, int lo, int hi, int64_t* out) cons
   });
 }
 
-int64_t GridMachine::index_of(const GridItem& x, int l) const {
-  if (x.kind == GridItem::number) return value(number[x.at], l);
+int64_t GridMachine::index_of(const GridValue& x, int l) const {
+  if (x.is != GridClass::vector) return value(number[x.at], l);
   return static_cast<const int64_t*>(vector[x.at])[l];
 }
 
@@ -132,14 +132,14 @@ bool GridMachine::box_of(Active a, LaneBox& b) const {
   return alike && rows == (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
 }
 
-bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place& p) const {
-  const GridTensor& t = tensor[i.tensor];
+bool GridMachine::affine_place(const GridValue& v, const LaneBox& b, Place& p) const {
+  const GridTensor& t = tensor[v.index];
   const int axes = one_row() ? 1 : 3;
   p = {};
   for (int d = 0; d < t.ndim; ++d) {
-    const GridItem& x = program.list[i.index + d];
+    const GridValue& x = *v.args.of[d];
     const int64_t stride = t.stride[d];
-    if (x.kind == GridItem::vector) return false;
+    if (x.is == GridClass::vector) return false;
     const GridNumber& f = number[x.at];
     const int64_t base = f.base.whole;
     int64_t low = base, high = base;
@@ -156,17 +156,17 @@ bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place
 
 /// Sets offset[l] and valid[l] of the lanes lo .. hi - 1; valid: the lane is active and in bounds; the
 /// offset of other lanes is 0. Reports the first lane out of bounds. False: no element may be accessed.
-bool GridMachine::lane_places(const GridInstruction& i, Active a) {
-  const GridTensor& t = tensor[i.tensor];
+bool GridMachine::lane_places(const GridValue& v, Active a) {
+  const GridTensor& t = tensor[v.index];
   int64_t* const at = offset;
   uint8_t* const fine = valid;
   for (int l = a.lo; l < a.hi; ++l) at[l] = 0, fine[l] = 1;
   for (int d = 0; d < t.ndim; ++d) {
-    const GridItem& x = program.list[i.index + d];
+    const GridValue& x = *v.args.of[d];
     const uint64_t size = uint64_t(t.size[d]);
     const int64_t stride = t.stride[d];
     const int64_t* index = whole;
-    if (x.kind == GridItem::vector) index = static_cast<const int64_t*>(vector[x.at]);
+    if (x.is == GridClass::vector) index = static_cast<const int64_t*>(vector[x.at]);
     else spread(number[x.at], a.lo, a.hi, whole);
     MT_INDEPENDENT
     for (int l = a.lo; l < a.hi; ++l) {
@@ -183,74 +183,73 @@ bool GridMachine::lane_places(const GridInstruction& i, Active a) {
     inside += fine[l];
     at[l] = fine[l] ? at[l] : 0;
   }
-  if (outside) blame(i, a);
+  if (outside) blame(v, a);
   return inside > 0;
 }
 
 /// Reports the first active lane with an index out of bounds.
-void GridMachine::blame(const GridInstruction& i, Active a) {
-  const GridTensor& t = tensor[i.tensor];
+void GridMachine::blame(const GridValue& v, Active a) {
+  const GridTensor& t = tensor[v.index];
   for (int l = a.lo; l < a.hi; ++l) {
     if (!a.has(l)) continue;
     for (int d = 0; d < t.ndim; ++d) {
-      const int64_t k = index_of(program.list[i.index + d], l);
-      if (k < 1 || k > t.size[d]) return report(GridFaultKind::out_of_bounds, i, l, d, k);
+      const int64_t k = index_of(*v.args.of[d], l);
+      if (k < 1 || k > t.size[d]) return report(GridFaultKind::out_of_bounds, v, l, d, k);
     }
   }
 }
 
-void GridMachine::report(GridFaultKind kind, const GridInstruction& i, int l, int dim,
-                         int64_t index) {
+void GridMachine::report(GridFaultKind kind, const GridValue& v, int l, int dim, int64_t index) {
   if (grid.check) stop = true;
   if (fault.kind != GridFaultKind::none) return;
   fault.kind = kind;
-  fault.line = i.line, fault.tensor = i.tensor, fault.dim = dim, fault.index = index;
+  fault.line = v.line, fault.dim = dim, fault.index = index;
+  fault.tensor = v.kind == GridValue::load ? v.index : 0;
   fault.tile = tile;
   thread_of(l, fault.thread);
 }
 
 /// In check mode: records the accesses of all valid lanes.
-void GridMachine::note_valid(const GridInstruction& i, Active a, bool writes, bool atomic) {
+void GridMachine::note_valid(const GridValue& v, Active a, bool writes, bool atomic) {
   for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
-    if (valid[l]) note(i, l, offset[l], writes, atomic);
+    if (valid[l]) note(v, l, offset[l], writes, atomic);
 }
 
 // ---- accesses ------------------------------------------------------------------------------------
 
-void GridMachine::load_scalar(const GridInstruction& i, Active a) {
-  const GridTensor& t = tensor[i.tensor];
-  int64_t at = 0;
-  for (int d = 0; d < t.ndim; ++d) {
-    const int64_t k = number[program.list[i.index + d].at].base.whole;
-    if (k < 1 || k > t.size[d]) {
-      number[i.dst].base.whole = 0;
-      return blame(i, a);
-    }
-    at += (k - 1) * t.stride[d];
+void GridMachine::load_scalar(const GridValue& v, Active a) {
+  const GridTensor& t = tensor[v.index];
+  GridScalar& to = number[v.at].base;
+  Place p;
+  if (!affine_place(v, {{0, 0, 0}, {1, 1, 1}}, p)) {
+    to.whole = 0;
+    return blame(v, a);
   }
-  if (grid.check)
-    for (int l = a.lo; l < a.hi && !stop; ++l)
-      if (a.has(l)) note(i, l, at, false, false);
+  const int64_t at = p.offset;
+  for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
+    if (a.has(l)) note(v, l, at, false, false);
   if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
-    number[i.dst].base.single = static_cast<const float*>(t.data)[at];
+    to.single = static_cast<const float*>(t.data)[at];
   else
     mover(t.dtype, program.real)
-        .read_run(&number[i.dst].base, static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+        .read_run(&to, static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
 }
 
-void GridMachine::load(const GridInstruction& i, Active a) {
-  const GridTensor& t = tensor[i.tensor];
-  const int64_t item = item_size(t.dtype), bytes = bytes_of(i.type);
+/// A temporary may be the elements of the tensor themselves.
+void GridMachine::load(const GridValue& v, Active a) {
+  const GridTensor& t = tensor[v.index];
+  const int64_t item = item_size(t.dtype), bytes = bytes_of(v.type);
   const Mover& m = mover(t.dtype, program.real);
-  char* const out = static_cast<char*>(own[i.dst]);
-  vector[i.dst] = out;
+  char* const out = static_cast<char*>(own[v.at]);
+  const bool is_temporary = v.at >= program.variables;
+  vector[v.at] = out;
   Place p;
   LaneBox box;
-  if (!grid.check && (box_of(a, box), affine_place(i, box, p))) {
+  if (!grid.check && (box_of(a, box), affine_place(v, box, p))) {
     const char* const from = static_cast<const char*>(t.data) + p.offset * item;
     const bool merged = one_row() || (p.step[1] == n[0] && (n[2] == 1 || p.step[2] == n[1] * n[0]));
-    if (merged && p.step[0] == 1 && i.flag && item == bytes && !is_half(t.dtype)) {
-      vector[i.dst] = const_cast<char*>(from);
+    if (merged && p.step[0] == 1 && is_temporary && item == bytes && !is_half(t.dtype)) {
+      vector[v.at] = const_cast<char*>(from);
       return;
     }
     each_row_of(box, [&](int lane, int y, int z) {
@@ -259,25 +258,26 @@ void GridMachine::load(const GridInstruction& i, Active a) {
     });
     return;
   }
-  if (!lane_places(i, a)) {
+  if (!lane_places(v, a)) {
     __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
     return;
   }
   m.read_at(out + a.lo * bytes, t.data, offset + a.lo, a.hi - a.lo);
   for (int l = a.lo; l < a.hi; ++l)
     if (!valid[l]) __builtin_memset(out + l * bytes, 0, size_t(bytes));
-  note_valid(i, a, false, false);
+  note_valid(v, a, false, false);
 }
 
-void GridMachine::store(const GridInstruction& i, Active a) {
-  const GridTensor& t = tensor[i.tensor];
-  const int64_t item = item_size(t.dtype), bytes = bytes_of(i.type);
+void GridMachine::store(const GridStatement& s, Active a) {
+  const GridValue& place = *s.place;
+  const GridTensor& t = tensor[place.index];
+  const int64_t item = item_size(t.dtype), bytes = bytes_of(s.value->type);
   const Mover& m = mover(t.dtype, program.real);
-  const bool one = i.a < 0;
+  const bool one = is_one(*s.value);
   Place p;
   LaneBox box;
-  if (!grid.check && box_of(a, box) && affine_place(i, box, p) && p.step[0] != 0) {
-    const char* const in = operand(i.a, 0, bytes);
+  if (!grid.check && box_of(a, box) && affine_place(place, box, p) && p.step[0] != 0) {
+    const char* const in = operand(*s.value, 0);
     char* const to = static_cast<char*>(t.data) + (p.offset + box.lo[0] * p.step[0]) * item;
     const int64_t length = box.hi[0] - box.lo[0], each = one ? 0 : bytes;
     each_row_of(box, [&](int lane, int y, int z) {
@@ -286,25 +286,25 @@ void GridMachine::store(const GridInstruction& i, Active a) {
     });
     return;
   }
-  if (!lane_places(i, a)) return;
-  note_valid(i, a, true, false);
-  m.write_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), one, a.hi - a.lo);
+  if (!lane_places(place, a)) return;
+  note_valid(place, a, true, false);
+  m.write_at(t.data, offset + a.lo, valid + a.lo, operand(*s.value, a.lo), one, a.hi - a.lo);
 }
 
-void GridMachine::atomic_add(const GridInstruction& i, Active a) {
-  const GridTensor& t = tensor[i.tensor];
-  const int64_t bytes = bytes_of(i.type);
+void GridMachine::atomic_add(const GridStatement& s, Active a) {
+  const GridTensor& t = tensor[s.place->index];
+  const int64_t bytes = bytes_of(s.value->type);
   char* before = nullptr;
-  if (i.dst >= 0) {
-    vector[i.dst] = own[i.dst];
-    before = static_cast<char*>(own[i.dst]) + a.lo * bytes;
+  if (s.at >= 0) {
+    vector[s.at] = own[s.at];
+    before = static_cast<char*>(own[s.at]) + a.lo * bytes;
     __builtin_memset(before, 0, size_t((a.hi - a.lo) * bytes));
   }
-  if (!lane_places(i, a)) return;
-  note_valid(i, a, true, true);
+  if (!lane_places(*s.place, a)) return;
+  note_valid(*s.place, a, true, true);
   mover(t.dtype, program.real)
-      .add_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), i.a < 0, before,
-              a.hi - a.lo);
+      .add_at(t.data, offset + a.lo, valid + a.lo, operand(*s.value, a.lo), is_one(*s.value),
+              before, a.hi - a.lo);
 }
 
 }  // namespace MT_ISA

@@ -15,7 +15,7 @@ struct GridNative {
   struct Operand {
     Kind kind;
     GridType type;
-    int at;  // a vector that is written, one that is read, a scalar; for an access its index in the body
+    int at;  // the register of a vector or scalar; for an access its index in the body
   };
   bool in_place = false;       // a vector is both written and read
   bool complete = true;        // for a loop: it sets everything that is read after the loop
@@ -24,18 +24,18 @@ struct GridNative {
   Operand operand[kOperands];
 };
 
-/// The maximum number of instructions of a body that is compiled.
+/// The maximum number of operations of a body that is compiled.
 constexpr int kGridNativeLength = 256;
-/// The code of the block at instruction `at` of a program, or of the loop over integers, whose body has
-/// only arithmetic and accesses at positions linear in the counter; bit j of `lanes`: access j, counted
-/// from 0, has one element per lane, contiguously, otherwise one element for all lanes. The integers of the
-/// body, and in a block all scalars and functions of positions alone, are left to the caller, who also runs
-/// the last iteration unless the code is `complete`. The code is cached for the lifetime of the process.
+/// The code of a block, or of a loop over integers whose body has only arithmetic and accesses at positions
+/// linear in the counter; bit j of `lanes`: access j, in the order in which they are computed, has one
+/// element per lane, contiguously, otherwise one element for all lanes. In a block all numbers and functions
+/// of positions alone are left to the caller, in a loop its integers; the caller also runs the last
+/// iteration unless the code is `complete`. The code is cached for the lifetime of the process.
 /// Integers are int64 lanes in float64 kernels and int32 lanes in float32 kernels; the code of a
 /// block stops before a vector in which an integer does not fit.
 /// Also for a loop that lanes leave one by one: it runs their iterations, and loop invariants are
 /// left to the caller. The lanes of a vector in which an integer would not be exact or a division
 /// by zero occurs are not modified, and stay `active`.
-const GridNative& grid_native(const GridProgram&, int at, uint64_t lanes);
+const GridNative& grid_native(const GridProgram&, const GridStatement&, uint64_t lanes);
 
 }  // namespace mt

@@ -13,9 +13,9 @@ struct GridAccess {
   char *data, *first, *last;  // of lane 0; the lowest and the highest element
   int64_t by;                 // in a loop: bytes from one iteration to the next
   bool stores;
-  bool find(const GridMachine& w, const GridInstruction& x, const LaneBox& box) {
-    const GridTensor& t = w.tensor[x.tensor];
-    stores = x.code == GridCode::store, by = 0;
+  bool find(const GridMachine& w, const GridValue& x, bool is_store, const LaneBox& box) {
+    const GridTensor& t = w.tensor[x.index];
+    stores = is_store, by = 0;
     const bool whole = x.type == GridType::integer;
     const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
     if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
@@ -38,81 +38,52 @@ struct GridAccess {
   }
 };
 
-/// Runs iterations for each row of lanes; the loads of `access` move with each iteration.
-template <class R, class Walk>
-void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
-               const GridAccess* access, int64_t turns) {
-  for (int k = 0; k < loop.operands; ++k) {
-    const int v = loop.operand[k].at;
-    if (loop.operand[k].kind != GridNative::written || w.vector[v] == w.own[v]) continue;
-    __builtin_memcpy(static_cast<R*>(w.own[v]) + a.lo, static_cast<R*>(w.vector[v]) + a.lo,
-                     sizeof(R) * size_t(a.hi - a.lo));
-    w.vector[v] = w.own[v];
-  }
-  w.each_row_of(box, [&](int lane, int y, int z) {
-    void* data[2 * GridNative::kOperands + 1];
-    int64_t done = 0;
-    for (constexpr int64_t kPiece = 1 << 16; done < turns && !w.interrupted();) {
-      for (int k = 0; k < loop.operands; ++k) {
-        const GridNative::Operand& o = loop.operand[k];
-        int64_t by = 0;
-        if (o.kind == GridNative::memory) {
-          const GridAccess& m = access[o.at];
-          by = m.by;
-          data[k] = m.row(y, z, w.item) + done * by;
-        } else if (o.kind == GridNative::scalar) {
-          data[k] = &w.number[o.at].base;
-        } else {
-          data[k] = static_cast<R*>(w.vector[o.at]) + lane - box.lo[0];
-        }
-        data[loop.operands + k] = reinterpret_cast<void*>(by);
-      }
-      const int64_t now = turns - done < kPiece ? turns - done : kPiece;
-      data[2 * loop.operands] = reinterpret_cast<void*>(now);
-      run_native(*loop.code, data, nullptr, box.lo[0], box.hi[0]);
-      done += now;
-    }
-  });
-}
+/// Computes what must exist before machine code runs, in the order of the statements: numbers, vectors that
+/// depend on positions alone, and where the accesses are. Functions return false if it cannot run.
+template <class Walk> struct GridPreparation {
+  enum Kind { block, turns, lanes } kind;  // as in GridNative: a block, and two kinds of loops
+  Walk& w;
+  const Active a;
+  const LaneBox& box;
+  GridAccess* const access;  // up to kOperands
+  int accesses = 0;
+  uint64_t contiguous = 0;  // bits: accesses with one element per lane
 
-/// Runs iterations of the loop at instruction `at` as machine code, if possible: all (true), or all
-/// except the last; then `k` becomes the counter of that one.
-template <class R, class Walk>
-bool native_turns(Walk& w, const GridInstruction& i, int at, Active a, int64_t& k) {
-  const int64_t from = k, step = w.at(i.c).whole, last = w.at(i.b).whole;
-  constexpr int64_t kFewest = 4;
-  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
-    return false;
-  GridCodeEntry& s = w.code_entry(at);
-  LaneBox box;
-  if (!s.fits || !w.box_of(a, box)) return false;
-  const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
-  GridAccess access[GridNative::kOperands];
-  uint64_t lanes = 0;  // of the loads
-  for (const int64_t turn : places) {
-    w.number[i.dst].base.whole = from + turn * step;
-    for (int j = at + 1, accesses = 0; j < i.end; ++j) {
-      const GridInstruction& x = w.program.code[j];
-      const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
-      if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
-      if (x.code == GridCode::affine) w.affine_op(x);
-      if (!loads) continue;
-      GridAccess now;
-      if (!now.find(w, x, box)) return false;
-      GridAccess& first = access[accesses];
-      if (turn == 0) first = now;
-      if (turn == 1) first.by = now.data - first.data;
-      now.data -= turn * first.by;
-      if (!now.is(first)) return false;
-      lanes |= uint64_t(now.place.step[0]) << accesses++;
+  using V = GridValue;
+  using S = GridStatement;
+
+  bool body(const GridBody& list) {
+    for (const S* s = list.first; s; s = s->next) {
+      for (const V* v = s->first; v; v = v->next)
+        if (!value(*v)) return false;
+      if (s->place && !find(*s->place, true)) return false;
+      if (s->kind == S::assign && !is_left(*s->value)) w.assign(*s);
+      if (!body(s->body) || !body(s->other)) return false;
     }
+    return true;
   }
-  const GridNative& native = w.native(s, lanes);
-  if (!native.code) return false;
-  run_turns<R>(w, native, a, box, access, native.complete ? count : count - 1);
-  k += (count - 1) * step;
-  return native.complete;
-}
+  bool value(const V& v) {
+    const bool loads = v.kind == V::load;
+    if (loads && !find(v, false)) return false;
+    if (v.divides && v.args.of[1]->is == GridClass::scalar && w.at(*v.args.of[1]).whole == 0)
+      return false;
+    if (!is_left(v)) w.step(v, a);
+    return true;
+  }
+  /// Whether a value is left to the code: vectors, and in loops that lanes do not leave reals.
+  bool is_left(const V& v) const {
+    return v.code == GridCode::vector || (kind == turns && v.type != GridType::integer) ||
+           (kind != lanes && v.code == GridCode::load);
+  }
+  bool find(const V& v, bool stores) {
+    GridMachine::Place place;
+    if (kind == lanes) return w.affine_place(v, box, place);
+    GridAccess& now = access[accesses];
+    if (!now.find(w, v, stores, box)) return false;
+    contiguous |= uint64_t(now.place.step[0]) << accesses++;
+    return true;
+  }
+};
 
 /// Converts the integers of the lanes lo .. hi - 1 to int32 in place, at the same address, and
 /// back. Returns false, with nothing done, if they do not fit.
@@ -141,40 +112,6 @@ inline void widen(void* own, int lo, int hi) {
     for (int k = 0; k < kMany; ++k) x[k] = y[k];
     __builtin_memcpy(at + 8 * l, x, sizeof x);
   }
-}
-
-/// Executes an instruction whose result must exist before the machine code runs, other than an
-/// access; returns false if the code cannot be run.
-template <class Walk> bool make_before(Walk& w, const GridInstruction& x, Active a) {
-  switch (x.code) {
-    case GridCode::scalar: w.scalar_op(x); break;
-    case GridCode::affine: w.affine_op(x); break;
-    case GridCode::spread: w.spread_op(x, a); break;
-    case GridCode::compare: w.compare_op(x, a); break;
-    case GridCode::assert_: return x.a >= 0 || w.at(x.a).truth;
-    default: break;
-  }
-  return true;
-}
-
-/// The same for the whole body of a loop that lanes leave (grid_native.h), and its loads.
-template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at, Active a) {
-  LaneBox box;
-  w.box_of(a, box);
-  for (int j = at + 1; j < i.end; ++j) {
-    const GridInstruction& x = w.program.code[j];
-    GridMachine::Place place;
-    if (x.code != GridCode::load && x.code != GridCode::load_scalar) {
-      if (!make_before(w, x, a)) return false;
-    } else if (!w.affine_place(x, box, place)) {
-      return false;
-    } else if (x.code == GridCode::load) {
-      w.load(x, a);
-    } else {
-      w.load_scalar(x, a);
-    }
-  }
-  return true;
 }
 
 /// The operands of a block or loop in the memory of the machine. From here on the integers of a
@@ -221,19 +158,93 @@ void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
   }
 }
 
-/// Runs iterations of the loop at instruction `at`, which lanes leave one by one, as machine code:
+/// The operands for a row of lanes from `first` on, from those in `base`; accesses are `done` iterations on.
+template <class Walk>
+void row_operands(const Walk& w, const GridNative& code, void* const* base,
+                  const GridAccess* access, int first, int y, int z, int64_t done, void** data) {
+  for (int k = 0; k < code.operands; ++k) {
+    const GridNative::Operand& o = code.operand[k];
+    const int64_t bytes = o.type == GridType::boolean ? 1 : w.item;
+    if (o.kind == GridNative::memory)
+      data[k] = access[o.at].row(y, z, w.item) + done * access[o.at].by;
+    else data[k] = static_cast<char*>(base[k]) + (o.kind == GridNative::scalar ? 0 : first * bytes);
+  }
+}
+
+/// Runs iterations for each row of lanes; the loads of `access` move with each iteration.
+template <class R, class Walk>
+void run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
+               const GridAccess* access, int64_t turns) {
+  constexpr int64_t kPiece = 1 << 16;
+  void* base[GridNative::kOperands];
+  int fine;
+  lane_operands<R>(w, loop, 0, a, nullptr, 0, 0, base, fine);  // all: there are no integers
+  w.each_row_of(box, [&](int lane, int y, int z) {
+    void* data[2 * GridNative::kOperands + 1];
+    for (int k = 0; k < loop.operands; ++k) {
+      const GridNative::Operand& o = loop.operand[k];
+      const int64_t by = o.kind == GridNative::memory ? access[o.at].by : 0;
+      data[loop.operands + k] = reinterpret_cast<void*>(by);
+    }
+    for (int64_t done = 0; done < turns && !w.interrupted(); done += kPiece) {
+      row_operands(w, loop, base, access, lane - box.lo[0], y, z, done, data);
+      const int64_t now = turns - done < kPiece ? turns - done : kPiece;
+      data[2 * loop.operands] = reinterpret_cast<void*>(now);
+      run_native(*loop.code, data, nullptr, box.lo[0], box.hi[0]);
+    }
+  });
+}
+
+/// Runs iterations of a counting loop as machine code, if possible: all (true), or all except the last; then
+/// `k` becomes the counter of that one.
+template <class R, class Walk>
+bool native_turns(Walk& w, const GridStatement& s, Active a, int64_t& k) {
+  const int64_t from = k, step = w.at(*s.step).whole, last = w.at(*s.last).whole;
+  constexpr int64_t kFewest = 4;
+  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
+    return false;
+  GridCodeEntry& e = w.code_entry(s);
+  LaneBox box;
+  if (!e.fits || !w.box_of(a, box)) return false;
+  const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
+  GridAccess access[GridNative::kOperands];
+  uint64_t lanes = 0;  // of the loads
+  for (const int64_t turn : places) {
+    w.number[s.at].base.whole = from + turn * step;
+    GridAccess found[GridNative::kOperands];
+    GridPreparation<Walk> now{GridPreparation<Walk>::turns, w, a, box, found};
+    if (!now.body(s.body)) return false;
+    for (int j = 0; j < now.accesses; ++j) {
+      GridAccess &first = access[j], &x = found[j];
+      if (turn == 0) first = x;
+      if (turn == 1) first.by = x.data - first.data;
+      x.data -= turn * first.by;
+      if (!x.is(first)) return false;
+    }
+    lanes |= now.contiguous;
+  }
+  const GridNative& native = w.native(e, s, lanes);
+  if (!native.code) return false;
+  run_turns<R>(w, native, a, box, access, native.complete ? count : count - 1);
+  k += (count - 1) * step;
+  return native.complete;
+}
+
+/// Runs iterations of a loop that lanes leave one by one as machine code:
 /// `turns` of them, or all if `turns` is 0. Adds finished lanes to `gone`; returns, with the mask
 /// `set`, the lanes that have not been run or have iterations left.
 template <class R, class Walk>
-Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t turns,
-                    uint8_t* set, uint8_t* gone) {
+Active native_lanes(Walk& w, const GridStatement& s, Active a, int64_t turns, uint8_t* set,
+                    uint8_t* gone) {
   constexpr int64_t kPiece = 1 << 16;
-  GridCodeEntry& s = w.code_entry(at);
-  if (!s.fits || w.grid.check || turns > kPiece) return a;
-  const int64_t first = turns > 0 ? w.at(i.a).whole : 0;
-  if (turns > 0) w.number[i.dst].base.whole = first;
-  if (!make_before(w, i, at, a)) return a;
-  const GridNative& native = w.native(s, 0);
+  GridCodeEntry& e = w.code_entry(s);
+  if (!e.fits || w.grid.check || turns > kPiece) return a;
+  const int64_t first = turns > 0 ? w.number[s.at].base.whole : 0;
+  LaneBox box;
+  w.box_of(a, box);
+  if (!GridPreparation<Walk>{GridPreparation<Walk>::lanes, w, a, box, nullptr}.body(s.body))
+    return a;
+  const GridNative& native = w.native(e, s, 0);
   if (!native.code) return a;
   constexpr int kWidth = 64 / sizeof(R);
   const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
@@ -279,29 +290,17 @@ inline int run_row_block(const GridNative& native, void* const* data, bool in_pl
   return at < whole ? at : int(run_native(*native.code, data, nullptr, hi - width, hi));
 }
 
-/// Runs the block at instruction `at` as machine code; returns the lanes left to the interpreter.
-template <class R, class Walk>
-Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
-  GridCodeEntry& s = w.code_entry(at);
+/// Runs a block as machine code; returns the lanes left to the interpreter.
+template <class R, class Walk> Active run_block(Walk& w, const GridStatement& s, Active a) {
+  GridCodeEntry& e = w.code_entry(s);
   LaneBox box;
-  if (!s.fits || w.grid.check || !w.box_of(a, box)) return a;
+  if (!e.fits || w.grid.check || !w.box_of(a, box)) return a;
   GridAccess access[GridNative::kOperands];
-  int accesses = 0;
-  uint64_t lanes = 0;
-  for (int j = at + 1; j < i.end; ++j) {
-    const GridInstruction& x = w.program.code[j];
-    if (x.code != GridCode::load && x.code != GridCode::load_scalar && x.code != GridCode::store) {
-      if (!make_before(w, x, a)) return a;
-      continue;
-    }
-    if (!access[accesses].find(w, x, box)) return a;
-    lanes |= uint64_t(access[accesses].place.step[0]) << accesses;
-    ++accesses;
-    if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
-  }
-  const GridNative& native = w.native(s, lanes);
+  GridPreparation<Walk> ready{GridPreparation<Walk>::block, w, a, box, access};
+  if (!ready.body(s.body)) return a;
+  const GridNative& native = w.native(e, s, ready.contiguous);
   bool in_place = native.in_place;
-  if (!native.code || !are_independent(access, accesses, in_place)) return a;
+  if (!native.code || !are_independent(access, ready.accesses, in_place)) return a;
   constexpr int kWidth = 64 / sizeof(R);
   const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
   void* base[GridNative::kOperands];
@@ -313,17 +312,7 @@ Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
       if (left < a.hi) return;
       void* data[GridNative::kOperands];
       const int first = lane - box.lo[0];
-      for (int k = 0; k < native.operands; ++k) {
-        const GridNative::Operand& o = native.operand[k];
-        const int64_t bytes = o.type == GridType::boolean ? 1 : w.item;
-        data[k] = base[k];
-        if (o.kind == GridNative::memory) {
-          const GridAccess& m = access[o.at];
-          data[k] = m.row(y, z, w.item);
-        } else if (o.kind != GridNative::scalar) {
-          data[k] = static_cast<char*>(base[k]) + first * bytes;
-        }
-      }
+      row_operands(w, native, base, access, first, y, z, 0, data);
       const int done = run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
       if (done < box.hi[0]) left = first + done;
     });

@@ -93,22 +93,17 @@ template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
 
 namespace {
 
-/// The operations whose formulas work for every float width.
-using All = op::List<
-    op::Neg, op::Sign, op::Abs, op::Reciprocal, op::Square, op::Deg2rad, op::Rad2deg, op::Sqrt,
-    op::Rsqrt, op::Floor, op::Ceil, op::Round, op::Trunc, op::Frac, op::Clamp, op::Exp, op::Expm1,
-    op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr, op::Sin, op::Cos, op::Tan,
-    op::Asin, op::Acos, op::Atan, op::Erf, op::Erfc, op::Gelu, op::Ndtr, op::Tanh, op::Sigmoid,
-    op::Logit, op::Relu, op::Hardtanh, op::Relu6, op::Hardsigmoid, op::Hardswish, op::Threshold,
-    op::Hardshrink, op::Softshrink, op::LeakyRelu, op::Elu, op::Celu, op::Selu, op::GeluTanh,
-    op::Silu, op::Softplus, op::Logsigmoid, op::Mish, op::Softsign, op::LogicalNot, op::Isnan,
-    op::Isinf, op::Isposinf, op::Isneginf, op::Isfinite, op::Signbit, op::Add, op::Sub, op::Mul,
-    op::Div, op::FloorDivide, op::TruncDivide, op::Remainder, op::Fmod, op::Minimum, op::Maximum,
-    op::Fmin, op::Fmax, op::Copysign, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2,
-    op::Heaviside, op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
-    op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
-/// Only for float32: the float64 formulas use `?:`.
-using Single = op::List<op::Tanhshrink>;
+/// The operations that are left to the loops: their formulas are functions of kernels/math that no lanes have.
+using WithoutLanes =
+    op::List<op::NanToNum, op::Sinc, op::Sinh, op::Cosh, op::Asinh, op::Acosh, op::Atanh,
+             op::Erfinv, op::Erfcx, op::I0, op::I1, op::Polygamma, op::Digamma, op::Lgamma, op::Pow,
+             op::Atan2, op::Hypot, op::Zeta, op::Igamma, op::Igammac>;
+template <class Op, class T> constexpr bool has_lanes() {
+  bool has = Op::info.accepts != op::Accepts::integer;
+  op::for_each(WithoutLanes{}, [&](auto of) { has &= !std::is_same_v<Op, decltype(of)>; });
+  return has &&
+         (sizeof(T) == 4 || !std::is_same_v<Op, op::Tanhshrink>);  // in float64 it has a `?:`
+}
 
 /// Records an operation on numbers; the first input may be a mask.
 using Recorder = int32_t (*)(const int32_t* in, const double* params);
@@ -130,12 +125,11 @@ template <class Op, class T> int32_t record_op(const int32_t* in, const double* 
 /// Indexed by operation id; null if there is none.
 template <class T> struct Recorders {
   Recorder of[op::Operations::size] = {};
-  template <class... Op> constexpr void enter(op::List<Op...>) {
-    ((of[op::id<Op>] = record_op<Op, T>), ...);
-  }
   constexpr Recorders() {
-    enter(All{}), enter(op::OfLua{});
-    if constexpr (sizeof(T) == 4) enter(Single{});
+    op::for_each(op::Operations{}, [this](auto op) {
+      using Op = decltype(op);
+      if constexpr (has_lanes<Op, T>()) of[op::id<Op>] = record_op<Op, T>;
+    });
   }
 };
 template <class T> constexpr Recorders<T> kRecorders;

@@ -1,0 +1,355 @@
+// grid_registers.cpp -- prepares the tree of a typed grid kernel for the CPU: blocks, and registers of values
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "engine/compiler/kernel/grid_classes.h"
+
+namespace mt::grid {
+namespace {
+
+// ---- blocks ----------------------------------------------------------------------------------------
+
+class Blocks {
+ public:
+  explicit Blocks(Kernel& k) : k_(k) {}
+
+  void body(Body& to) {
+    Body flat;
+    for (Statement *s = to.first, *next; s; s = next) next = s->next, expand(s, flat, &to);
+    to = {};
+    Statement* block = nullptr;
+    for (Statement *s = flat.first, *next; s; s = next) {
+      next = s->next;
+      if (joins_ && is_plain(*s)) {
+        if (!block) to.append(block = k_.add({.kind = Statement::block, .line = s->line}));
+        block->body.append(s);
+        continue;
+      }
+      block = nullptr;
+      to.append(s);
+      if (s->kind == Statement::print) continue;
+      // a counting loop itself may be machine code
+      const bool before = std::exchange(joins_, joins_ && s->kind != Statement::count);
+      body(s->body), body(s->other);
+      joins_ = before;
+    }
+  }
+
+ private:
+  static bool is_plain(const Statement& s) {
+    return s.kind == Statement::assign || s.kind == Statement::store;
+  }
+  /// The size of a loop without control flow: a block of machine code is limited to 48 accesses.
+  static double cost(const Statement& s) {
+    double sum = 0;
+    if (is_plain(s)) {
+      values_of(s, [&](const Value& v) { sum += v.kind == Value::load; });
+      return sum + 0.5;
+    }
+    if (s.kind != Statement::count || turns_of(s) == 0) return INFINITY;
+    for (const Statement* x : s.body) sum += cost(*x);
+    return sum * double(turns_of(s));
+  }
+  /// 0: unknown before the launch.
+  static int64_t turns_of(const Statement& s) {
+    for (const Value* v : {s.value, s.last, s.step})
+      if (v->kind != Value::number || v->type != GridType::integer) return 0;
+    return int64_t(std::max(0.0, std::floor((s.last->value - s.value->value) / s.step->value) + 1));
+  }
+  /// Appends a statement, or a short loop between literals as the statements of its iterations.
+  void expand(Statement* s, Body& out, const Body* home) {
+    if (s->kind != Statement::count || cost(*s) > 40) return out.append(s);
+    move_home(s->body, home);
+    for (int64_t k = 0; k < turns_of(*s); ++k) {
+      const double now = s->value->value + double(k) * s->step->value;
+      for (const Statement* x : s->body) expand(copy(*x, s->variable, now), out, home);
+    }
+  }
+  void move_home(const Body& from, const Body* home) {
+    for (Variable& v : k_.variables) v.home = v.home == &from ? home : v.home;
+    for (const Statement* s : from) move_home(s->body, home);
+  }
+  /// A copy in which a variable is replaced by a number.
+  Statement* copy(const Statement& s, int variable, double number) {
+    Statement* const c = k_.add(s);
+    c->body = {};
+    for (Value** v : {&c->value, &c->last, &c->step, &c->place})
+      if (*v) *v = copy(**v, variable, number);
+    for (const Statement* x : s.body) c->body.append(copy(*x, variable, number));
+    return c;
+  }
+  Value* copy(const Value& v, int variable, double number) {
+    if (v.kind == Value::variable && v.index == variable)
+      return k_.add({.kind = Value::number, .type = v.type, .line = v.line, .value = number});
+    Value* const c = k_.add(v);
+    for (Value*& a : c->args) a = copy(*a, variable, number);
+    return c;
+  }
+
+  Kernel& k_;
+  bool joins_ = true;  // outside of counting loops
+};
+
+// ---- registers -------------------------------------------------------------------------------------
+
+class Registers {
+ public:
+  Registers(Kernel& k, Unit& u, const bool varying[3]) : k_(k), u_(u), classes_(k, varying) {}
+
+  void run() {
+    numbers_ = kGridNumbers + int(k_.scalars.size());
+    for (const Statement& s : k_.statements)
+      values_of(s, [&](const Value& v) { reads_[v.index] += v.kind == Value::variable; });
+    for (size_t v = 0; v < k_.variables.size(); ++v) {
+      const GridType type = k_.variables[v].type;
+      variable_.push_back(classes_.of_variable(int(v)) != GridClass::vector
+                              ? numbers_++
+                              : new_vector(type == GridType::none ? GridType::integer : type));
+    }
+    u_.program.variables = int(u_.vector_type.size());
+    body(k_.body);
+    finish();
+  }
+
+ private:
+  int new_vector(GridType t) {
+    u_.vector_type.push_back(t);
+    return int(u_.vector_type.size()) - 1;
+  }
+  /// Temporaries live until the end of a statement; `kept`: until the end of the outermost one, so that
+  /// they can be set before machine code runs.
+  struct Pool {
+    std::vector<int> of[4];  // by type
+    size_t used[4] = {};
+  };
+  int temporary(GridType t, bool kept) {
+    Pool& pool = kept ? kept_ : pool_;
+    std::vector<int>& of = pool.of[int(t)];
+    size_t& used = pool.used[int(t)];
+    if (used == of.size()) of.push_back(new_vector(t));
+    return of[used++];
+  }
+  template <class F> void release_after(const F& f) {
+    size_t before[4];
+    std::copy_n(pool_.used, 4, before);
+    f();
+    std::copy_n(before, 4, pool_.used);
+  }
+  int constant(double value, GridType t) {
+    const auto [at, fresh] =
+        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, numbers_);
+    if (fresh) { known_.push_back({numbers_++, scalar_of(value, t, k_.real)}); }
+    return at->second;
+  }
+
+  // ---- values ------------------------------------------------------------------------------------
+
+  /// Adds a value to those that its statement computes.
+  void step(Value& v, GridCode code, int into, bool masked = false) {
+    const bool kept = code == GridCode::spread || code == GridCode::compare;
+    v.code = code, v.masked = masked;
+    if (v.kind == Value::operation) v.of = v.args[v.op == op::id<op::Where>]->type;
+    v.at = into >= 0 ? into : code >= GridCode::vector ? temporary(v.type, kept) : numbers_++;
+    v.divides = v.type == GridType::integer && is_quotient(v) &&
+                (v.args[1]->kind != Value::number || v.args[1]->value == 0);
+    v.next = nullptr;
+    *last_ = &v, last_ = &v.next;
+    ++length_, passes_ += code == GridCode::vector || code == GridCode::load;
+  }
+  static bool is_quotient(const Value& v) {
+    return v.has(op::id<op::Remainder>) || v.has(op::id<op::FloorDivide>) ||
+           v.has(op::id<op::Fmod>);
+  }
+  GridClass classify(Value& v) { return v.is = classes_.of(v); }
+  /// A value that is no vector; `into` may be used for it.
+  void number(Value& v, int into = -1) {
+    const bool affine = classify(v) == GridClass::affine;
+    v.code = GridCode::ready;
+    switch (v.kind) {
+      case Value::number:
+      case Value::boolean: v.at = constant(v.value, v.type); return;
+      case Value::scalar: v.at = kGridNumbers + v.index; return;
+      case Value::variable: v.at = variable_[size_t(v.index)]; return;
+      case Value::place: v.at = (affine ? kGridPlace : kGridFirst) + v.index; return;
+      case Value::thread:
+        v.at = affine ? kGridThread + v.index : constant(1, GridType::integer);
+        return;
+      case Value::block: v.at = kGridBlock + v.index; return;
+      case Value::operation:
+      case Value::load: break;
+    }
+    for (Value* a : v.args) number(*a);
+    step(v,
+         v.kind == Value::load ? GridCode::load_scalar
+         : affine              ? GridCode::affine
+                               : GridCode::scalar,
+         into);
+  }
+  /// An operand of a vector operation: a vector, or a scalar.
+  void operand(Value*& v) {
+    if (classify(*v) == GridClass::scalar) return number(*v);
+    if (v->is == GridClass::affine) v = copy(v);
+    else if (v->kind == Value::variable)
+      return void((v->at = variable_[size_t(v->index)], v->code = GridCode::ready));
+    vector(*v, -1, false);
+  }
+  Value* copy(Value* v) {
+    const bool copies = v->has(kConvert) && v->args[0]->type == v->type;  // for other tiles
+    return copies ? v : k_.add(kConvert, {v}, v->type, v->line);
+  }
+  /// An index, or a value to print: also an affine number.
+  void index(Value*& v) {
+    if (classify(*v) == GridClass::vector) operand(v);
+    else number(*v);
+  }
+  void vector(Value& v, int into, bool masked) {
+    v.is = GridClass::vector;
+    const GridCode code = code_of(v);
+    release_after([&] {
+      for (Value*& a : v.args)
+        if (code == GridCode::load) index(a);
+        else if (code == GridCode::vector) operand(a);
+        else number(*a);
+    });
+    step(v, code, into, masked);
+  }
+  GridCode code_of(const Value& v) const {
+    if (v.kind == Value::load) return GridCode::load;
+    if (v.op == kConvert && classes_.of(*v.args[0]) == GridClass::affine) return GridCode::spread;
+    const bool compares =
+        (v.op == op::id<op::Lt> || v.op == op::id<op::Le>)&&v.args[0]->type == GridType::integer;
+    return compares && classes_.of(*v.args[0]) != GridClass::vector &&
+                   classes_.of(*v.args[1]) != GridClass::vector
+               ? GridCode::compare
+               : GridCode::vector;
+  }
+
+  // ---- statements --------------------------------------------------------------------------------
+
+  void body(const Body& list) {
+    levels_ = std::max(levels_, int(regions_.size()));
+    for (Statement* s : list) {
+      release_after([&] { statement(*s); });
+      if (regions_.empty()) std::fill_n(kept_.used, 4, 0);
+    }
+  }
+  void statement(Statement& s) {
+    length_ += s.kind != Statement::assign;
+    s.first = nullptr, last_ = &s.first;
+    operands(s);
+    regions_.push_back(&s);
+    const int before = length_, passes = passes_;
+    s.id = statements_++;
+    loops_ |= s.kind == Statement::loop || s.kind == Statement::count;
+    if (s.kind != Statement::print) body(s.body), body(s.other);
+    s.length = length_ - before, s.native = passes_ - passes > 3;
+    regions_.pop_back();
+  }
+  void operands(Statement& s) {
+    if (s.place)
+      for (Value*& a : s.place->args) index(a);
+    if (s.variable >= 0) {
+      s.at = variable_[size_t(s.variable)];
+      s.is = classes_.of_variable(s.variable);
+    }
+    if (s.kind == Statement::assign || s.kind == Statement::count) first_value(s);
+    else if (s.kind == Statement::warp && classify(*s.value) != GridClass::vector)
+      vector(*(s.value = copy(s.value)), -1, false);
+    else if (s.value) operand(s.value);
+    for (Statement* x : s.kind == Statement::print ? s.body : Body{})
+      if (x->value) index(x->value);
+    if (s.kind == Statement::atomic_add && !reads_[s.variable]) s.at = -1;
+    if (s.last) operand(s.last);
+    if (s.step) operand(s.step);
+    passes_ += s.kind == Statement::store;
+  }
+  /// The value that a variable is set to: a number, or a vector in the variable's register.
+  void first_value(Statement& s) {
+    Value*& v = s.value;
+    classify(*v);
+    if (s.is != GridClass::vector) return number(*v, v->is == s.is ? s.at : -1);
+    const bool masked = s.kind == Statement::assign && classes_.is_masked(s.variable, regions_);
+    const GridCode code = v->kind >= Value::operation ? code_of(*v) : GridCode::ready;
+    const bool direct = v->kind >= Value::operation && v->is == GridClass::vector &&
+                        (!masked || code == GridCode::vector || code == GridCode::spread);
+    if (!direct) v = copy(v);
+    vector(*v, s.at, masked);
+  }
+
+  void finish() {
+    u_.scalars.assign(size_t(numbers_), GridScalar{});
+    for (const auto& [at, s] : known_) u_.scalars[size_t(at)] = s;
+    GridProgram& g = u_.program;
+    g.body = k_.body, g.real = k_.real;
+    g.numbers = numbers_, g.vectors = int(u_.vector_type.size());
+    g.vector_type = u_.vector_type.data();
+    g.statements = statements_, g.levels = levels_ + 2, g.work = length_ * (loops_ ? 64.0 : 1.0);
+    g.in_order = k_.in_order;
+    g.tensors = int(k_.tensors.size());
+    for (const Tensor& t : k_.tensors)
+      if (t.shared)
+        g.shared_bytes += (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
+    put(int64_t(k_.real)), put(g.variables), put(numbers_), put(k_.body);
+    static std::mutex lock;
+    static auto* const known = new std::map<std::string, int64_t>;
+    const std::lock_guard guard(lock);
+    g.number = known->try_emplace(text_, int64_t(known->size()) + 1).first->second;
+  }
+  /// All that machine code depends on, as text.
+  void put(int64_t x) { text_.append(reinterpret_cast<const char*>(&x), sizeof x); }
+  void put(const Value* v) {
+    put(v ? int64_t(v->kind) : -1);
+    if (!v) return;
+    for (const int x : {int(v->type), int(v->code), int(v->op), v->index, v->at, int(v->masked)})
+      put(x);
+    put(int(v->is));
+    put(std::bit_cast<int64_t>(v->value)), put(v->args.count);
+    for (const Value* a : v->args) put(a);
+  }
+  void put(const Body& list) {
+    for (const Statement* s : list) {
+      for (const int x : {int(s->kind), int(s->is), int(s->leaves), s->at, s->id}) put(x);
+      for (const Value* v : {s->place, s->value, s->last, s->step}) put(v);
+      put(s->target ? s->target->id : -1), put(s->body), put(s->other);
+    }
+    put(-1);
+  }
+
+  Kernel& k_;
+  Unit& u_;
+  Classes classes_;
+  std::vector<int> variable_;  // their registers
+  Pool pool_, kept_;
+  int numbers_ = 0, levels_ = 0, statements_ = 0, length_ = 0, passes_ = 0;
+  std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
+  std::vector<std::pair<int, GridScalar>> known_;
+  std::map<int, int> reads_;
+  std::vector<Statement*> regions_;
+  Value** last_ = nullptr;  // where the next value of the statement is linked
+  std::string text_;
+  bool loops_ = false;
+};
+
+}  // namespace
+
+GridScalar scalar_of(double value, GridType type, Dtype real) {
+  GridScalar s{};
+  if (type == GridType::integer) s.whole = int64_t(value);
+  else if (type == GridType::boolean) s.truth = value != 0;
+  else if (real == Dtype::f64) s.number = value;
+  else s.single = float(value);
+  return s;
+}
+
+void find_blocks(Kernel& k) { Blocks(k).body(k.body); }
+
+void assign_registers(Kernel& k, Unit& u, const bool varying[3]) {
+  u = {};
+  Registers(k, u, varying).run();
+}
+
+}  // namespace mt::grid
