@@ -124,6 +124,7 @@ local function lazy_fields()
   lazy.extend = function() return require 'mtorch.core.extend' end
   lazy.metrics = function() return core.strict(require 'mtorch.script.metrics', 'mt.metrics') end
   lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end
+  lazy.fft = function() return core.strict(core.fft(), 'mt.fft') end
   lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
   lazy.time = function() return require('mtorch.script.timeit').time end
   lazy.timeit = function() return require('mtorch.script.timeit').timeit end
