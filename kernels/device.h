@@ -301,9 +301,10 @@ struct FftSide {
   FftLayout layout;
   void* data;
   int64_t batch, line, step;
-  bool whole;    // an element's position is b * line + e * step of `total`, not e of `n`
+  bool whole;     // an element's position is b * line + e * step of `total`, not e of `n`
   int64_t count;  // of complex elements: those at further positions are 0, and not stored
-  const void* factor;  // or null: complex numbers, by which the elements at positions are multiplied
+  const void*
+      factor;  // or null: complex numbers, by which the elements at these positions are multiplied
 };
 /// out[k] = sum of in[j] root^(j k) along lines of n elements, for root = exp(-2 pi i / n), or its
 /// conjugate for the inverse; from complex to complex, from real to half or from half to real.
@@ -313,10 +314,12 @@ struct FftSide {
 struct Fft {
   Dtype dtype;
   int64_t outer, columns, n, inner, total;
-  double scale, inside;  // factors; `inside` of the frequencies of a half side except 0 and total / 2
-  const void* roots;        // the powers 0 .. n - 1 of root
-  const double* twiddles;   // or null: the powers 0 .. low - 1 of total's root, then the multiples of low
-  int64_t low;
+  double scale,
+      inside;         // factors; `inside` of the frequencies of a half side except 0 and total / 2
+  const void* roots;  // the powers 0 .. n - 1 of root
+  const double*
+      twiddles;  // or null: powers of total's root, the first 2^low_bits, then multiples of that
+  int64_t low_bits;
   FftSide in, out;
   void* scratch;  // fft_scratch(n) bytes per thread
 };

@@ -10,10 +10,10 @@ using fft::Norm, fft::Frames;
 
 /// fn over several dimensions, by default all or, for the names that end in 2, the last two.
 template <auto fn, bool two>
-constexpr auto over = [](const char* name, const Tensor& x, const Shape& s, const Dims& dims,
-                         Norm norm) {
-  return fn(x, s, two && dims.size() == 0 ? Dims{-2, -1} : dims, norm, name);
-};
+constexpr auto over =
+    [](const char* name, const Tensor& x, const Shape& s, const Dims& dims, Norm norm) {
+      return fn(x, s, two && dims.size() == 0 ? Dims{-2, -1} : dims, norm, name);
+    };
 
 #define MT_LINE "n=nil, dim=-1, norm='backward')"
 #define MT_DIMS "s=nil, [dim]=nil, norm='backward')"
@@ -36,18 +36,16 @@ const Entry kFft[] = {
      "The inverse of rfft, real; n, the number of real elements, is 2 * (size - 1), unless given: it may be "
      "odd.\nThe imaginary parts of the frequencies 0 and n / 2 are ignored.",
      bind<fft::irfft>},
-    {"hfft(z, " MT_LINE,
-     "The transform, which is real, of z and its conjugates; n as of irfft.", bind<fft::hfft>},
-    {"ihfft(x, " MT_LINE, "The inverse of hfft, complex: [.. x n / 2 + 1 x 2].",
-     bind<fft::ihfft>},
-    {"fft2(z, " MT_DIMS, "fft over two dimensions, the last by default; s: their sizes, -1 unchanged.",
+    {"fft2(z, " MT_DIMS,
+     "fft over two dimensions, the last by default; s: their sizes, -1 unchanged.",
      bind<over<fft::fftn, true>>},
     {"ifft2(z, " MT_DIMS, "The inverse of fft2.", bind<over<fft::ifftn, true>>},
     {"rfft2(x, " MT_DIMS, "fft2 of real x; the last of the dimensions becomes n / 2 + 1.",
      bind<over<fft::rfftn, true>>},
     {"irfft2(z, " MT_DIMS, "The inverse of rfft2, real; s as n of irfft.",
      bind<over<fft::irfftn, true>>},
-    {"fftn(z, " MT_DIMS, "fft over several dimensions, all (or the last, as many as s has) by default.",
+    {"fftn(z, " MT_DIMS,
+     "fft over several dimensions, all (or the last, as many as s has) by default.",
      bind<over<fft::fftn, false>>},
     {"ifftn(z, " MT_DIMS, "The inverse of fftn.", bind<over<fft::ifftn, false>>},
     {"rfftn(x, " MT_DIMS, "fftn of real x; the last of the dimensions becomes n / 2 + 1.",
@@ -131,7 +129,8 @@ const Entry kWindows[] = {
      }},
     {"blackman_window" MT_WINDOW(""), "n samples of 0.42 - 0.5 cos + 0.08 cos of twice the angle.",
      window_body<fft::blackman_window>},
-    {"bartlett_window" MT_WINDOW(""), "n samples of a triangle.", window_body<fft::bartlett_window>},
+    {"bartlett_window" MT_WINDOW(""), "n samples of a triangle.",
+     window_body<fft::bartlett_window>},
     {"kaiser_window" MT_WINDOW("beta=12, "),
      "n samples of I0(beta sqrt(1 - t^2)) / I0(beta), t from -1 to 1.",
      [](Args& a) {

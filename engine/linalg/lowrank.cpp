@@ -11,12 +11,12 @@ namespace {
 Tensor basis(const Tensor& a, int64_t q, int64_t niter, Generator* generator) {
   const Tensor random = randn({columns_of(a), q}, a.dtype(), a.device(), generator);
   Tensor columns = qr(matmul(a, random)).q;
-  for (int64_t i = 0; i < niter; ++i)
-    columns = qr(matmul(a, qr(matmul(mT(a), columns)).q)).q;
+  for (int64_t i = 0; i < niter; ++i) columns = qr(matmul(a, qr(matmul(mT(a), columns)).q)).q;
   return columns;
 }
 
-LowRank low_rank(const char* name, const Tensor& a, int64_t q, int64_t niter, Generator* generator) {
+LowRank low_rank(const char* name, const Tensor& a, int64_t q, int64_t niter,
+                 Generator* generator) {
   if (q < 1) fail("{}: q is {}, it must be at least 1", name, q);
   if (niter < 0) fail("{}: niter is {}, it must be at least 0", name, niter);
   if (rows_of(a) < columns_of(a) || q > columns_of(a)) {
@@ -41,7 +41,8 @@ LowRank pca_lowrank(const Tensor& a, std::optional<int64_t> q, bool center, int6
                     Generator* generator) {
   check_matrices("pca_lowrank", here(a));
   const int64_t most = std::min(rows_of(a), columns_of(a));
-  if (q && *q > most) fail("pca_lowrank: q is {}, {} has at most {} components", *q, a.shape(), most);
+  if (q && *q > most)
+    fail("pca_lowrank: q is {}, {} has at most {} components", *q, a.shape(), most);
   return low_rank("pca_lowrank", center ? a - mean(a, {-2}, true) : a,
                   q.value_or(std::min<int64_t>(6, most)), niter, generator);
 }

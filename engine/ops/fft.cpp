@@ -27,22 +27,28 @@ Root root_of(int64_t k, int64_t n, bool inverse) {
   const Root turned[] = {{c, s}, {-s, c}, {-c, -s}, {s, -c}}, r = turned[quarter % 4];
   return {r.re, inverse ? r.im : -r.im};
 }
-/// The step of the multiples in a table of roots by two factors, a power of two; n for small n.
-int64_t low_of(int64_t n) {
-  int64_t low = 64;
-  while (low * low < n) low *= 2;
-  return std::min(low, n);
-}
-/// The powers 0 .. low - 1 of the root of n, then the multiples of low.
-Tensor twiddles_of(int64_t n, bool inverse) {
-  const int64_t low = low_of(n), high = (n + low - 1) / low;
-  return constants<double>({low + high, 2}, [&](double* to) {
-    for (int64_t k = 0; k < low + high; ++k) {
-      const Root r = root_of(k < low ? k : (k - low) * low, n, inverse);
-      to[2 * k] = r.re, to[2 * k + 1] = r.im;
-    }
-  });
-}
+/// The powers 0 .. n - 1 of the root of n, as products of two entries of a table: the first 2^bits of
+/// them, then the multiples of that.
+struct Roots {
+  int64_t bits = 5;
+  Tensor table;
+  Roots(int64_t n, bool inverse) {
+    while (int64_t(1) << 2 * bits < n) ++bits;
+    const int64_t low = int64_t(1) << bits, high = (n + low - 1) / low;
+    table = constants<double>({low + high, 2}, [&](double* to) {
+      for (int64_t k = 0; k < low + high; ++k) {
+        const Root r = root_of(k < low ? k % n : (k - low) * low, n, inverse);
+        to[2 * k] = r.re, to[2 * k + 1] = r.im;
+      }
+    });
+  }
+  Root operator()(int64_t k) const {
+    const auto* const low = reinterpret_cast<const Root*>(table.argument_as<double>());
+    const int64_t size = int64_t(1) << bits;
+    const Root x = low[k & (size - 1)], y = low[size + (k >> bits)];
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+  }
+};
 /// n complex numbers of a dtype, f(k).
 Tensor table(int64_t n, Dtype dtype, const auto& f) {
   const auto fill = [&]<class T>(T* to) {
@@ -52,15 +58,6 @@ Tensor table(int64_t n, Dtype dtype, const auto& f) {
     }
   };
   return dtype == Dtype::f64 ? constants<double>({n, 2}, fill) : constants<float>({n, 2}, fill);
-}
-Tensor roots_of(int64_t n, bool inverse, Dtype dtype) {
-  const int64_t low = low_of(n);
-  const Tensor parts = twiddles_of(n, inverse);
-  const auto* const a = reinterpret_cast<const Root*>(parts.argument_as<double>());
-  return table(n, dtype, [&](int64_t k) {
-    const Root x = a[k % low], y = a[low + k / low];
-    return Root{x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
-  });
 }
 
 // ---- calls of the verb --------------------------------------------------------------------------
@@ -82,12 +79,12 @@ FftSide placed(FftSide s, const Lines& l, int64_t count, int64_t line, int64_t s
   return s;
 }
 
-void call(const Lines& l, Fft f, const Tensor& twiddles = {}) {
-  const Tensor roots = roots_of(f.n, l.inverse, l.dtype),
+void call(const Lines& l, Fft f, const Roots* twiddles = nullptr) {
+  const Tensor roots = table(f.n, l.dtype, Roots(f.n, l.inverse)),
                scratch = empty({cpu_threads(), fft_scratch(f.n)}, Dtype::u8);
   f.dtype = l.dtype, f.outer = l.outer, f.inner = l.inner, f.total = l.n;
-  f.roots = roots.data(), f.scratch = scratch.data(), f.low = low_of(l.n);
-  if (twiddles.defined()) f.twiddles = twiddles.argument_as<double>();
+  f.roots = roots.data(), f.scratch = scratch.data();
+  if (twiddles) f.twiddles = twiddles->table.argument_as<double>(), f.low_bits = twiddles->bits;
   cpu_device().fft(f);
   check_interrupt();
 }
@@ -117,8 +114,8 @@ void run(const Lines& l, const FftSide& in, const FftSide& out, double scale, do
   }
   // A matrix of n1 x n2: the transforms of its columns are `middle`, whose rows are transformed.
   const int64_t rows = to_half || to_real ? n1 / 2 + 1 : n1;
-  const Tensor middle = empty({l.outer, rows * n2 * l.inner, 2}, l.dtype),
-               twiddles = twiddles_of(l.n, l.inverse);
+  const Tensor middle = empty({l.outer, rows * n2 * l.inner, 2}, l.dtype);
+  const Roots twiddles(l.n, l.inverse);
   const Lines between{l.outer, rows * n2, l.inner, l.inverse, l.dtype};
   const auto middle_side = [&](FftLayout layout, int64_t line, int64_t step) {
     FftSide s = placed(side(FftLayout::complex, middle), between, between.n, line, step, false);
@@ -133,21 +130,27 @@ void run(const Lines& l, const FftSide& in, const FftSide& out, double scale, do
     by_rows.out = middle_side(FftLayout::complex, n2, 1);
     columns.in = middle_side(FftLayout::half, 1, n2);
     columns.out = placed(out, l, out_count, 1, n2, true);
-    call(l, by_rows, twiddles);
+    call(l, by_rows, &twiddles);
     return call(l, columns);
   }
   columns.in = placed(in, l, in_count, 1, n2, true);
   columns.out = middle_side(to_half ? FftLayout::half : FftLayout::complex, 1, n2);
   by_rows.in = middle_side(FftLayout::complex, n2, 1);
   by_rows.out = placed(out, l, out_count, 1, n1, true);
-  call(l, columns, twiddles);
+  call(l, columns, &twiddles);
   call(l, by_rows);
 }
 
 // ---- transforms of any length, recorded ---------------------------------------------------------
 
-enum class Kind { complex, to_half, to_real };
-/// Along dimension d; `scale` and `inside` as in Fft. Real signals have n elements, half ones n / 2 + 1.
+/// From a layout to a layout.
+struct Kind {
+  FftLayout in, out;
+  friend bool operator==(const Kind&, const Kind&) = default;
+};
+constexpr Kind kComplex{FftLayout::complex, FftLayout::complex},
+    kToHalf{FftLayout::real, FftLayout::half}, kToReal{FftLayout::half, FftLayout::real};
+/// Along dimension d; `scale` and `inside` as in Fft. Real sides have n elements, half ones n / 2 + 1.
 struct Transform {
   Kind kind;
   bool inverse;
@@ -167,15 +170,18 @@ bool has_small_factors(int64_t n) {
 void run_by_convolution(const Lines& l, const Tensor& x, const Tensor& y, double scale) {
   int64_t m = 1;
   while (m < 2 * l.n - 1) m *= 2;
-  const auto chirp = [&](int64_t k, bool inverse) { return root_of(k * k % (2 * l.n), 2 * l.n, inverse); };
-  const Tensor factor = table(l.n, l.dtype, [&](int64_t k) { return chirp(k, l.inverse); });
+  const Roots roots(2 * l.n, l.inverse);
+  const auto chirp = [&](int64_t k) { return roots(k * k % (2 * l.n)); };
+  const Tensor factor = table(l.n, l.dtype, chirp);
   const Tensor kernel = table(m, l.dtype, [&](int64_t k) {
     const int64_t distance = std::min(k, m - k);
-    return distance < l.n ? chirp(distance, !l.inverse) : Root{0, 0};
+    const Root r = distance < l.n ? chirp(distance) : Root{0, 0};
+    return Root{r.re, -r.im};
   });
   const Tensor spectrum = empty({m, 2}, l.dtype), middle = empty({l.outer, m, l.inner, 2}, l.dtype);
   const auto complex = FftLayout::complex;
-  run({1, m, 1, false, l.dtype}, side(complex, kernel), side(complex, spectrum), 1.0 / double(m), 0, m, m);
+  run({1, m, 1, false, l.dtype}, side(complex, kernel), side(complex, spectrum), 1.0 / double(m), 0,
+      m, m);
   Lines longer = l;
   longer.n = m, longer.inverse = false;
   run(longer, side(complex, x, factor), side(complex, middle, spectrum), 1, 0, l.n, m);
@@ -194,9 +200,9 @@ Tensor weights(const Transform& t, int rank, const Tensor& like) {
 
 Tensor compute(const Tensor& x, const Transform& t) {
   if (!is_cpu(x.device())) return to(compute(to(x, cpu_device()), t), x.device());
-  const bool real_in = t.kind == Kind::to_half, real_out = t.kind == Kind::to_real;
-  if (t.kind != Kind::complex && !has_small_factors(t.n)) {
-    const Transform whole{Kind::complex, t.inverse, t.d, t.n, 1, 1};
+  const bool real_in = t.kind == kToHalf, real_out = t.kind == kToReal;
+  if (t.kind != kComplex && !has_small_factors(t.n)) {
+    const Transform whole{kComplex, t.inverse, t.d, t.n, 1, 1};
     if (real_in)
       return slice(compute(complex(x), whole), t.d, 0, t.n / 2 + 1) * weights(t, x.dim() + 1, x);
     // The scale of both a frequency and its conjugate is half of `inside`.
@@ -206,17 +212,15 @@ Tensor compute(const Tensor& x, const Transform& t) {
   }
   Shape shape = x.shape();
   const int rank = x.dim() - !real_in;
-  const Lines l{product(shape.first(t.d)), t.n, product(shape.first(rank).from(t.d + 1)), t.inverse, x.dtype()};
+  const Lines l{product(shape.first(t.d)), t.n, product(shape.first(rank).from(t.d + 1)), t.inverse,
+                x.dtype()};
   shape[t.d] = real_in ? t.n / 2 + 1 : t.n;
   if (real_in) shape.push(2);
   if (real_out) shape.erase(rank);
   const Tensor in = contiguous(x), out = empty(shape, x.dtype());
   if (out.numel() == 0) return out;
   if (!has_small_factors(t.n)) run_by_convolution(l, in, out, t.scale);
-  else
-    run(l, side(real_in ? FftLayout::real : real_out ? FftLayout::half : FftLayout::complex, in),
-        side(real_in ? FftLayout::half : real_out ? FftLayout::real : FftLayout::complex, out), t.scale,
-        t.inside, t.n, t.n);
+  else run(l, side(t.kind.in, in), side(t.kind.out, out), t.scale, t.inside, t.n, t.n);
   return out;
 }
 
@@ -226,8 +230,7 @@ Tensor transform(const Tensor& x, const Transform& t);
 const NodeType kTransform{"fft", [](Node& node, const Tensor& g, Tensor* dx) {
                             Transform t = node.kept<Transform>();
                             t.inverse = !t.inverse;
-                            if (t.kind != Kind::complex)
-                              t.kind = t.kind == Kind::to_half ? Kind::to_real : Kind::to_half;
+                            std::swap(t.kind.in, t.kind.out);
                             dx[0] = transform(g, t);
                           }};
 
@@ -254,9 +257,11 @@ Tensor in_dtype_of(const Tensor& x, const Tensor& y) {
 }
 void check_complex(const char* name, const Tensor& z) {
   if (z.dim() < 1 || z.size(-1) != 2)
-    fail("{}: a complex tensor is needed, whose last dimension is (real, imaginary), got {}; "
-         "mt.fft.complex(re, im) makes one{}",
-         name, z.shape(), std::string_view(name).starts_with("fft") ? ", and rfft takes real x" : "");
+    fail(
+        "{}: a complex tensor is needed, whose last dimension is (real, imaginary), got {}; "
+        "mt.fft.complex(re, im) makes one{}",
+        name, z.shape(),
+        std::string_view(name).starts_with("fft") ? ", and rfft takes real x" : "");
 }
 /// The number of dimensions without that of the pairs; at least one.
 int rank_of(const char* name, const Tensor& x, bool complex) {
@@ -280,23 +285,24 @@ double scale_of(Norm norm, bool forward, int64_t n) {
   return (norm == Norm::forward) == forward ? 1 / double(n) : 1;
 }
 
-/// One function along one dimension. `forward`: the direction that `norm` means.
-Tensor along(const char* name, const Tensor& given, Kind kind, bool inverse, bool forward,
+/// One function along one dimension.
+Tensor along(const char* name, const Tensor& given, Kind kind, bool inverse,
              std::optional<int64_t> n, int d, Norm norm) {
   Tensor x = computable(given);
-  if (!n) n = kind == Kind::to_real ? 2 * (x.size(d) - 1) : x.size(d);
+  if (!n) n = kind == kToReal ? 2 * (x.size(d) - 1) : x.size(d);
   if (*n < 1)
-    fail("{}: n, the number of elements of the transform along dimension {}, is {}; it must be at least 1",
-         name, d + 1, *n);
-  x = resized(x, d, kind == Kind::to_real ? *n / 2 + 1 : *n);
-  const double scale = scale_of(norm, forward, *n);
-  const Transform t{kind, inverse, d, *n, scale, kind == Kind::to_real ? 2 * scale : scale};
+    fail(
+        "{}: n, the number of elements of the transform along dimension {}, is {}; it must be at least 1",
+        name, d + 1, *n);
+  x = resized(x, d, kind == kToReal ? *n / 2 + 1 : *n);
+  const double scale = scale_of(norm, !inverse, *n);
+  const Transform t{kind, inverse, d, *n, scale, kind == kToReal ? 2 * scale : scale};
   return in_dtype_of(given, transform(x, t));
 }
-Tensor along_dim(const char* name, const Tensor& x, Kind kind, bool inverse, bool forward,
+Tensor along_dim(const char* name, const Tensor& x, Kind kind, bool inverse,
                  std::optional<int64_t> n, Dim dim, Norm norm) {
-  const int d = wrap_dim(name, dim, rank_of(name, x, kind != Kind::to_half));
-  return along(name, x, kind, inverse, forward, n, d, norm);
+  const int d = wrap_dim(name, dim, rank_of(name, x, kind != kToHalf));
+  return along(name, x, kind, inverse, n, d, norm);
 }
 
 /// The dimensions of a transform over several, and their sizes, 0 for those of the input.
@@ -325,15 +331,15 @@ std::optional<int64_t> size_at(const Plan& p, int k) {
 /// Over several dimensions: `kind` along the last of them, which is first if it is real.
 Tensor over(const char* name, const Tensor& given, Kind kind, bool inverse, const Shape& s,
             const Dims& dims, Norm norm) {
-  const Plan p = plan(name, rank_of(name, given, kind != Kind::to_half), s, dims);
+  const Plan p = plan(name, rank_of(name, given, kind != kToHalf), s, dims);
   const int last = p.dims.size() - 1;
   Tensor x = computable(given);
   const auto one = [&](int k, Kind what) {
-    x = along(name, x, what, inverse, !inverse, size_at(p, k), int(p.dims[k]), norm);
+    x = along(name, x, what, inverse, size_at(p, k), int(p.dims[k]), norm);
   };
-  if (kind == Kind::to_half) one(last, kind);
-  for (int k = kind == Kind::complex ? last : last - 1; k >= 0; --k) one(k, Kind::complex);
-  if (kind == Kind::to_real) one(last, kind);
+  if (kind == kToHalf) one(last, kind);
+  for (int k = kind == kComplex ? last : last - 1; k >= 0; --k) one(k, kComplex);
+  if (kind == kToReal) one(last, kind);
   return in_dtype_of(given, x);
 }
 
@@ -343,35 +349,28 @@ Tensor imaginary_part(const Tensor& z) { return pick(z, -1, 1); }
 }  // namespace
 
 Tensor fft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
-  return along_dim("fft", z, Kind::complex, false, true, n, dim, norm);
+  return along_dim("fft", z, kComplex, false, n, dim, norm);
 }
 Tensor ifft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
-  return along_dim("ifft", z, Kind::complex, true, false, n, dim, norm);
+  return along_dim("ifft", z, kComplex, true, n, dim, norm);
 }
 Tensor rfft(const Tensor& x, std::optional<int64_t> n, Dim dim, Norm norm) {
-  return along_dim("rfft", x, Kind::to_half, false, true, n, dim, norm);
+  return along_dim("rfft", x, kToHalf, false, n, dim, norm);
 }
 Tensor irfft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
-  return along_dim("irfft", z, Kind::to_real, true, false, n, dim, norm);
-}
-Tensor hfft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
-  check_complex("hfft", z);
-  return along_dim("hfft", conj(z), Kind::to_real, true, true, n, dim, norm);
-}
-Tensor ihfft(const Tensor& x, std::optional<int64_t> n, Dim dim, Norm norm) {
-  return conj(along_dim("ihfft", x, Kind::to_half, false, false, n, dim, norm));
+  return along_dim("irfft", z, kToReal, true, n, dim, norm);
 }
 Tensor fftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, const char* name) {
-  return over(name, z, Kind::complex, false, s, dims, norm);
+  return over(name, z, kComplex, false, s, dims, norm);
 }
 Tensor ifftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, const char* name) {
-  return over(name, z, Kind::complex, true, s, dims, norm);
+  return over(name, z, kComplex, true, s, dims, norm);
 }
 Tensor rfftn(const Tensor& x, const Shape& s, const Dims& dims, Norm norm, const char* name) {
-  return over(name, x, Kind::to_half, false, s, dims, norm);
+  return over(name, x, kToHalf, false, s, dims, norm);
 }
 Tensor irfftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, const char* name) {
-  return over(name, z, Kind::to_real, true, s, dims, norm);
+  return over(name, z, kToReal, true, s, dims, norm);
 }
 
 // ---- frequencies --------------------------------------------------------------------------------
@@ -388,8 +387,8 @@ Tensor frequencies(const char* name, int64_t n, double d, Dtype dtype, bool half
 Tensor shifted(const char* name, const Tensor& x, const Dims& given, std::optional<bool> complex,
                bool back) {
   if (!complex && x.dim() > 0 && x.size(-1) == 2)
-    fail("{}: the last size of {} is 2, so it may be complex; say complex=true or complex=false", name,
-         x.shape());
+    fail("{}: the last size of {} is 2, so it may be complex; say complex=true or complex=false",
+         name, x.shape());
   const int rank = rank_of(name, x, complex.value_or(false));
   const Plan p = plan(name, rank, {}, given);
   Shape shifts;
@@ -399,8 +398,12 @@ Tensor shifted(const char* name, const Tensor& x, const Dims& given, std::option
 
 }  // namespace
 
-Tensor fftfreq(int64_t n, double d, Dtype dtype) { return frequencies("fftfreq", n, d, dtype, false); }
-Tensor rfftfreq(int64_t n, double d, Dtype dtype) { return frequencies("rfftfreq", n, d, dtype, true); }
+Tensor fftfreq(int64_t n, double d, Dtype dtype) {
+  return frequencies("fftfreq", n, d, dtype, false);
+}
+Tensor rfftfreq(int64_t n, double d, Dtype dtype) {
+  return frequencies("rfftfreq", n, d, dtype, true);
+}
 Tensor fftshift(const Tensor& x, const Dims& dims, std::optional<bool> complex, const char* name) {
   return shifted(name, x, dims, complex, false);
 }
@@ -413,7 +416,9 @@ Tensor ifftshift(const Tensor& x, const Dims& dims, std::optional<bool> complex)
 Tensor complex(const Tensor& re, const Tensor& im) {
   return stack(broadcast_tensors({re, im.defined() ? im : zeros_like(re)}), -1);
 }
-Tensor polar(const Tensor& abs, const Tensor& angle) { return complex(abs * cos(angle), abs * sin(angle)); }
+Tensor polar(const Tensor& abs, const Tensor& angle) {
+  return complex(abs * cos(angle), abs * sin(angle));
+}
 Tensor abs(const Tensor& z) {
   check_complex("abs", z);
   return norm(z, 2, {-1});

@@ -22,9 +22,6 @@ Tensor ifft(const Tensor& z, std::optional<int64_t> n = {}, Dim dim = -1, Norm =
 /// From real x to the frequencies 0 .. n / 2, and back: n is the number of real elements.
 Tensor rfft(const Tensor& x, std::optional<int64_t> n = {}, Dim dim = -1, Norm = Norm::backward);
 Tensor irfft(const Tensor& z, std::optional<int64_t> n = {}, Dim dim = -1, Norm = Norm::backward);
-/// The transform of half a Hermitian signal, which is real, and its inverse.
-Tensor hfft(const Tensor& z, std::optional<int64_t> n = {}, Dim dim = -1, Norm = Norm::backward);
-Tensor ihfft(const Tensor& x, std::optional<int64_t> n = {}, Dim dim = -1, Norm = Norm::backward);
 /// Over several dimensions, all by default; s: their sizes, of which -1 is unchanged. rfftn and irfftn
 /// halve the last of the dimensions. `name`: for messages.
 Tensor fftn(const Tensor& z, const Shape& s = {}, const Dims& dims = {}, Norm = Norm::backward,

@@ -10,6 +10,7 @@ local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'ke
 -- The modules that are searched for a name that mt lacks.
 local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'fft', 'plot', 'optim.lr', 'nn.init', 'data.transforms',
   'dist', 'cuda'}
+
 local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
 
 --- "mt.data.DataLoader", if one of the library's tables has the name.

@@ -25,7 +25,7 @@ template <class T> struct Number {
 
 /// A row: a complex number for each line of the block.
 template <class T> struct Row {
-  typedef T Vector __attribute__((vector_size(64)));
+  typedef T Vector __attribute__((vector_size(64), may_alias));
   Vector re, im;
   friend MT_SIMD Row operator+(const Row& a, const Row& b) { return {a.re + b.re, a.im + b.im}; }
   friend MT_SIMD Row operator-(const Row& a, const Row& b) { return {a.re - b.re, a.im - b.im}; }
@@ -97,7 +97,8 @@ template <class T> struct Pass {
         for (int64_t q = 0; q < s; ++q) {
           Row<T> sum = x[q + s * p] * roots[unit * s * p * k];
           for (int64_t j = 1; j < r; ++j)
-            sum = sum + x[q + s * (p + m * j)] * roots[(unit * s * p * k + n / r * (j * k % r)) % n];
+            sum =
+                sum + x[q + s * (p + m * j)] * roots[(unit * s * p * k + n / r * (j * k % r)) % n];
           y[q + s * (r * p + k)] = sum;
         }
   }
@@ -134,12 +135,6 @@ template <class T> Row<T>* transform(Row<T>* x, Row<T>* y, const Fft& c, int64_t
   return x;
 }
 
-/// How the elements of a side are read as complex numbers: the real part of number j is at
-/// start + j * step, and the imaginary part `im` elements later; it is 0 if im is 0.
-struct Walk {
-  int64_t step, im;
-};
-
 /// The lines from `first` on.
 template <class T> struct Block {
   static constexpr int L = kLines<T>;
@@ -148,12 +143,15 @@ template <class T> struct Block {
   int64_t line[L];  // its index b
   struct Side {
     const FftSide& s;
-    int64_t start[L], rows[L];  // the offset of each line, and the number of its elements that exist
-    bool regular, adjacent;     // the offsets have equal differences, which are 1 number; rows are equal
+    int64_t start[L],
+        rows[L];  // the offset of each line, and the number of its elements that exist
+    bool regular,
+        adjacent;  // the offsets have equal differences, which are 1 number; rows are equal
   } in{c.in, {}, {}, true, true}, out{c.out, {}, {}, true, true};
 
   Block(const Fft& call, int64_t first)
-      : c(call), lines(int(smaller(int64_t(L), c.outer * c.columns * c.inner - first))) {
+      : c(call),
+        lines(int(smaller(int64_t(L), c.outer * c.columns * c.inner - first))) {
     for (int v = 0; v < lines; ++v) {
       const int64_t i = (first + v) % c.inner, rest = (first + v) / c.inner;
       line[v] = rest % c.columns;
@@ -161,92 +159,71 @@ template <class T> struct Block {
     }
   }
   static int64_t elements(const FftSide& s) { return s.layout == FftLayout::real ? 1 : 2; }
-  /// Whether the real side's elements 2 j and 2 j + 1 become the complex number j.
+  /// Whether elements 2 j and 2 j + 1 of a real side are the complex number j.
   bool in_pairs() const {
     const bool real = c.in.layout == FftLayout::real || c.out.layout == FftLayout::real;
     return real && c.n % 2 == 0;
   }
   int64_t length() const { return in_pairs() ? c.n / 2 : c.n; }
-  Walk walk(const FftSide& s) const {
-    const int64_t step = s.step * c.inner;
-    if (s.layout != FftLayout::real) return {2 * step, 1};
-    return in_pairs() ? Walk{2 * step, step} : Walk{step, 0};
-  }
+  static bool is_folded(const FftSide& s) { return s.layout == FftLayout::half && s.whole; }
   void locate(Side& side, int v, int64_t batch, int64_t i) {
     const FftSide& s = side.s;
-    const bool folded = s.layout == FftLayout::half && s.whole;
-    const int64_t at = batch * s.batch + (folded ? 0 : line[v] * s.line * c.inner) + i;
+    const int64_t at = batch * s.batch + (is_folded(s) ? 0 : line[v] * s.line * c.inner) + i;
     side.start[v] = at * elements(s);
-    int64_t n = s.layout == FftLayout::half ? c.n / 2 + 1 : length();
-    if (s.layout == FftLayout::complex && s.whole)
-      n = larger(0, smaller(n, ceil_div(larger(0, s.count - line[v] * s.line), s.step)));
-    else if (s.layout == FftLayout::complex) n = smaller(n, s.count);
-    side.rows[v] = n;
+    int64_t& n = side.rows[v] = length();
+    if (is_folded(s)) n = c.n;
+    else if (s.layout == FftLayout::half) n = c.n / 2 + 1;
+    else if (s.layout == FftLayout::complex)
+      n = smaller(n, s.whole ? ceil_div(larger(0, s.count - line[v] * s.line), s.step) : s.count);
     if (v == 0) return;
     const int64_t apart = side.start[v] - side.start[v - 1];
     side.regular &= apart == side.start[1] - side.start[0] && n == side.rows[0];
     side.adjacent &= apart == elements(s);
   }
-
-  /// Reads the elements of all lines into rows.
-  void load(Row<T>* x) const {
-    const T* const data = static_cast<const T*>(c.in.data);
-    const Walk w = walk(c.in);
-    const int64_t n = length() + 1;
-    if (lines == L && in.regular && w.step == 2 && w.im == 1) {
-      const int64_t rows = in.rows[0];
-      transpose(reinterpret_cast<T*>(x), L, data + in.start[0], in.start[1] - in.start[0], 2 * rows, L);
-      std::memset(static_cast<void*>(x + rows), 0, size_t(n - rows) * sizeof *x);
-      return;
-    }
-    std::memset(static_cast<void*>(x), 0, size_t(n) * sizeof *x);
-    if (lines == L && in.regular && in.adjacent && c.in.layout != FftLayout::real)
-      for (int64_t e = 0; e < in.rows[0]; ++e) {
-        const T* const from = data + in.start[0] + e * w.step;
-        for (int v = 0; v < L; ++v) x[e].re[v] = from[2 * v], x[e].im[v] = from[2 * v + 1];
-      }
-    else
-      for (int64_t e = 0; e < length() + 1; ++e)
-        for (int v = 0; v < lines; ++v) {
-          if (e >= in.rows[v]) continue;
-          const T* const from = data + in.start[v] + e * w.step;
-          x[e].re[v] = from[0], x[e].im[v] = w.im ? from[w.im] : T(0);
-        }
-  }
-  void store(Row<T>* x) const {
-    T* const data = static_cast<T*>(c.out.data);
-    const Walk w = walk(c.out);
-    if (lines == L && out.regular && w.step == 2 && w.im == 1) {
-      transpose(data + out.start[0], out.start[1] - out.start[0], reinterpret_cast<const T*>(x), L, L,
-                2 * out.rows[0]);
-    } else if (lines == L && out.regular && out.adjacent && c.out.layout != FftLayout::real) {
-      for (int64_t e = 0; e < out.rows[0]; ++e) {
-        T* const to = data + out.start[0] + e * w.step;
-        for (int v = 0; v < L; ++v) to[2 * v] = x[e].re[v], to[2 * v + 1] = x[e].im[v];
-      }
-    } else {
-      for (int64_t e = 0; e < length() + 1; ++e)
-        for (int v = 0; v < lines; ++v) {
-          if (e >= out.rows[v]) continue;
-          T* const to = data + out.start[v] + e * w.step;
-          to[0] = x[e].re[v];
-          if (w.im) to[w.im] = x[e].im[v];
-        }
-    }
-  }
-
-  /// Calls f(row, line, offset, whether it is conjugated, frequency) for the elements of a half side of
-  /// the whole transform.
-  template <class F> void each_folded(const FftSide& s, const int64_t (&start)[L], const F& f) const {
-    for (int64_t e = 0; e < c.n; ++e)
-      for (int v = 0; v < lines; ++v) {
-        const int64_t k = line[v] * s.line + e * s.step, folded = smaller(k, c.total - k);
-        f(e, v, start[v] + 2 * folded * c.inner, folded != k, folded);
-      }
-  }
   T weight(int64_t k, int64_t n, double inside) const {
     return T(k == 0 || 2 * k == n ? c.scale : inside);
   }
+
+  /// Copies the elements of all lines into rows, or back. The real part of number e of a line is at
+  /// start + e * step, and the imaginary part `im` elements later, if that is not 0.
+  template <bool kStore> void copy(const Side& side, Row<T>* x) const {
+    const bool real = side.s.layout == FftLayout::real, folded = is_folded(side.s),
+               full = lines == L && side.regular && !folded;
+    const int64_t apart = side.s.step * c.inner, step = real && !in_pairs() ? apart : 2 * apart,
+                  im = !real        ? 1
+                       : in_pairs() ? apart
+                                    : 0,
+                  rows = side.rows[0];
+    T* const data = static_cast<T*>(side.s.data);
+    const auto one = [](T& memory, T& row, T w) { kStore ? memory = row* w : row = memory * w; };
+    if (full && step == 2 && im == 1) {
+      T *const from = data + side.start[0], *const to = reinterpret_cast<T*>(x);
+      const int64_t next = side.start[1] - side.start[0];
+      return kStore ? transpose(from, next, to, L, L, 2 * rows)
+                    : transpose(to, L, from, next, 2 * rows, L);
+    }
+    for (int64_t e = 0; e <= length(); ++e) {
+      T* const row = reinterpret_cast<T*>(x + e);
+      if (full && side.adjacent && !real) {
+        T* const at = data + side.start[0] + e * step;
+        if (e >= rows) break;
+        for (int v = 0; v < L; ++v) one(at[2 * v], row[v], 1), one(at[2 * v + 1], row[L + v], 1);
+        continue;
+      }
+      for (int v = 0; v < lines; ++v) {
+        if (e >= side.rows[v]) continue;
+        T *at = data + side.start[v] + e * step, w = 1, sign = 1;
+        if (folded) {  // frequency k of the whole transform, or the conjugate of total - k
+          const int64_t k = line[v] * side.s.line + e * side.s.step, f = smaller(k, c.total - k);
+          at = data + side.start[v] + 2 * f * c.inner, sign = f < k ? T(-1) : T(1);
+          w = weight(f, c.total, kStore ? c.inside : c.inside / 2);
+        }
+        one(at[0], row[v], w);
+        if (im) one(at[im], row[L + v], w * sign);
+      }
+    }
+  }
+
   /// Multiplies row e by factor(v, e) for each line v.
   template <class F> void multiply(Row<T>* x, int64_t n, const F& factor) const {
     for (int64_t e = 0; e < n; ++e) {
@@ -261,17 +238,20 @@ template <class T> struct Block {
   void multiply_side(Row<T>* x, const Side& side) const {
     const FftSide& s = side.s;
     const Number<T>* const factor = static_cast<const Number<T>*>(s.factor);
-    if (factor)
+    if (!factor) return;
+    if (!s.whole)
+      for (int64_t e = 0; e < side.rows[0]; ++e) x[e] = x[e] * factor[e];
+    else
       multiply(x, c.n, [&](int v, int64_t e) {
-        return e < side.rows[v] ? factor[s.whole ? line[v] * s.line + e * s.step : e] : Number<T>{};
+        return e < side.rows[v] ? factor[line[v] * s.line + e * s.step] : Number<T>{};
       });
   }
   void multiply_twiddles(Row<T>* x) const {
     const auto* const low = reinterpret_cast<const Number<double>*>(c.twiddles);
-    const auto* const high = low + c.low;
+    const auto* const high = low + (int64_t(1) << c.low_bits);
     multiply(x, c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n, [&](int v, int64_t e) {
       const int64_t power = line[v] * e;
-      return low[power % c.low] * high[power / c.low];
+      return low[power & (high - low - 1)] * high[power >> c.low_bits];
     });
   }
 
@@ -299,53 +279,38 @@ template <class T> struct Block {
     }
   }
 
-  /// Reads a half side.
-  void load_half(Row<T>* x) const {
-    if (c.in.whole) {
-      const T* const data = static_cast<const T*>(c.in.data);
-      std::memset(static_cast<void*>(x), 0, size_t(c.n) * sizeof *x);
-      return each_folded(c.in, in.start, [&](int64_t e, int v, int64_t at, bool conjugated, int64_t k) {
-        const T w = weight(k, c.total, c.inside / 2), im = data[at + 1] * w;
-        x[e].re[v] = data[at] * w, x[e].im[v] = conjugated ? -im : im;
-      });
-    }
-    load(x);
-    for (int64_t k = 0; k <= c.n / 2; ++k) x[k] = x[k] * weight(k, c.n, c.inside / 2);
-    if (in_pairs()) return join_half(x);
-    for (int64_t k = 1; k <= c.n / 2; ++k) x[c.n - k] = conj(x[k]);
-  }
-  void store_half(Row<T>* x) const {
-    if (c.out.whole) {
-      T* const data = static_cast<T*>(c.out.data);
-      return each_folded(c.out, out.start, [&](int64_t e, int v, int64_t at, bool conjugated, int64_t k) {
-        const T w = weight(k, c.total, c.inside), im = x[e].im[v] * w;
-        data[at] = x[e].re[v] * w, data[at + 1] = conjugated ? -im : im;
-      });
-    }
-    for (int64_t k = 0; k <= c.n / 2; ++k) x[k] = x[k] * weight(k, c.n, c.inside);
-    store(x);
+  /// Scales the frequencies 0 .. n / 2, unless `copy` does that.
+  void scale_half(Row<T>* x, const FftSide& s, double inside) const {
+    if (!s.whole)
+      for (int64_t k = 0; k <= c.n / 2; ++k) x[k] = x[k] * weight(k, c.n, inside);
   }
 
   void run(Row<T>* x, Row<T>* y) const {
-    if (c.in.layout == FftLayout::half) load_half(x);
-    else load(x);
+    const bool from_half = c.in.layout == FftLayout::half,
+               to_half = c.out.layout == FftLayout::half;
+    std::memset(static_cast<void*>(x), 0, size_t(c.n + 1) * sizeof *x);
+    copy<false>(in, x);
+    if (from_half) scale_half(x, c.in, c.inside / 2);
+    if (from_half && in_pairs()) join_half(x);
+    else if (from_half && !c.in.whole)
+      for (int64_t k = 1; k <= c.n / 2; ++k) x[c.n - k] = conj(x[k]);
     multiply_side(x, in);
     x = transform(x, y, c, length());
-    if (c.out.layout == FftLayout::half && in_pairs()) split_half(x);
+    if (to_half && in_pairs()) split_half(x);
     if (c.twiddles) multiply_twiddles(x);
     multiply_side(x, out);
-    if (c.out.layout == FftLayout::half) return store_half(x);
-    if (c.in.layout != FftLayout::half && c.scale != 1)
+    if (to_half) scale_half(x, c.out, c.inside);
+    else if (!from_half && c.scale != 1)
       for (int64_t e = 0; e < c.n; ++e) x[e] = x[e] * T(c.scale);
-    store(x);
+    copy<true>(out, x);
   }
 };
 
 template <class T> void fft_as(const Fft& c) {
   const int64_t all = c.outer * c.columns * c.inner, blocks = ceil_div(all, kLines<T>);
   parallel(blocks, all * c.n > kGrain / 4, [&](int64_t i) {
-    Row<T>* const x =
-        reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) + worker_number() * fft_scratch(c.n));
+    Row<T>* const x = reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) +
+                                                worker_number() * fft_scratch(c.n));
     Block<T>(c, i * kLines<T>).run(x, x + c.n + 1);
   });
 }
