@@ -117,7 +117,7 @@ set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PR
   "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDNN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
 
 # Some of them again with the emulated GPU as the default device.
-foreach(name autograd compile compile_fused compile_notices create data distributions einsum elementwise errors float8 gradient half index inplace layers linalg loader master_weights metrics modules nn
+foreach(name autograd compile compile_fused compile_notices create data distributions einsum elementwise errors fft float8 gradient half index inplace layers linalg loader master_weights metrics modules nn
     optim product random recurrent reduce schedulers sequence_values shape tensor training transforms wrong_arguments wrong_shapes wrong_values)
   add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/lua/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

@@ -13,6 +13,7 @@
 #include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/clip.h"
+#include "engine/ops/fft.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/optim.h"

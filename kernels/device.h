@@ -16,7 +16,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 13;
+constexpr uint32_t kDeviceAbi = 14;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -293,6 +293,40 @@ struct Cell {
   void *h_before_grad, *c_before_grad;  // added to; of the state in GRU, of the cell in LSTM
 };
 
+/// One side of a Fourier transform. Element e of line b is at (b * line + e * step) * inner, after
+/// batch * (index of the batch) and the index of the inner line, in elements: complex ones are pairs
+/// (real, imaginary). `half` has the frequencies 0 .. n / 2 of a real signal.
+enum class FftLayout : int { complex, real, half };
+struct FftSide {
+  FftLayout layout;
+  void* data;
+  int64_t batch, line, step;
+  bool whole;     // an element's position is b * line + e * step of `total`, not e of `n`
+  int64_t count;  // of complex elements: those at further positions are 0, and not stored
+  const void*
+      factor;  // or null: complex numbers, by which the elements at these positions are multiplied
+};
+/// out[k] = sum of in[j] root^(j k) along lines of n elements, for root = exp(-2 pi i / n), or its
+/// conjugate for the inverse; from complex to complex, from real to half or from half to real.
+/// A transform of `total` = n * m elements is two calls: one along the columns of a matrix with n
+/// rows, which multiplies element k of line b by the root of `total` to the power b k if `twiddles`
+/// are given, and one along its rows. The two calls of a half side share it as complex numbers.
+struct Fft {
+  Dtype dtype;
+  int64_t outer, columns, n, inner, total;
+  double scale,
+      inside;         // factors; `inside` of the frequencies of a half side except 0 and total / 2
+  const void* roots;  // the powers 0 .. n - 1 of root
+  const double*
+      twiddles;  // or null: powers of total's root, the first 2^low_bits, then multiples of that
+  int64_t low_bits;
+  FftSide in, out;
+  void* scratch;  // fft_scratch(n) bytes per thread
+};
+/// Other prime factors make the verb slow: it computes them by the definition.
+constexpr int64_t kFftPrime = 31;
+MT_HD constexpr int64_t fft_scratch(int64_t n) { return 256 * (n + 1); }
+
 /// A launch of a grid kernel written in Lua: kernels/grid.h.
 struct Grid;
 
@@ -328,6 +362,7 @@ struct Grid;
 #define MT_CPU_VERBS(V)                       \
   V(void, run, Run)                           \
   V(void, weighted_gather, WeightedGather)    \
+  V(void, fft, Fft)                           \
   V(void, launch_grid, Grid)
 /// Verbs of a GPU only: null on the CPU, and on a GPU whose hardware does not support them.
 #define MT_GPU_VERBS(V) V(void, flash_attention, FlashAttention)

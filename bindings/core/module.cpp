@@ -287,6 +287,7 @@ const Entry kLanguage[] = {
     {"open(name)", "Creates the functions with this name; returns whether there are any.",
      [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
     {"linalg()", "The functions of mt.linalg.", table_of<add_linalg>},
+    {"fft()", "The functions of mt.fft.", table_of<add_fft>},
     {"cuda()", "C functions used by cuda/init.lua.", table_of<add_cuda>},
     {"formats()", "C functions used by data/formats.lua.", table_of<add_formats>},
     {"tokenizer()", "C functions used by data/tokenizer.lua.", table_of<add_tokenizer>},

@@ -58,6 +58,7 @@ const Registry& catalogue() {
                     {"Sorting and scanning", register_sort},
                     {"Products", register_product},
                     {"Linear algebra", register_linalg},
+                    {"Short-time Fourier transforms", register_fft},
                     {"Convolution and pooling", register_conv},
                     {"Networks", register_neural},
                     {"Gradients", register_gradient},

@@ -63,6 +63,7 @@ void register_create(Registry&);
 void register_cuda(Registry&);
 void register_cuda_kernel(Registry&);
 void register_elementwise(Registry&);
+void register_fft(Registry&);
 void register_gradient(Registry&);
 void register_index(Registry&);
 void register_linalg(Registry&);
@@ -96,6 +97,7 @@ void add_formats(lua_State* L);      // C functions used by data/formats.lua
 void add_gradient(lua_State* L);     // C functions used by core/gradient.lua
 void add_grid_kernel(lua_State* L);  // C functions used by mt.kernel
 void add_loader(lua_State* L);       // C functions used by mt.data.DataLoader
+void add_fft(lua_State* L);          // mt.fft
 void add_linalg(lua_State* L);       // mt.linalg
 void add_tokenizer(lua_State* L);    // C functions used by data/tokenizer.lua
 void add_watch(lua_State* L);        // C functions used by extras (graph, report)

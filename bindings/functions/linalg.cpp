@@ -54,6 +54,14 @@ const Entry kLinalg[] = {
      "U, S, Vh with A = U diag(S) Vh, S descending; gradients reach the first min(m, n) vectors.",
      bind<linalg::svd>},
     {"svdvals(A)", "The singular values, descending.", bind<linalg::svdvals>},
+    {"svd_lowrank(A, q=6, niter=2, M=nil, generator=nil)",
+     "U, S, V with A - M close to U diag(S) V': the first q singular values and vectors, for q much "
+     "smaller than A's sides.\nA is projected at random; niter power iterations improve the result.",
+     bind<linalg::svd_lowrank>},
+    {"pca_lowrank(A, q=nil, center=true, niter=2, generator=nil)",
+     "svd_lowrank of rows minus their mean: the columns of V are the first q principal directions (at "
+     "most 6 by default).",
+     bind<linalg::pca_lowrank>},
     {"eigh(A, UPLO='L')",
      "Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle.",
      bind<[](const Tensor& A, Triangle part) { return linalg::eigh(A, part == Triangle::upper); }>},

@@ -10,7 +10,7 @@ namespace mt::lua {
 namespace {
 
 /// x converted to the given float dtype, or unchanged.
-Tensor in_dtype(const Tensor& x, Dtype d) {
+Tensor in_float_dtype(const Tensor& x, Dtype d) {
   if (d == Dtype::none) return x;
   if (!is_float(d)) fail("dtype is '{}'; the answers are fractions", dtype_name(d));
   return to(x, d);
@@ -23,11 +23,11 @@ Tensor ctc(const Tensor& log_probs, const Tensor& targets, const WholeNumbers& i
 
 Tensor checked_softmax(const Tensor& x, Dim dim, Dtype dtype) {
   hint_single("softmax", x, dim, 1);
-  return softmax(in_dtype(x, dtype), dim);
+  return softmax(in_float_dtype(x, dtype), dim);
 }
 Tensor checked_log_softmax(const Tensor& x, Dim dim, Dtype dtype) {
   hint_single("log_softmax", x, dim, 0);
-  return log_softmax(in_dtype(x, dtype), dim);
+  return log_softmax(in_float_dtype(x, dtype), dim);
 }
 
 Tensor checked_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -109,7 +109,7 @@ const Entry kNeuralMethods[] = {
     {"normalize(x, p=2, dim=2, eps=1e-12)", "x over its p-norm along dim, which is held above eps.",
      bind<normalize>},
     {"softmin(x, dim, dtype=nil)", "softmax of -x, calculated in dtype.",
-     bind<[](const Tensor& x, Dim dim, Dtype d) { return softmin(in_dtype(x, d), dim); }>},
+     bind<[](const Tensor& x, Dim dim, Dtype d) { return softmin(in_float_dtype(x, d), dim); }>},
     {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
     {"dropout(x, p=0.5, training=true)",
      "Elements zeroed with probability p, the others scaled by 1 / (1 - p).", bind<dropout>},

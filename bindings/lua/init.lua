@@ -127,7 +127,10 @@ end
 
 --- Returns functions that load the lazy fields of mt, by name.
 local function lazy_fields()
-  local lazy = {linalg = function() return core.strict(core.linalg(), 'mt.linalg') end}
+  local lazy = {
+    fft = function() return core.strict(core.fft(), 'mt.fft') end,
+    linalg = function() return core.strict(core.linalg(), 'mt.linalg') end,
+  }
   for name, file in pairs {nn = 'nn', optim = 'optim', data = 'data', dist = 'dist', cuda = 'cuda.functions',
     checkpoint = 'io.checkpoint', distributions = 'extras.distributions', metrics = 'script.metrics',
     models = 'extras.models', onnx = 'extras.onnx', plot = 'extras.plot'} do

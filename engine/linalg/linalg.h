@@ -8,6 +8,9 @@
 
 #include "engine/core/tensor.h"
 
+namespace mt {
+class Generator;  // engine/ops/generator.h
+}
 namespace mt::linalg {
 
 // The functions take float32 or float64 and are differentiable unless noted otherwise. They throw
@@ -66,6 +69,16 @@ struct Svd {
 };
 /// A = U diag(S) Vh, S descending. Gradients flow only through the first min(m, n) vectors.
 Svd svd(const Tensor&, bool full_matrices = true, const char* name = "svd");
+/// The first q singular values and vectors, A - mean = U diag(S) V', of a random projection of A, after
+/// niter power iterations. S has fewer values if A has a smaller side.
+struct LowRank {
+  Tensor u, s, v;
+};
+LowRank svd_lowrank(const Tensor&, int64_t q = 6, int64_t niter = 2, const Tensor& mean = {},
+                    Generator* = nullptr);
+/// The same of A minus the mean of its rows: principal components; by default up to 6.
+LowRank pca_lowrank(const Tensor&, std::optional<int64_t> q = {}, bool center = true,
+                    int64_t niter = 2, Generator* = nullptr);
 /// Only S.
 Tensor svdvals(const Tensor&, const char* name = "svdvals");
 struct Eigh {

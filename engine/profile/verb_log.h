@@ -56,6 +56,8 @@ Shape extent_of(const auto& a) {
     shape = {a.outer, a.images, a.period, a.per, a.run};
   } else if constexpr (requires { a.places; }) {
     shape = {a.batch, a.channels, a.places, a.inner};
+  } else if constexpr (requires { a.columns; }) {
+    shape = {a.outer, a.columns, a.n, a.inner};
   } else if constexpr (requires { a.inner; }) {
     shape = {a.outer, a.n, a.inner};
   } else if constexpr (requires { a.planes; }) {

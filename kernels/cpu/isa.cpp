@@ -11,6 +11,7 @@ void fill_verbs(Verbs& verbs) {
   MT_CPU_VERBS(MT_FILL)
 #else
   verbs.weighted_gather = mt::weighted_gather;
+  verbs.fft = mt::fft;
 #endif
 #undef MT_FILL
 }

@@ -89,6 +89,24 @@ local function movement(row)
   end
 end
 
+-- what, inputs of size N, z complex, and each side's call; pairs are views of PyTorch's complex numbers, which is free.
+local transforms = {
+  {'fft', 'z=%sx2', 'mt.fft.fft(z)', torch = 'torch.fft.fft(torch.view_as_complex(z))'},
+  {'rfft', 'x=%s', 'mt.fft.rfft(x)', torch = 'torch.fft.rfft(x)', numpy = 'np.fft.rfft(x)', jax = 'jnp.fft.rfft(x)'},
+}
+local lines = {'1x1024', '64x1024', '1x1048576', '64x1009', '1000x400'}
+
+local function transform_rows(row)
+  for _, m in ipairs(transforms) do
+    for _, size in ipairs(lines) do
+      row('transforms', ('fft/%s_%s'):format(m[1], size), m[2]:format(size), {m[3], torch = m.torch, numpy = m.numpy,
+        jax = m.jax})
+    end
+  end
+  row('transforms', 'fft/stft_8x160000', 'x=8x160000 w=400', {'mt.stft(x, 400, {hop_length = 160, window = w})',
+    torch = 'torch.stft(x, 400, 160, window=w, return_complex=True)'})
+end
+
 local products = '10x2x100 10x100x100 10x100x1 32x32x32 64x64x64 128x128x128 256x256x256 512x512x512 1024x1024x1024 ' ..
   '1x1024x1024 5x784x10 50000x784x10 64x784x128'
 for name in ('10x100x100 64x784x128 128x128x128 512x512x512 1024x1024x1024'):gmatch('%S+') do
@@ -130,6 +148,7 @@ end
 return function(row, o)
   reductions(row, o)
   movement(row)
+  transform_rows(row)
   product_rows(row)
   optimizers(row)
 end

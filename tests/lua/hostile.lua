@@ -2,8 +2,8 @@
 --
 --   mtorch tests/lua/hostile.lua [CALLS [SEED]]     200,000 calls under the sanitizers, fewer in the normal tests
 --
--- Every function of mt, linalg, nn, optim, data, distributions and every method is called with corner values: 0, -1,
--- 2^31, 2^62, NaN, empty and 0-d tensors, wrong ranks, wrong types, options, tables that are cyclic or raise. About
+-- Every function of mt, linalg, fft, nn, optim, data, distributions and every method is called with corner values: 0,
+-- -1, 2^31, 2^62, NaN, empty and 0-d tensors, wrong ranks, wrong types, options, tables that are cyclic or raise. About
 -- half of the arguments suit their parameter, so that calls pass the first checks; results are used in other calls and
 -- in backward. Each call must return or raise a sentence that begins with the line of this script. Memory is limited,
 -- so that huge sizes are errors. MTORCH_HOSTILE_TRACE=1 prints each call before it is made.
@@ -320,7 +320,7 @@ for name in pairs(core.lazy) do local _ = mt[name] end
 for name, fn in pairs(mt) do
   if not excluded[name] and core.methods[name] ~= fn then add('mt.' .. name, fn) end
 end
-for _, module in ipairs {'linalg', 'nn', 'optim', 'data', 'distributions'} do
+for _, module in ipairs {'linalg', 'fft', 'nn', 'optim', 'data', 'distributions'} do
   local ok, inner = pcall(function() return mt[module] end)
   for _, name in ipairs(ok and core.names(inner) or {}) do
     local open = module == 'nn' and core.is_callable(inner[name]) and 'module(a, b)'

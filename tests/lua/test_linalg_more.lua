@@ -245,4 +245,31 @@ test('the bits do not depend on the number of threads', function()
   mt.set_num_threads(before)
 end)
 
+test('svd_lowrank and pca_lowrank', function()
+  mt.manual_seed(8)
+  local a = randn(40, 5):matmul(randn(5, 30))
+  for _, x in ipairs{a, a:t(), mt.stack{a, 2 * a}, mt.zeros({0, 4, 3}, 'float64')} do
+    local u, s, v = la.svd_lowrank(x, 5)
+    small(u:matmul(s:unsqueeze(-1) * mT(v)) - x, 1e-12)
+    small(mT(v):matmul(v) - mt.eye(s:size(-1), {dtype = 'float64'}), 1e-12)
+    if x:numel() > 0 then small(s - la.svdvals(x):narrow(-1, 1, 5), 1e-12) end
+  end
+  local x = randn(50, 4) + 7
+  local centred = x - x:mean(1, true)
+  local u, s, v = la.pca_lowrank(x)
+  small(s - la.svdvals(centred), 1e-12)
+  small(u:matmul(s:unsqueeze(-1) * mT(v)) - centred, 1e-12)
+  eq(select(2, la.pca_lowrank(x, 2, {center = false})).shape, {2})
+  small(select(2, la.svd_lowrank(x, 4, {M = x:mean(1, true)})) - s, 1e-12)
+  local function drawn(seed) return (la.svd_lowrank(randn(20, 20) * 0 + a:narrow(1, 1, 20):narrow(2, 1, 20), 2,
+    {niter = 0, generator = mt.Generator(seed)})) end
+  small(drawn(1) - drawn(1), 0)
+  assert(largest(drawn(1) - drawn(2)) > 0)
+  checks(function(y) return (select(2, la.svd_lowrank(y, 3, {generator = mt.Generator(1)}))) end, leaf(6, 3))
+  raises(function() la.pca_lowrank(x, 5) end, 'pca_lowrank: q is 5, %(50 x 4%) has at most 4 components')
+  raises(function() la.svd_lowrank(x, 0) end, 'svd_lowrank: q is 0, it must be at least 1')
+  raises(function() la.svd_lowrank(x, 2, -1) end, 'svd_lowrank: niter is %-1')
+  raises(function() la.svd_lowrank(randn(3)) end, 'svd_lowrank: a matrix, or a batch of them, is needed, got %(3%)')
+end)
+
 t.finish()

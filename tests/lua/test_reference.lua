@@ -84,7 +84,7 @@ t.test('every function is declared: it has a signature and help', function()
   for name in pairs(core.lazy) do local _ = mt[name] end
   for name, value in pairs(mt) do look('mt.', name, value) end
   for name, value in pairs(core.methods) do look('x:', name, value) end
-  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'metrics', 'data', 'linalg',
+  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'metrics', 'data', 'linalg', 'fft',
     'distributions', 'models'} do
     local at = require('mtorch.help.modules').at(module)
     for _, name in ipairs(core.names(at)) do look('mt.' .. module .. '.', name, at[name]) end

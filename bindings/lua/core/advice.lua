@@ -8,8 +8,8 @@ local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'ke
   filename = 'path', file = 'path'}
 
 -- The modules that are searched for a name that mt lacks.
-local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'dist',
-  'cuda'}
+local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'fft', 'plot', 'optim.lr', 'nn.init', 'data.transforms',
+  'dist', 'cuda'}
 
 local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
 

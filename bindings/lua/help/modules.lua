@@ -1,7 +1,7 @@
 -- modules.lua -- the library's tables of functions, by their names after mt: for help, the prompt and the reference
 local mt = require 'mtorch'
 
-local modules = {names = {'linalg', 'nn', 'nn.init', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
+local modules = {names = {'linalg', 'fft', 'nn', 'nn.init', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
   'metrics', 'checkpoint', 'distributions', 'plot', 'models', 'onnx', 'dist', 'cuda'}}
 
 --- The table with a name, or nil: modules.at('optim.lr'); `get` reads a field.

@@ -394,6 +394,7 @@ topics.absent = {
   AdaptiveMaxPool3d = 'x:amax({-3, -2, -1}, true) where the output has size 1; mt.nn.MaxPool3d',
   MaxUnpool1d = 'mt.nn.MaxUnpool2d of x:unsqueeze(-2)',
   gumbel_softmax = '((x - (-mt.rand_like(x):log()):log()) / tau):softmax(-1)',
+  hfft = "mt.fft.irfft(mt.fft.conj(z), {norm = 'forward'})", ihfft = "mt.fft.conj(mt.fft.rfft(x, {norm = 'forward'}))",
   pdist = 'mt.cdist(x, x), which has each pair twice',
   LPPool1d = '(mt.avg_pool1d(x:abs():pow(p), k) * k):pow(1 / p)',
   LPPool2d = '(mt.avg_pool2d(x:abs():pow(p), k) * k ^ 2):pow(1 / p)',

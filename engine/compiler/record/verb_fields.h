@@ -28,6 +28,9 @@ void fields(WeightedGather& w, auto& f) {
   f.pointer(w.weight, w.part == WeightedPart::weight),
       f.pointer(w.sums, w.part == WeightedPart::sums);
 }
+void fields(Fft& t, auto& f) {
+  f.in(t.roots, t.twiddles, t.in.data, t.in.factor, t.out.factor), f.out(t.out.data, t.scratch);
+}
 void fields(Scan& s, auto& f) { f.in(s.in), f.out(s.out, s.index); }
 void fields(Sort& s, auto& f) { f.in(s.in), f.out(s.out, s.index, s.scratch); }
 void fields(Softmax& s, auto& f) { f.in(s.in, s.grad), f.out(s.out); }
@@ -82,12 +85,12 @@ void fields(Run& r, auto& f) {
 /// replay would otherwise use old memory; then change the size here.
 static_assert(sizeof(Map) == 1000 && sizeof(MapNumbers) == 1008 && sizeof(Move) == 24 &&
                   sizeof(Copy) == 416 && sizeof(Reduce) == 712 && sizeof(WeightedGather) == 88 &&
-                  sizeof(Scan) == 480 && sizeof(Sort) == 472 && sizeof(Softmax) == 56 &&
-                  sizeof(Normalize) == 136 && sizeof(FlashAttention) == 312 &&
-                  sizeof(Cell) == 112 && sizeof(Matmul) == 632 && sizeof(Conv) == 184 &&
-                  sizeof(MaxPool) == 136 && sizeof(Gather) == 584 && sizeof(RavelIndex) == 320 &&
-                  sizeof(Mask) == 24 && sizeof(Compress) == 56 && sizeof(Search) == 80 &&
-                  sizeof(Random) == 56 && sizeof(Run) == 5640,
+                  sizeof(Fft) == 224 && sizeof(Scan) == 480 && sizeof(Sort) == 472 &&
+                  sizeof(Softmax) == 56 && sizeof(Normalize) == 136 &&
+                  sizeof(FlashAttention) == 312 && sizeof(Cell) == 112 && sizeof(Matmul) == 632 &&
+                  sizeof(Conv) == 184 && sizeof(MaxPool) == 136 && sizeof(Gather) == 584 &&
+                  sizeof(RavelIndex) == 320 && sizeof(Mask) == 24 && sizeof(Compress) == 56 &&
+                  sizeof(Search) == 80 && sizeof(Random) == 56 && sizeof(Run) == 5640,
               "name the new pointers of this argument in fields()");
 
 /// Whether calls of the verb with this argument can be recorded.

@@ -1,0 +1,440 @@
+// fft.cpp -- discrete Fourier transforms of tensors, by the fft verb of the CPU
+#include "engine/ops/fft.h"
+
+#include <cmath>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
+#include "engine/core/device.h"
+#include "engine/ops/along.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt::fft {
+namespace {
+
+// ---- tables -------------------------------------------------------------------------------------
+
+struct Root {
+  double re, im;
+};
+
+/// exp(-2 pi i k / n), or its conjugate; exact at quarters of the circle.
+Root root_of(int64_t k, int64_t n, bool inverse) {
+  const int64_t quarter = (4 * k + n / 2) / n;
+  const double angle = double(4 * k - quarter * n) / double(n) * 1.57079632679489662;
+  const double c = std::cos(angle), s = std::sin(angle);
+  const Root turned[] = {{c, s}, {-s, c}, {-c, -s}, {s, -c}}, r = turned[quarter % 4];
+  return {r.re, inverse ? r.im : -r.im};
+}
+/// The powers 0 .. n - 1 of the root of n, as products of two entries of a table: the first 2^bits of
+/// them, then the multiples of that.
+struct Roots {
+  int64_t bits = 5;
+  Tensor table;
+  Roots(int64_t n, bool inverse) {
+    while (int64_t(1) << 2 * bits < n) ++bits;
+    const int64_t low = int64_t(1) << bits, high = (n + low - 1) / low;
+    table = constants<double>({low + high, 2}, [&](double* to) {
+      for (int64_t k = 0; k < low + high; ++k) {
+        const Root r = root_of(k < low ? k % n : (k - low) * low, n, inverse);
+        to[2 * k] = r.re, to[2 * k + 1] = r.im;
+      }
+    });
+  }
+  Root operator()(int64_t k) const {
+    const auto* const low = reinterpret_cast<const Root*>(table.argument_as<double>());
+    const int64_t size = int64_t(1) << bits;
+    const Root x = low[k & (size - 1)], y = low[size + (k >> bits)];
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+  }
+};
+/// n complex numbers of a dtype, f(k).
+Tensor table(int64_t n, Dtype dtype, const auto& f) {
+  const auto fill = [&]<class T>(T* to) {
+    for (int64_t k = 0; k < n; ++k) {
+      const Root r = f(k);
+      to[2 * k] = T(r.re), to[2 * k + 1] = T(r.im);
+    }
+  };
+  return dtype == Dtype::f64 ? constants<double>({n, 2}, fill) : constants<float>({n, 2}, fill);
+}
+
+// ---- calls of the verb --------------------------------------------------------------------------
+
+/// Lines of n elements, with `outer` indices before the dimension and `inner` after it.
+struct Lines {
+  int64_t outer, n, inner;
+  bool inverse;
+  Dtype dtype;
+};
+
+FftSide side(FftLayout layout, const Tensor& x, const Tensor& factor = {}) {
+  return {layout, x.data(), 0, 0, 1, false, 0, factor.defined() ? factor.data() : nullptr};
+}
+/// The side with the first `count` elements of each line, at these strides.
+FftSide placed(FftSide s, const Lines& l, int64_t count, int64_t line, int64_t step, bool whole) {
+  s.batch = (s.layout == FftLayout::half ? l.n / 2 + 1 : count) * l.inner, s.count = count;
+  s.line = line, s.step = step, s.whole = whole;
+  return s;
+}
+
+void call(const Lines& l, Fft f, const Roots* twiddles = nullptr) {
+  const Tensor roots = table(f.n, l.dtype, Roots(f.n, l.inverse)),
+               scratch = empty({cpu_threads(), fft_scratch(f.n)}, Dtype::u8);
+  f.dtype = l.dtype, f.outer = l.outer, f.inner = l.inner, f.total = l.n;
+  f.roots = roots.data(), f.scratch = scratch.data();
+  if (twiddles) f.twiddles = twiddles->table.argument_as<double>(), f.low_bits = twiddles->bits;
+  cpu_device().fft(f);
+  check_interrupt();
+}
+
+/// The first factor of n if it is better transformed as a matrix, otherwise 1: a divisor near the
+/// square root, even for real signals if possible.
+int64_t first_factor(const Lines& l, bool real) {
+  const int64_t side_by_side = 64 / item_size(l.dtype);
+  if (l.n <= 32 || (l.n <= 2048 && 2 * l.outer * l.inner >= side_by_side)) return 1;
+  int64_t best = 1;
+  for (int64_t k = int64_t(std::sqrt(double(l.n))); k > 3 && best == 1; --k)
+    if (l.n % k == 0 && !(real && k % 2 && l.n % 2 == 0)) best = k;
+  return best;
+}
+
+/// Transforms with scales as those of Fft; the counts are the elements of complex sides.
+void run(const Lines& l, const FftSide& in, const FftSide& out, double scale, double inside,
+         int64_t in_count, int64_t out_count) {
+  const bool to_half = out.layout == FftLayout::half, to_real = in.layout == FftLayout::half;
+  const int64_t n1 = first_factor(l, to_half || to_real), n2 = l.n / n1;
+  Fft f{};
+  f.scale = scale, f.inside = inside;
+  if (n1 == 1) {
+    f.n = l.n, f.columns = 1;
+    f.in = placed(in, l, in_count, 0, 1, false), f.out = placed(out, l, out_count, 0, 1, false);
+    return call(l, f);
+  }
+  // A matrix of n1 x n2: the transforms of its columns are `middle`, whose rows are transformed.
+  const int64_t rows = to_half || to_real ? n1 / 2 + 1 : n1;
+  const Tensor middle = empty({l.outer, rows * n2 * l.inner, 2}, l.dtype);
+  const Roots twiddles(l.n, l.inverse);
+  const Lines between{l.outer, rows * n2, l.inner, l.inverse, l.dtype};
+  const auto middle_side = [&](FftLayout layout, int64_t line, int64_t step) {
+    FftSide s = placed(side(FftLayout::complex, middle), between, between.n, line, step, false);
+    s.layout = layout;
+    return s;
+  };
+  Fft columns{}, by_rows = f;
+  columns.n = n1, columns.columns = n2, columns.scale = 1, columns.inside = to_real ? 2 : 1;
+  by_rows.n = n2, by_rows.columns = rows;
+  if (to_real) {
+    by_rows.in = placed(in, l, in_count, 1, n1, true);
+    by_rows.out = middle_side(FftLayout::complex, n2, 1);
+    columns.in = middle_side(FftLayout::half, 1, n2);
+    columns.out = placed(out, l, out_count, 1, n2, true);
+    call(l, by_rows, &twiddles);
+    return call(l, columns);
+  }
+  columns.in = placed(in, l, in_count, 1, n2, true);
+  columns.out = middle_side(to_half ? FftLayout::half : FftLayout::complex, 1, n2);
+  by_rows.in = middle_side(FftLayout::complex, n2, 1);
+  by_rows.out = placed(out, l, out_count, 1, n1, true);
+  call(l, columns, &twiddles);
+  call(l, by_rows);
+}
+
+// ---- transforms of any length, recorded ---------------------------------------------------------
+
+/// From a layout to a layout.
+struct Kind {
+  FftLayout in, out;
+  friend bool operator==(const Kind&, const Kind&) = default;
+};
+constexpr Kind kComplex{FftLayout::complex, FftLayout::complex},
+    kToHalf{FftLayout::real, FftLayout::half}, kToReal{FftLayout::half, FftLayout::real};
+/// Along dimension d; `scale` and `inside` as in Fft. Real sides have n elements, half ones n / 2 + 1.
+struct Transform {
+  Kind kind;
+  bool inverse;
+  int d;
+  int64_t n;
+  double scale, inside;
+};
+
+bool has_small_factors(int64_t n) {
+  for (int64_t p = 2; p <= kFftPrime; ++p)
+    while (n % p == 0) n /= p;
+  return n == 1;
+}
+
+/// j k = (j^2 + k^2 - (k - j)^2) / 2 makes a transform of a convolution, which is computed by
+/// transforms of a power of two (Bluestein 1970).
+void run_by_convolution(const Lines& l, const Tensor& x, const Tensor& y, double scale) {
+  int64_t m = 1;
+  while (m < 2 * l.n - 1) m *= 2;
+  const Roots roots(2 * l.n, l.inverse);
+  const auto chirp = [&](int64_t k) { return roots(k * k % (2 * l.n)); };
+  const Tensor factor = table(l.n, l.dtype, chirp);
+  const Tensor kernel = table(m, l.dtype, [&](int64_t k) {
+    const int64_t distance = std::min(k, m - k);
+    const Root r = distance < l.n ? chirp(distance) : Root{0, 0};
+    return Root{r.re, -r.im};
+  });
+  const Tensor spectrum = empty({m, 2}, l.dtype), middle = empty({l.outer, m, l.inner, 2}, l.dtype);
+  const auto complex = FftLayout::complex;
+  run({1, m, 1, false, l.dtype}, side(complex, kernel), side(complex, spectrum), 1.0 / double(m), 0,
+      m, m);
+  Lines longer = l;
+  longer.n = m, longer.inverse = false;
+  run(longer, side(complex, x, factor), side(complex, middle, spectrum), 1, 0, l.n, m);
+  longer.inverse = true;
+  run(longer, side(complex, middle), side(complex, y, factor), scale, 0, m, l.n);
+}
+
+/// The scales of the frequencies 0 .. n / 2, to broadcast with complex tensors of this rank.
+Tensor weights(const Transform& t, int rank, const Tensor& like) {
+  const int64_t half = t.n / 2 + 1;
+  const Tensor w = constants<double>(sizes_along(rank, t.d, half), [&](double* to) {
+    for (int64_t k = 0; k < half; ++k) to[k] = k == 0 || 2 * k == t.n ? t.scale : t.inside;
+  });
+  return to(w, like.dtype());
+}
+
+Tensor compute(const Tensor& x, const Transform& t) {
+  if (!is_cpu(x.device())) return to(compute(to(x, cpu_device()), t), x.device());
+  const bool real_in = t.kind == kToHalf, real_out = t.kind == kToReal;
+  if (t.kind != kComplex && !has_small_factors(t.n)) {
+    const Transform whole{kComplex, t.inverse, t.d, t.n, 1, 1};
+    if (real_in)
+      return slice(compute(complex(x), whole), t.d, 0, t.n / 2 + 1) * weights(t, x.dim() + 1, x);
+    // The scale of both a frequency and its conjugate is half of `inside`.
+    const Transform halves{t.kind, t.inverse, t.d, t.n, t.scale, t.inside / 2};
+    const Tensor z = x * weights(halves, x.dim(), x), rest = slice(z, t.d, 1, (t.n - 1) / 2);
+    return pick(compute(cat({z, conj(flip(rest, {t.d}))}, t.d), whole), -1, 0);
+  }
+  Shape shape = x.shape();
+  const int rank = x.dim() - !real_in;
+  const Lines l{product(shape.first(t.d)), t.n, product(shape.first(rank).from(t.d + 1)), t.inverse,
+                x.dtype()};
+  shape[t.d] = real_in ? t.n / 2 + 1 : t.n;
+  if (real_in) shape.push(2);
+  if (real_out) shape.erase(rank);
+  const Tensor in = contiguous(x), out = empty(shape, x.dtype());
+  if (out.numel() == 0) return out;
+  if (!has_small_factors(t.n)) run_by_convolution(l, in, out, t.scale);
+  else run(l, side(t.kind.in, in), side(t.kind.out, out), t.scale, t.inside, t.n, t.n);
+  return out;
+}
+
+Tensor transform(const Tensor& x, const Transform& t);
+
+/// The adjoint: the conjugate transform, with the same scales.
+const NodeType kTransform{"fft", [](Node& node, const Tensor& g, Tensor* dx) {
+                            Transform t = node.kept<Transform>();
+                            t.inverse = !t.inverse;
+                            std::swap(t.kind.in, t.kind.out);
+                            dx[0] = transform(g, t);
+                          }};
+
+Tensor transform(const Tensor& x, const Transform& t) {
+  Tensor out;
+  {
+    const NoGrad off;
+    out = compute(x.detach(), t);
+  }
+  if (wants_grad(x)) record(kTransform, out, {&x}).keep(t);
+  return out;
+}
+
+// ---- arguments ----------------------------------------------------------------------------------
+
+/// x in a dtype that transforms compute in.
+Tensor computable(const Tensor& x) {
+  if (is_reduced_float(x.dtype())) return to(x, Dtype::f32);
+  return is_float(x.dtype()) ? x : to(x, default_dtype());
+}
+/// A result for an input of this dtype.
+Tensor in_dtype_of(const Tensor& x, const Tensor& y) {
+  return is_reduced_float(x.dtype()) ? to(y, x.dtype()) : y;
+}
+void check_complex(const char* name, const Tensor& z) {
+  if (z.dim() < 1 || z.size(-1) != 2)
+    fail(
+        "{}: a complex tensor is needed, whose last dimension is (real, imaginary), got {}; "
+        "mt.fft.complex(re, im) makes one{}",
+        name, z.shape(),
+        std::string_view(name).starts_with("fft") ? ", and rfft takes real x" : "");
+}
+/// The number of dimensions without that of the pairs; at least one.
+int rank_of(const char* name, const Tensor& x, bool complex) {
+  if (complex) check_complex(name, x);
+  const int rank = x.dim() - complex;
+  if (rank < 1) fail("{}: the input is a single number; a dimension is needed", name);
+  return rank;
+}
+
+/// Cuts dimension d, or fills it up with zeros, to n elements.
+Tensor resized(const Tensor& x, int d, int64_t n) {
+  const int64_t now = x.size(d);
+  if (n <= now) return n == now ? x : slice(x, d, 0, n);
+  std::vector<int64_t> sides(size_t(2 * (x.dim() - d)), 0);
+  sides.back() = n - now;
+  return pad(x, sides);
+}
+
+double scale_of(Norm norm, bool forward, int64_t n) {
+  if (norm == Norm::ortho) return 1 / std::sqrt(double(n));
+  return (norm == Norm::forward) == forward ? 1 / double(n) : 1;
+}
+
+/// One function along one dimension.
+Tensor along(const char* name, const Tensor& given, Kind kind, bool inverse,
+             std::optional<int64_t> n, int d, Norm norm) {
+  Tensor x = computable(given);
+  if (!n) n = kind == kToReal ? 2 * (x.size(d) - 1) : x.size(d);
+  if (*n < 1)
+    fail(
+        "{}: n, the number of elements of the transform along dimension {}, is {}; it must be at least 1",
+        name, d + 1, *n);
+  x = resized(x, d, kind == kToReal ? *n / 2 + 1 : *n);
+  const double scale = scale_of(norm, !inverse, *n);
+  const Transform t{kind, inverse, d, *n, scale, kind == kToReal ? 2 * scale : scale};
+  return in_dtype_of(given, transform(x, t));
+}
+Tensor along_dim(const char* name, const Tensor& x, Kind kind, bool inverse,
+                 std::optional<int64_t> n, Dim dim, Norm norm) {
+  const int d = wrap_dim(name, dim, rank_of(name, x, kind != kToHalf));
+  return along(name, x, kind, inverse, n, d, norm);
+}
+
+/// The dimensions of a transform over several, and their sizes, 0 for those of the input.
+struct Plan {
+  Shape dims, sizes;
+};
+Plan plan(const char* name, int rank, const Shape& s, const Dims& given) {
+  Dims dims = given;
+  if (dims.size() == 0) {
+    const int count = s.size() > 0 ? s.size() : rank;
+    if (count > rank) fail("{}: s has {} sizes, the input {} dimensions", name, count, rank);
+    for (int k = 0; k < count; ++k) dims.push(rank - count + k);
+  }
+  if (s.size() > 0 && s.size() != dims.size())
+    fail("{}: s has {} sizes for {} dimensions", name, s.size(), dims.size());
+  Plan p{wrap_dims(name, dims, rank), s};
+  for (int k = 0; k < s.size(); ++k)
+    if (s[k] != -1 && s[k] < 1) fail("{}: s is {}; its sizes must be at least 1, or -1", name, s);
+  return p;
+}
+std::optional<int64_t> size_at(const Plan& p, int k) {
+  if (k >= p.sizes.size() || p.sizes[k] == -1) return {};
+  return p.sizes[k];
+}
+
+/// Over several dimensions: `kind` along the last of them, which is first if it is real.
+Tensor over(const char* name, const Tensor& given, Kind kind, bool inverse, const Shape& s,
+            const Dims& dims, Norm norm) {
+  const Plan p = plan(name, rank_of(name, given, kind != kToHalf), s, dims);
+  const int last = p.dims.size() - 1;
+  Tensor x = computable(given);
+  const auto one = [&](int k, Kind what) {
+    x = along(name, x, what, inverse, size_at(p, k), int(p.dims[k]), norm);
+  };
+  if (kind == kToHalf) one(last, kind);
+  for (int k = kind == kComplex ? last : last - 1; k >= 0; --k) one(k, kComplex);
+  if (kind == kToReal) one(last, kind);
+  return in_dtype_of(given, x);
+}
+
+Tensor real_part(const Tensor& z) { return pick(z, -1, 0); }
+Tensor imaginary_part(const Tensor& z) { return pick(z, -1, 1); }
+
+}  // namespace
+
+Tensor fft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
+  return along_dim("fft", z, kComplex, false, n, dim, norm);
+}
+Tensor ifft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
+  return along_dim("ifft", z, kComplex, true, n, dim, norm);
+}
+Tensor rfft(const Tensor& x, std::optional<int64_t> n, Dim dim, Norm norm) {
+  return along_dim("rfft", x, kToHalf, false, n, dim, norm);
+}
+Tensor irfft(const Tensor& z, std::optional<int64_t> n, Dim dim, Norm norm) {
+  return along_dim("irfft", z, kToReal, true, n, dim, norm);
+}
+Tensor fftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, const char* name) {
+  return over(name, z, kComplex, false, s, dims, norm);
+}
+Tensor ifftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, const char* name) {
+  return over(name, z, kComplex, true, s, dims, norm);
+}
+Tensor rfftn(const Tensor& x, const Shape& s, const Dims& dims, Norm norm, const char* name) {
+  return over(name, x, kToHalf, false, s, dims, norm);
+}
+Tensor irfftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, const char* name) {
+  return over(name, z, kToReal, true, s, dims, norm);
+}
+
+// ---- frequencies --------------------------------------------------------------------------------
+
+namespace {
+
+Tensor frequencies(const char* name, int64_t n, double d, Dtype dtype, bool half) {
+  if (n < 1) fail("{}: n is {}, it must be at least 1", name, n);
+  const int64_t first = half ? 0 : -(n / 2), last = half ? n / 2 : (n - 1) / 2;
+  const Tensor whole = range(double(first), double(last), 1, Dtype::f64);
+  return to((half ? whole : ifftshift(whole, {0}, false)) / (double(n) * d), dtype);
+}
+
+Tensor shifted(const char* name, const Tensor& x, const Dims& given, std::optional<bool> complex,
+               bool back) {
+  if (!complex && x.dim() > 0 && x.size(-1) == 2)
+    fail("{}: the last size of {} is 2, so it may be complex; say complex=true or complex=false",
+         name, x.shape());
+  const int rank = rank_of(name, x, complex.value_or(false));
+  const Plan p = plan(name, rank, {}, given);
+  Shape shifts;
+  for (const int64_t d : p.dims) shifts.push(back ? -(x.size(int(d)) / 2) : x.size(int(d)) / 2);
+  return roll(x, shifts, Dims(p.dims));
+}
+
+}  // namespace
+
+Tensor fftfreq(int64_t n, double d, Dtype dtype) {
+  return frequencies("fftfreq", n, d, dtype, false);
+}
+Tensor rfftfreq(int64_t n, double d, Dtype dtype) {
+  return frequencies("rfftfreq", n, d, dtype, true);
+}
+Tensor fftshift(const Tensor& x, const Dims& dims, std::optional<bool> complex, const char* name) {
+  return shifted(name, x, dims, complex, false);
+}
+Tensor ifftshift(const Tensor& x, const Dims& dims, std::optional<bool> complex) {
+  return shifted("ifftshift", x, dims, complex, true);
+}
+
+// ---- complex numbers ----------------------------------------------------------------------------
+
+Tensor complex(const Tensor& re, const Tensor& im) {
+  return stack(broadcast_tensors({re, im.defined() ? im : zeros_like(re)}), -1);
+}
+Tensor polar(const Tensor& abs, const Tensor& angle) {
+  return complex(abs * cos(angle), abs * sin(angle));
+}
+Tensor abs(const Tensor& z) {
+  check_complex("abs", z);
+  return norm(z, 2, {-1});
+}
+Tensor angle(const Tensor& z) {
+  check_complex("angle", z);
+  return atan2(imaginary_part(z), real_part(z));
+}
+Tensor conj(const Tensor& z) {
+  check_complex("conj", z);
+  return complex(real_part(z), -imaginary_part(z));
+}
+Tensor mul(const Tensor& z, const Tensor& w) {
+  check_complex("mul", z), check_complex("mul", w);
+  const Tensor a = real_part(z), b = imaginary_part(z), c = real_part(w), d = imaginary_part(w);
+  return complex(a * c - b * d, a * d + b * c);
+}
+
+}  // namespace mt::fft
