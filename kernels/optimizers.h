@@ -5,6 +5,7 @@
 // optimizers: g is negated if `maximize` is set, and `weight_decay` is added to g or applied to w
 // itself (`decoupled_weight_decay`, or a struct that is always `decoupled`).
 // To add an optimizer: write its options, its struct, and its entry in the list at the end of the file.
+// An optimizer with `refuses_rows` takes sparse gradients, unless that returns a sentence for its options.
 #pragma once
 #include <utility>
 
@@ -104,6 +105,9 @@ struct SGD {
 
   static const char* refuses(const Options& o) {
     return o.nesterov && (o.momentum == 0 || o.dampening != 0) ? "nesterov needs a momentum and no dampening" : nullptr;
+  }
+  static const char* refuses_rows(const Options& o) {
+    return o.momentum != 0 || o.weight_decay != 0 ? "momentum and weight_decay must be 0" : nullptr;
   }
   template <class T> struct Terms { T lr, kept, fresh, now, ahead; };
   static Terms<double> prepare(const Options& o, const Progress& p) {
@@ -218,6 +222,9 @@ struct Adagrad {
     {{.lr = .1, .lr_decay = .5, .weight_decay = .1, .initial_accumulator_value = .3, .eps = .01, .maximize = true},
      {1.058119851995, 0.998887840834446, 1.04801979026669}}};
 
+  static const char* refuses_rows(const Options& o) {
+    return o.weight_decay != 0 ? "weight_decay must be 0" : nullptr;
+  }
   template <class T> struct Terms { T rate, eps; };
   static Terms<double> prepare(const Options& o, const Progress& p) {
     return {o.lr / (1 + (p.step - 1) * o.lr_decay), o.eps};
@@ -370,10 +377,38 @@ struct Lion {
   }
 };
 
+struct SparseAdamOptions {
+  double lr = 1e-3, beta1 = .9, beta2 = .999, eps = 1e-8;
+  Flag maximize = false, master_weights = false;
+};
+struct SparseAdam {
+  using Options = SparseAdamOptions;
+  static constexpr Info info{"SparseAdam",
+    "Adam for sparse gradients, as torch.optim.SparseAdam: rows without gradients keep their values and moments.",
+    {{"lr"}, kBeta, kBeta, {"eps"}, flag("maximize"), kMaster},
+    {{"exp_avg"}, {"exp_avg_sq"}}};
+  static constexpr Point<Options> points[] = {
+    {{}, {0.999000000632455, 0.99944221579236, 0.997486440753593}},
+    {{.lr = .1, .beta1 = .7, .beta2 = .8, .eps = .01, .maximize = true},
+     {1.0957193026503, 1.04310408659401, 1.25157267226989}}};
+
+  static const char* refuses_rows(const Options&) { return nullptr; }
+  template <class T> struct Terms { T beta1, beta2, rest1, rest2, rate, eps; };
+  static Terms<double> prepare(const Options& o, const Progress& p) {
+    return {o.beta1, o.beta2, 1 - o.beta1, 1 - o.beta2,
+            o.lr * sqrt(1 - pow(o.beta2, p.step)) / (1 - pow(o.beta1, p.step)), o.eps};
+  }
+  template <unsigned, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square) {
+    const auto [m, q] = update_moments(k, g, mean, square);
+    w = w - k.rate * m / (math::sqrt(q) + k.eps);
+  }
+};
+
 // ---- the list: the only registration ------------------------------------------------------------
 
 #define MT_OPTIMIZERS(X) \
-  X(SGD) X(Adam) X(AdamW) X(RMSprop) X(Adagrad) X(Adadelta) X(Adamax) X(NAdam) X(RAdam) X(Lion)
+  X(SGD) X(Adam) X(AdamW) X(RMSprop) X(Adagrad) X(Adadelta) X(Adamax) X(NAdam) X(RAdam) X(Lion) \
+  X(SparseAdam)
 
 // clang-format on
 

@@ -23,7 +23,8 @@ const Entry kFft[] = {
     {"fft(z, " MT_LINE,
      "The discrete Fourier transform along dim: the sums of z[j] exp(-2 pi i j k / n), k = 0 .. n - 1.\n"
      "z is complex: a tensor whose last dimension is (real, imaginary), the layout of torch.view_as_real; "
-     "dim counts without that one. For real x there are rfft(x) and fft(mt.fft.complex(x)). n cuts z or fills "
+     "dim counts without that one. A real tensor, whose last size is not 2, has imaginary parts 0; if that "
+     "size is 2, mt.complex(x) makes it complex. n cuts z or fills "
      "it up with zeros. norm is the direction that is divided by n, 'backward' or 'forward', or 'ortho': both "
      "are, by its root. float16 and bfloat16 are computed in float32; a tensor of a GPU is copied to the CPU, "
      "and the result back.",
@@ -68,13 +69,18 @@ const Entry kFft[] = {
        return fft::fftshift(x, dims, complex);
      }>},
     {"ifftshift(x, [dim]=nil, complex=nil)", "The inverse of fftshift.", bind<fft::ifftshift>},
-    {"complex(re, im=nil)", "The complex tensor of two real ones: mt.stack({re, im}, -1), or im 0.",
+};
+
+const Entry kComplexNumbers[] = {
+    {"complex(re, im=nil)",
+     "The complex tensor of two real ones, for mt.fft: mt.stack({re, im}, -1), or im 0.",
      bind<fft::complex>},
-    {"polar(abs, angle)", "The complex tensor of absolute values and angles.", bind<fft::polar>},
-    {"abs(z)", "The absolute values of complex z; the slope at 0 is 0.", bind<fft::abs>},
-    {"angle(z)", "The angles of complex z, in (-pi, pi].", bind<fft::angle>},
-    {"conj(z)", "The conjugates of complex z.", bind<fft::conj>},
-    {"mul(z, w)", "The products of complex z and w, which broadcast.", bind<fft::mul>},
+    {"polar(abs, angle)", "The complex tensor of absolute values and angles, see mt.complex.",
+     bind<fft::polar>},
+    {"complex_abs(z)", "The absolute values of complex z; the slope at 0 is 0.", bind<fft::abs>},
+    {"complex_angle(z)", "The angles of complex z, in (-pi, pi].", bind<fft::angle>},
+    {"complex_conj(z)", "The conjugates of complex z.", bind<fft::conj>},
+    {"complex_mul(z, w)", "The products of complex z and w, which broadcast.", bind<fft::mul>},
 };
 
 #define MT_FRAMES "n_fft, hop_length=nil, win_length=nil, window=nil, center=true, "
@@ -144,6 +150,7 @@ const Entry kWindows[] = {
 
 void register_fft(Registry& c) {
   c.functions(kWindows);
+  c.functions(kComplexNumbers);
   c.add_with_method(kMethods);
 }
 

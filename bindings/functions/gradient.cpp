@@ -23,7 +23,7 @@ template <bool on> int with_recording(Args& a) {
 int detect_anomaly(Args& a) {
   a.function(1);
   struct Scope {
-    const bool debugging = thread_state.debugging, infinities = detects_infinities();
+    const bool debugging = thread_state.debugging, infinities = thread_state.detects_infinities;
     Scope() { set_detect_anomaly(true); }
     ~Scope() { infinities ? set_detect_anomaly(true) : set_debug(debugging); }
   } const scope;

@@ -342,12 +342,19 @@ const Entry kOptim[] = {
               o.row().info->name);
        return 0;
      }},
-    {"optimizer_step(optimizer, groups)",
-     "Reads the options and takes a step; false if the groups have other parameters.",
+    {"optimizer_step(optimizer, groups, sparse)",
+     "Reads the options and takes a step; false if the groups have other parameters. sparse: a list of parameter, "
+     "rows, values, parameter, ..",
      [](Args& a) {
        const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
+       std::vector<RowGradient> sparse;
+       if (lua_istable(a.L, 3)) {
+         const TensorList list = a.tensors(3);
+         for (size_t i = 0; i < list.size(); i += 3)
+           sparse.push_back({list[i], Index(list[i + 1], 1), list[i + 2]});
+       }
        const bool same = has_groups(a.L, o, true);
-       if (same) o.look_for_zero_grad(), o.step();
+       if (same) o.look_for_zero_grad(), o.step(sparse);
        return a.push(same);
      }},
     {"optimizer_take(optimizer, groups)", "Replaces the groups; parameters keep their state.",

@@ -185,19 +185,15 @@ std::string recorded_at(const Node& node) {
   return node.extra && !node.extra->line.empty() ? ", recorded at " + node.extra->line : "";
 }
 
-static constinit thread_local bool infinities_too = false;
-
-bool detects_infinities() { return infinities_too; }
-
 void set_debug(bool on) {
-  thread_state.debugging = on, infinities_too = false;
+  thread_state.debugging = on, thread_state.detects_infinities = false;
   const std::lock_guard lock(changes_guard);
   changes.clear();
 }
 
 void set_detect_anomaly(bool on) {
   set_debug(on);
-  infinities_too = on;
+  thread_state.detects_infinities = on;
 }
 
 void note_change(const Storage* s) {
@@ -215,7 +211,7 @@ bool holds_nan(const Tensor& x) {
 }
 
 bool is_anomalous(const Tensor& x) {
-  if (!infinities_too || holds_nan(x)) return holds_nan(x);
+  if (!thread_state.detects_infinities || holds_nan(x)) return holds_nan(x);
   if (!is_float(x.dtype()) || x.numel() == 0) return false;
   const SaveAndRestore off(thread_state.debugging, false);
   NoGrad no_grad;

@@ -202,8 +202,6 @@ std::string recorded_at(const Node&);
 void set_debug(bool);
 /// The same, and so is the first infinite result.
 void set_detect_anomaly(bool);
-/// Whether infinite results are errors too.
-bool detects_infinities();
 /// While debugging: whether x contains what is an error.
 bool is_anomalous(const Tensor& x);
 /// Throws an Error if it does: "tanh produced NaN at [3, 1], ..".

@@ -42,9 +42,10 @@ constexpr std::array<const char*, 3> names_of(MatmulPrecision) {
 
 /// The state that a thread passes on to those it starts (`inheriting`). Others start with this.
 struct ThreadDefaults {
-  Dtype dtype = Dtype::f32;  // default_dtype()
-  bool grad_enabled = true;  // operations are recorded
-  bool debugging = false;    // operations store their lines, and stop at the first NaN
+  Dtype dtype = Dtype::f32;         // default_dtype()
+  bool grad_enabled = true;         // operations are recorded
+  bool debugging = false;           // operations store their lines, and stop at the first NaN
+  bool detects_infinities = false;  // while debugging, infinities are errors too
   Autocast autocast;
   MatmulPrecision matmul_precision = MatmulPrecision::highest;
   const Device* device = nullptr;  // default_device(); null: the CPU

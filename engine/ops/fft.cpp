@@ -259,10 +259,11 @@ void check_complex(const char* name, const Tensor& z) {
   if (z.dim() < 1 || z.size(-1) != 2)
     fail(
         "{}: a complex tensor is needed, whose last dimension is (real, imaginary), got {}; "
-        "mt.fft.complex(re, im) makes one{}",
-        name, z.shape(),
-        std::string_view(name).starts_with("fft") ? ", and rfft takes real x" : "");
+        "mt.complex(re, im) makes one",
+        name, z.shape());
 }
+/// Complex tensors as they are; a real one, whose last size is not 2, with imaginary parts 0.
+Tensor paired(const Tensor& x) { return x.dim() > 0 && x.size(-1) == 2 ? x : complex(x); }
 /// The number of dimensions without that of the pairs; at least one.
 int rank_of(const char* name, const Tensor& x, bool complex) {
   if (complex) check_complex(name, x);
@@ -299,8 +300,9 @@ Tensor along(const char* name, const Tensor& given, Kind kind, bool inverse,
   const Transform t{kind, inverse, d, *n, scale, kind == kToReal ? 2 * scale : scale};
   return in_dtype_of(given, transform(x, t));
 }
-Tensor along_dim(const char* name, const Tensor& x, Kind kind, bool inverse,
+Tensor along_dim(const char* name, const Tensor& given, Kind kind, bool inverse,
                  std::optional<int64_t> n, Dim dim, Norm norm) {
+  const Tensor x = kind == kComplex ? paired(given) : given;
   const int d = wrap_dim(name, dim, rank_of(name, x, kind != kToHalf));
   return along(name, x, kind, inverse, n, d, norm);
 }
@@ -329,8 +331,9 @@ std::optional<int64_t> size_at(const Plan& p, int k) {
 }
 
 /// Over several dimensions: `kind` along the last of them, which is first if it is real.
-Tensor over(const char* name, const Tensor& given, Kind kind, bool inverse, const Shape& s,
+Tensor over(const char* name, const Tensor& original, Kind kind, bool inverse, const Shape& s,
             const Dims& dims, Norm norm) {
+  const Tensor given = kind == kComplex ? paired(original) : original;
   const Plan p = plan(name, rank_of(name, given, kind != kToHalf), s, dims);
   const int last = p.dims.size() - 1;
   Tensor x = computable(given);
@@ -420,19 +423,19 @@ Tensor polar(const Tensor& abs, const Tensor& angle) {
   return complex(abs * cos(angle), abs * sin(angle));
 }
 Tensor abs(const Tensor& z) {
-  check_complex("abs", z);
+  check_complex("complex_abs", z);
   return norm(z, 2, {-1});
 }
 Tensor angle(const Tensor& z) {
-  check_complex("angle", z);
+  check_complex("complex_angle", z);
   return atan2(imaginary_part(z), real_part(z));
 }
 Tensor conj(const Tensor& z) {
-  check_complex("conj", z);
+  check_complex("complex_conj", z);
   return complex(real_part(z), -imaginary_part(z));
 }
 Tensor mul(const Tensor& z, const Tensor& w) {
-  check_complex("mul", z), check_complex("mul", w);
+  check_complex("complex_mul", z), check_complex("complex_mul", w);
   const Tensor a = real_part(z), b = imaginary_part(z), c = real_part(w), d = imaginary_part(w);
   return complex(a * c - b * d, a * d + b * c);
 }

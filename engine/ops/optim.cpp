@@ -32,6 +32,12 @@ template <class O> const char* refuses(const double* options) {
   else return nullptr;
 }
 
+template <class O> const char* refuses_rows(const double* options) {
+  if constexpr (requires { &O::refuses_rows; })
+    return O::refuses_rows(options_in<typename O::Options>(options));
+  else return "its steps change all rows";
+}
+
 int option_named(const optim::Info& info, const char* name) {
   for (int i = 0; name && i < optim::kMaxOptions && info.options[i].name; ++i)
     if (std::strcmp(info.options[i].name, name) == 0) return i;
@@ -42,7 +48,8 @@ template <class O> OptimizerRow row_of() {
   const typename O::Options defaults{};
   constexpr int options = optim::count_names(O::info.options);
   static_assert(sizeof defaults == options * sizeof(double), "each option has its name and range");
-  OptimizerRow r{&O::info, options, optim::states<O>, 0, 0, {}, {}, {}, {}, prepare<O>, refuses<O>};
+  OptimizerRow r{&O::info,   options,    optim::states<O>, 0, 0, {}, {}, {}, {},
+                 prepare<O>, refuses<O>, refuses_rows<O>};
   r.master_weights = offsetof(typename O::Options, master_weights) / sizeof(double);
   while (r.running < optim::kMaxRunning && O::info.running[r.running]) ++r.running;
   std::memcpy(r.defaults, &defaults, sizeof defaults);
@@ -104,7 +111,9 @@ struct Entry {
   size_t group, index;
   unsigned states;
   const Tensor* parameter;
-  Tensor grad, copy;  // copy: of a non-contiguous parameter, or the master of a 16-bit one
+  Tensor grad, copy;  // copy: of a non-contiguous parameter, the master of a 16-bit one, or rows
+  const RowGradient* rows = nullptr;  // of a sparse gradient: grad, copy and row_state are of these
+  Tensor row_state[kMaxStates] = {};
   const Tensor& value() const { return copy.defined() ? copy : *parameter; }
   bool same_kind(const Entry& e) const {
     return states == e.states && value().dtype() == e.value().dtype() &&
@@ -136,11 +145,12 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
 
   explicit Impl(int r) : rule(r), row(optimizer_row(r)) {}
   const char* name() const { return row.info->name; }
-  bool fit(Tensor& state, const Tensor& value, size_t i) const;
-  void fit_state(const Group&, Parameter&, int k, const Tensor& value, size_t i) const;
+  bool fit(Tensor& state, const Tensor& shaped, const Tensor& like, size_t i) const;
+  void fit_state(const Group&, Parameter&, int k, const Tensor& like, size_t i) const;
   bool has_master(const Group&, const Tensor& parameter) const;
   const Tensor& fit_master(Parameter&, size_t i) const;
-  void add_entry(size_t group, size_t index, unsigned states);
+  void add_entry(size_t group, size_t index, unsigned states, const std::vector<RowGradient>&);
+  void take_rows(Entry&, const Group&, Parameter&, const RowGradient&);
   void advance(const Group&, Parameter&);
   void fill_numbers(const Entry* from, const Entry* to);
   double* record(const Entry* from, const Entry* to);
@@ -148,30 +158,29 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
 };
 
 /// Moves a state to the device of parameter i's value; false if the state does not exist yet.
-bool Optimizer::Impl::fit(Tensor& state, const Tensor& value, size_t i) const {
+bool Optimizer::Impl::fit(Tensor& state, const Tensor& shaped, const Tensor& like, size_t i) const {
   if (!state.defined()) {
-    if (is_recorded(value.device()))
+    if (is_recorded(like.device()))
       fail(
           "{}: parameter {} has no state yet, which every replay would make again; let mt.cuda.graph "
           "run the function before it records, warmup=1 or more",
           name(), i + 1);
     return false;
   }
-  if (!same_shape(state, value))
-    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name(), i + 1, value.shape(),
-         state.shape());
-  if (state.dtype() != value.dtype() || &state.device() != &value.device() ||
-      !state.is_contiguous())
-    state = contiguous(to(to(state, value.device()), value.dtype()));
+  if (!same_shape(state, shaped))
+    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name(), i + 1,
+         shaped.shape(), state.shape());
+  if (state.dtype() != like.dtype() || &state.device() != &like.device() || !state.is_contiguous())
+    state = contiguous(to(to(state, like.device()), like.dtype()));
   return true;
 }
 
 /// Creates state k, or moves it to the parameter's device.
-void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const Tensor& value,
+void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const Tensor& like,
                                 size_t i) const {
-  if (fit(p.state[k], value, i)) return;
+  if (fit(p.state[k], p.value, like, i)) return;
   const int start = row.start[k];
-  p.state[k] = full(value.shape(), start < 0 ? 0 : group.options[start], value);
+  p.state[k] = full(p.value.shape(), start < 0 ? 0 : group.options[start], like);
   p.progress.first = true;
 }
 
@@ -183,19 +192,42 @@ bool Optimizer::Impl::has_master(const Group& group, const Tensor& parameter) co
 /// value, otherwise a conversion of the parameter, which other code has changed.
 const Tensor& Optimizer::Impl::fit_master(Parameter& p, size_t i) const {
   const Tensor value = contiguous(to_compute_dtype(p.value));
-  if (!fit(p.master, value, i)) return p.master = value;
+  if (!fit(p.master, value, value, i)) return p.master = value;
   const Tensor kept = eq(to(p.master, p.value.dtype()), p.value);
   const Into in_place(&p.master);
   return p.master = where(kept, p.master, value);
 }
 
-void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
+/// The rows of a parameter that has a sparse gradient.
+void Optimizer::Impl::take_rows(Entry& e, const Group& group, Parameter& p,
+                                const RowGradient& sparse) {
+  const char* why = row.refuses_rows(group.options.data());
+  if (!why && has_master(group, p.value)) why = "master_weights must be false";
+  if (!why && is_recorded(p.value.device())) why = "mt.cuda.graph does not record it";
+  if (why)
+    fail(
+        "{}: parameter {} has a sparse gradient, of nn.Embedding with sparse=true: {}; "
+        "SGD, Adagrad and SparseAdam take those",
+        name(), e.index + 1, why);
+  check_writable(name(), p.value);
+  e.rows = &sparse;
+  e.copy = contiguous(to_compute_dtype(index_select(p.value, 0, sparse.rows)));
+}
+
+void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states,
+                                const std::vector<RowGradient>& sparse) {
   Parameter& parameter = groups[group].parameters[i];
   const Tensor& p = parameter.value;
   check_alive(p.device());
   Tensor g = p.grad();
+  const auto rows = std::find_if(sparse.begin(), sparse.end(), [&](const RowGradient& s) {
+    return s.parameter.impl() == p.impl();
+  });
+  const bool has_rows = rows != sparse.end(), by_rows = has_rows && !g.defined();
+  if (by_rows) g = rows->values;
+  else if (has_rows) g = index_add(g, 0, rows->rows, to(rows->values, g.dtype()));
   if (!g.defined()) return;
-  if (!same_shape(g, p))
+  if (!by_rows && !same_shape(g, p))
     fail("{}: parameter {} is {}, its gradient {}", name(), i + 1, p.shape(), g.shape());
   if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name(), i + 1, p.dtype());
   if (&g.device() != &p.device())
@@ -204,14 +236,19 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
   const Dtype dtype = compute_dtype(p.dtype());
   entries.push_back({group, i, states, &p, std::move(g), {}});
   Entry& e = entries.back();
-  if (p.dtype() != dtype || !p.is_contiguous()) {
+  if (by_rows) {
+    take_rows(e, groups[group], parameter, *rows);
+  } else if (p.dtype() != dtype || !p.is_contiguous()) {
     check_writable(name(), p);
     e.copy =
         has_master(groups[group], p) ? fit_master(parameter, i) : contiguous(to_compute_dtype(p));
   }
   if (e.grad.dtype() != dtype || !e.grad.is_contiguous()) e.grad = contiguous(to(e.grad, dtype));
   for (int k = 0; k < row.states; ++k)
-    if (optim::has(states, k)) fit_state(groups[group], parameter, k, e.value(), i);
+    if (optim::has(states, k)) {
+      fit_state(groups[group], parameter, k, e.value(), i);
+      if (by_rows) e.row_state[k] = index_select(parameter.state[k], 0, rows->rows);
+    }
 }
 
 /// Counts a step of a parameter; appends a row with its numbers.
@@ -293,7 +330,7 @@ void Optimizer::Impl::run(const Entry* from, const Entry* to) {
     const Parameter& p = groups[e->group].parameters[e->index];
     OptimizeTensor t{e->value().numel(), n, e->value().data(), e->grad.data(), {}, 0};
     for (int k = 0; k < row.states; ++k)
-      if (optim::has(e->states, k)) t.state[k] = p.state[k].data();
+      if (optim::has(e->states, k)) t.state[k] = (e->rows ? e->row_state : p.state)[k].data();
     tensors.push_back(t);
     n += t.n;
   }
@@ -303,8 +340,15 @@ void Optimizer::Impl::run(const Entry* from, const Entry* to) {
   device.optimize({rule, from->states, from->value().dtype(), int(to - from), n, tensors.data(),
                    rows, recorded});
   for (const Entry* e = from; e < to; ++e) {
-    if (e->copy.defined()) copy_(*e->parameter, e->copy);
+    const auto write = [&](const Tensor& all, const Tensor& rows) {
+      index_copy(all, 0, e->rows->rows, mt::to(rows, all.dtype()), InPlace(true));
+    };
+    if (e->rows) write(*e->parameter, e->copy);
+    else if (e->copy.defined()) copy_(*e->parameter, e->copy);
     else bump(*e->parameter);
+    for (int k = 0; e->rows && k < row.states; ++k)
+      if (optim::has(e->states, k))
+        write(groups[e->group].parameters[e->index].state[k], e->row_state[k]);
   }
 }
 
@@ -330,7 +374,7 @@ void Optimizer::zero_grad() const {
     for (const Parameter& p : group.parameters) p.value.set_grad({});
 }
 
-void Optimizer::step() const {
+void Optimizer::step(const std::vector<RowGradient>& sparse) const {
   const NoGrad off;
   Impl& self = *impl_;
   struct ClearEntries {
@@ -339,7 +383,8 @@ void Optimizer::step() const {
   } const clear{self.entries};
   for (size_t g = 0; g < self.groups.size(); ++g) {
     const unsigned states = states_for(self.row, self.groups[g].options.data());
-    for (size_t i = 0; i < self.groups[g].parameters.size(); ++i) self.add_entry(g, i, states);
+    for (size_t i = 0; i < self.groups[g].parameters.size(); ++i)
+      self.add_entry(g, i, states, sparse);
   }
   const Entry* const end = self.entries.data() + self.entries.size();
   for (const Entry *from = self.entries.data(), *to = from; from < end; from = to) {

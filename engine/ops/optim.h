@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/ops/gather_scatter.h"
 #include "kernels/optimizers.h"
 
 namespace mt {
@@ -20,7 +21,8 @@ struct OptimizerRow {
   bool pair[optim::kMaxOptions];            // in Lua a list of two with the next option
   int when[kMaxStates], start[kMaxStates];  // a state's conditional and initial option, or -1
   void (*prepare)(const double* options, optim::Progress&, double* numbers);
-  const char* (*refuses)(const double* options);  // the message for invalid options
+  const char* (*refuses)(const double* options);       // the message for invalid options
+  const char* (*refuses_rows)(const double* options);  // why it takes no sparse gradient, or null
 };
 const OptimizerRow& optimizer_row(int rule);
 /// "a finite number from 0", "two numbers from 0 to below 1": the valid values of option i.
@@ -34,6 +36,13 @@ template <class Options> Options options_in(const double* numbers) {
   std::memcpy(static_cast<void*>(&o), numbers, sizeof o);
   return o;
 }
+
+/// A sparse gradient: that of some rows of a parameter. Each row has one index.
+struct RowGradient {
+  Tensor parameter;
+  Index rows;
+  Tensor values;  // rows x columns
+};
 
 /// Updates parameters by their gradients. A handle like Tensor: copies share parameters and state.
 class Optimizer {
@@ -55,8 +64,9 @@ class Optimizer {
   const OptimizerRow& row() const;
   std::vector<Group>& groups() const;
   void add_group(const TensorList& parameters, const double* options) const;
-  /// One step for every parameter with a gradient. If an error is thrown, nothing has changed.
-  void step() const;
+  /// One step for every parameter with a gradient. If an error is thrown, nothing has changed. A sparse gradient
+  /// changes only its rows of the parameter and of the state.
+  void step(const std::vector<RowGradient>& sparse = {}) const;
   /// Drops the gradients of all parameters.
   void zero_grad() const;
   /// Throws Error for options outside their ranges.

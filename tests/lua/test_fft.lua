@@ -48,7 +48,7 @@ local function by_definition(z)
   local k = mt.range(0, n - 1):double()
   local angle = (k:unsqueeze(2) * k % n) * (-2 * math.pi / n)
   local c, s, re, im = angle:cos(), angle:sin(), z:select(-1, 1):double(), z:select(-1, 2):double()
-  return F.complex(c:matmul(re) - s:matmul(im), s:matmul(re) + c:matmul(im))
+  return mt.complex(c:matmul(re) - s:matmul(im), s:matmul(re) + c:matmul(im))
 end
 
 -- Every radix, primes by the definition and by convolution, and products of both; 1009 and 2^k in two steps.
@@ -60,7 +60,7 @@ test('lengths, dimensions and layouts, by the definition', function()
     for _, n in ipairs(lengths) do
       for _, lines in ipairs {1, 3, 17} do
         local z, x = mt.randn({n, lines, 2}, dtype), mt.randn({n, lines}, dtype)
-        local y, half = by_definition(z), by_definition(F.complex(x)):narrow(1, 1, math.floor(n / 2) + 1)
+        local y, half = by_definition(z), by_definition(mt.complex(x)):narrow(1, 1, math.floor(n / 2) + 1)
         local across = z:transpose(1, 2)
         close(F.fft(z, {dim = 1}), y)
         close(F.fft(across), y:transpose(1, 2))
@@ -81,16 +81,16 @@ test('long lines: round trips, an impulse, and the energy (Parseval)', function(
   for _, n in ipairs {4096, 5000, 2 ^ 16, 3 * 2 ^ 15, 10007, 2 ^ 18, 100003} do
     for _, dtype in ipairs {'float32', 'float64'} do
       local x = mt.randn({2, n}, dtype)
-      local y, z = F.rfft(x), F.fft(F.complex(x, x:flip(-1)))
+      local y, z = F.rfft(x), F.fft(mt.complex(x, x:flip(-1)))
       close(F.irfft(y, n), x)
-      close(F.ifft(z), F.complex(x, x:flip(-1)))
-      close(y, F.fft(F.complex(x)):narrow(-2, 1, math.floor(n / 2) + 1), 1e-5)
+      close(F.ifft(z), mt.complex(x, x:flip(-1)))
+      close(y, F.fft(mt.complex(x)):narrow(-2, 1, math.floor(n / 2) + 1), 1e-5)
       near(z:double():square():sum():item() / n / (2 * x:double():square():sum():item()), 1, 1e-6)
     end
     local impulse = mt.zeros({n, 1}, 'float64')
     impulse[4] = 1
     local angle = mt.range(0, math.floor(n / 2)):double() * (-2 * math.pi * 3 / n)
-    close(F.rfft(impulse, {dim = 1}):squeeze(2), F.polar(mt.ones_like(angle), angle), 1e-12)
+    close(F.rfft(impulse, {dim = 1}):squeeze(2), mt.polar(mt.ones_like(angle), angle), 1e-12)
   end
 end)
 
@@ -123,7 +123,7 @@ for _, n in ipairs {1, 2, 5, 6, 37} do
 end
 t.gradients('rfft2 and irfft2', function(x) return F.irfft2(F.rfft2(x, {s = {3, 5}}), {s = {2, 3}}) end, {4, 4})
 t.gradients('a line in two steps', function(x) return F.irfft(F.rfft(x):narrow(-2, 1, 4), 6) end, {40})
-t.gradients('complex numbers', function(z, w) return F.mul(F.polar(F.abs(z), F.angle(z)), F.conj(w)) end, {4, 2},
+t.gradients('complex numbers', function(z, w) return mt.complex_mul(mt.polar(mt.complex_abs(z), mt.complex_angle(z)), mt.complex_conj(w)) end, {4, 2},
   {2, 4, 2})
 
 test('gradients of stft and istft', function()
@@ -136,9 +136,9 @@ end)
 
 test('abs has slope 0 at 0, and angle no NaN', function()
   local z = mt.zeros(3, 2):requires_grad_()
-  F.abs(z):sum():backward()
+  mt.complex_abs(z):sum():backward()
   eq(z.grad:abs():sum():item(), 0)
-  eq(F.angle(mt.tensor{{0, 0}, {-1, 0}, {0, 2}}):tolist(), mt.tensor{0, math.pi, math.pi / 2}:tolist())
+  eq(mt.complex_angle(mt.tensor{{0, 0}, {-1, 0}, {0, 2}}):tolist(), mt.tensor{0, math.pi, math.pi / 2}:tolist())
 end)
 
 test('imaginary parts of the frequencies 0 and n / 2 are ignored', function() -- pytorch/pytorch issue 154496
@@ -167,7 +167,7 @@ test('empty batches, sizes n, dtypes', function()
   local y = mt.istft(mt.stft(mt.randn(600):half(), 64), 64)
   eq({y.dtype, #y}, {'float16', 592})
   local z = mt.randn(4, 2)
-  eq(F.complex(z:select(-1, 1), z:select(-1, 2)):tolist(), z:tolist())
+  eq(mt.complex(z:select(-1, 1), z:select(-1, 2)):tolist(), z:tolist())
   eq(F.ifftshift(F.fftshift(z, {complex = false}), {complex = false}):tolist(), z:tolist())
 end)
 
@@ -190,8 +190,8 @@ test('mt.compile replays transforms and their gradients', function()
     mt.manual_seed(7)
     local w = mt.randn(25, 2):requires_grad_()
     return w, function(x)
-      local y = F.irfft(F.mul(F.rfft(x), w), 48)
-      local loss = y:square():mean() + F.abs(mt.stft(y, 16, {window = window})):mean() + F.fft(w, 37):square():mean()
+      local y = F.irfft(mt.complex_mul(F.rfft(x), w), 48)
+      local loss = y:square():mean() + mt.complex_abs(mt.stft(y, 16, {window = window})):mean() + F.fft(w, 37):square():mean()
       loss:backward()
       w.grad:mul_(0.5)
       return loss
@@ -209,12 +209,19 @@ test('mt.compile replays transforms and their gradients', function()
   assert(mt.explain(compiled):find 'replayed 3 times')
 end)
 
+test('a real tensor has imaginary parts 0', function()
+  local x = mt.randn(3, 8)
+  assert(F.fft(x):equal(F.fft(mt.complex(x))))
+  assert(F.ifft2(x):equal(F.ifft2(mt.complex(x))))
+  eq(F.fftn(mt.ones(4)):tolist(), {{4, 0}, {0, 0}, {0, 0}, {0, 0}})
+end)
+
 test('wrong arguments', function()
   local z = mt.randn(3, 2)
-  raises(function() F.fft(mt.randn(8)) end,
-    'fft: a complex tensor is needed, whose last dimension is %(real, imaginary%), got %(8%); ' ..
-    'mt.fft.complex%(re, im%) makes one, and rfft takes real x')
-  raises(function() F.abs(mt.randn(8)) end, 'abs: a complex tensor .*makes one$')
+  raises(function() F.irfft(mt.randn(8)) end,
+    'irfft: a complex tensor is needed, whose last dimension is %(real, imaginary%), got %(8%); ' ..
+    'mt.complex%(re, im%) makes one$')
+  raises(function() mt.complex_abs(mt.randn(8)) end, 'complex_abs: a complex tensor ')
   raises(function() F.fft(mt.randn(2)) end, 'fft: the input is a single number')
   raises(function() F.rfft(mt.tensor(3)) end, 'rfft: the input is a single number')
   raises(function() F.rfft(mt.randn(8), 0) end, 'rfft: n, .* along dimension 1, is 0; it must be at least 1')
@@ -230,11 +237,11 @@ test('wrong arguments', function()
   raises(function() F.ifftn(z, {s = {2, 2}}) end, 'ifftn: s has 2 sizes, the input 1 dimensions')
   raises(function() F.fftshift(z) end,
     'fftshift: the last size of %(3 x 2%) is 2, so it may be complex; say complex=true or')
-  raises(function() F.mul(z, mt.randn(4, 2)) end, 'mul: ')
+  raises(function() mt.complex_mul(z, mt.randn(4, 2)) end, 'mul: ')
   raises(function() F.fftfreq(0) end, 'fftfreq: n is 0, it must be at least 1')
   raises(function() mt.hann_window(-1) end, 'hann_window: %-1 samples were requested')
   raises(function() return mt.rfft end, 'it is mt.fft.rfft')
-  raises(function() return F.hfft end, "mt.fft has no 'hfft'.*mt.fft.irfft%(mt.fft.conj%(z%)")
+  raises(function() return F.hfft end, "mt.fft has no 'hfft'.*mt.fft.irfft%(mt.complex_conj%(z%)")
   raises(function() return F.rfftt end, "mt.fft has no 'rfftt' %(did you mean 'rfft'%?%)")
   raises(function() mt.stft(mt.randn(10), 30) end,
     "stft: 10 samples are too few for a padding of 15; use pad_mode='constant'")

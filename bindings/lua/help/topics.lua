@@ -378,7 +378,7 @@ local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDatase
 topics.absent = {
   Dataset = dataset, IterableDataset = dataset,
   ASGD = 'mt.optim.swa.AveragedModel(net) averages what any optimizer makes', Rprop = 'mt.optim.RMSprop is for batches',
-  SparseAdam = 'gradients of embeddings are dense; mt.optim.Adam', Muon = 'mt.optim.AdamW or mt.optim.Lion',
+  Muon = 'mt.optim.AdamW or mt.optim.Lion',
   CIFAR10 = 'mt.data.cifar10{root=, download=, train=}',
   CIFAR100 = 'mt.data.folder(root) reads images, one folder for each class',
   vmap = 'write the batched operation; mt.map(f) is a function of numbers',
@@ -394,7 +394,7 @@ topics.absent = {
   AdaptiveMaxPool3d = 'x:amax({-3, -2, -1}, true) where the output has size 1; mt.nn.MaxPool3d',
   MaxUnpool1d = 'mt.nn.MaxUnpool2d of x:unsqueeze(-2)',
   gumbel_softmax = '((x - (-mt.rand_like(x):log()):log()) / tau):softmax(-1)',
-  hfft = "mt.fft.irfft(mt.fft.conj(z), {norm = 'forward'})", ihfft = "mt.fft.conj(mt.fft.rfft(x, {norm = 'forward'}))",
+  hfft = "mt.fft.irfft(mt.complex_conj(z), {norm = 'forward'})", ihfft = "mt.complex_conj(mt.fft.rfft(x, {norm = 'forward'}))",
   pdist = 'mt.cdist(x, x), which has each pair twice',
   LPPool1d = '(mt.avg_pool1d(x:abs():pow(p), k) * k):pow(1 / p)',
   LPPool2d = '(mt.avg_pool2d(x:abs():pow(p), k) * k ^ 2):pow(1 / p)',

@@ -1,6 +1,7 @@
 -- embedding.lua -- embedding tables
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local row_gradients = require 'mtorch.core.row_gradients'
 local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 
@@ -18,7 +19,6 @@ end
 --- The given table, or a random one: normal, with zeros at the padding.
 local function table_of(name, o)
   local row, weight = padding_row(name, o), o._weight
-  if o.sparse then core.fail('%s: sparse gradients are not supported; leave sparse out', name) end
   if weight then
     if weight:dim() ~= 2 or weight:size(1) ~= o.num_embeddings or weight:size(2) ~= o.embedding_dim then
       core.fail('%s: _weight is %s, expected (%d, %d)', name, tostring(weight.shape), o.num_embeddings, o.embedding_dim)
@@ -42,6 +42,23 @@ local function looked_up(self, ids)
   return weight
 end
 
+--- The table, ids and padding for a call. With sparse=true the table has only the rows that the ids use, and its
+--- gradient becomes a sparse one of the weight.
+local function table_for(self, ids)
+  local weight, padding = looked_up(self, ids), self.padding_idx
+  if not (self.sparse and mt.is_tensor(ids) and ids:numel() > 0 and weight.requires_grad and mt.is_grad_enabled()) then
+    return weight, ids, padding
+  end
+  local rows, at = ids:flatten():unique{return_inverse = true}
+  local used = mt.no_grad(mt.embedding, rows, weight):requires_grad_():view(#rows, -1)
+  used:register_hook(function(g) row_gradients.add(weight, rows, g) end)
+  if padding then
+    local place = rows:eq(padding_row(self.mode and 'EmbeddingBag' or 'Embedding', self)):nonzero()
+    padding = place:size(1) > 0 and place[1][1]:item() or nil
+  end
+  return used, at:view_as(ids), padding
+end
+
 --- y with its gradient divided, for each id, by its count in the batch.
 local function by_frequency(self, ids, y)
   if not self.scale_grad_by_freq or not mt.is_grad_enabled() then return y end
@@ -62,11 +79,14 @@ embedding.Embedding = module.define{
   'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number = nil, ' ..
     'norm_type: number = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
-    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place.',
+    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. sparse: the ' ..
+    'gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which ' ..
+    'change only those rows.',
   parameters = {'weight'},
   init = function(o) return table_of('Embedding', o) end,
   forward = function(self, ids)
-    return by_frequency(self, ids, mt.embedding(ids, looked_up(self, ids), self.padding_idx))
+    local weight, at, padding = table_for(self, ids)
+    return by_frequency(self, ids, mt.embedding(at, weight, padding))
   end,
   extra = extra,
   macs = function() return 0 end,
@@ -89,8 +109,8 @@ embedding.EmbeddingBag = module.define{
   end,
   forward = function(self, ids, offsets, per_sample_weights)
     if type(offsets) == 'table' then ids, offsets, per_sample_weights = bag(ids, offsets) end
-    return mt.embedding_bag(ids, looked_up(self, ids), offsets, self.mode, per_sample_weights,
-      self.include_last_offset, self.padding_idx)
+    local weight, at, padding = table_for(self, ids)
+    return mt.embedding_bag(at, weight, offsets, self.mode, per_sample_weights, self.include_last_offset, padding)
   end,
   extra = extra,
   macs = function() return 0 end,

@@ -1,6 +1,7 @@
 -- functional.lua -- a module called with other parameters; parameters as a vector; gradient clipping
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
@@ -64,12 +65,18 @@ functional.clip_grad_norm_ = core.declare(
     'error_if_nonfinite: bool = false)',
   'Scales the gradients of the parameters, in place, so that their norm, all taken as one vector, is at most ' ..
   'max_norm; returns the norm before, a 0-d tensor. It does not wait for a GPU unless error_if_nonfinite is true.',
-  function(parameters, ...) return core.clip_grad_norm_(list_of(parameters), ...) end)
+  function(parameters, ...)
+    row_gradients.refuse('clip_grad_norm_', list_of(parameters))
+    return core.clip_grad_norm_(list_of(parameters), ...)
+  end)
 
 functional.clip_grad_value_ = core.declare(
   'clip_grad_value_([parameters]: tensor|tensors, clip_value: number >= 0)',
   'Clamps each element of the gradients of the parameters to +-clip_value, in place.',
-  function(parameters, clip_value) core.clip_grad_value_(list_of(parameters), clip_value) end)
+  function(parameters, clip_value)
+    row_gradients.refuse('clip_grad_value_', list_of(parameters))
+    core.clip_grad_value_(list_of(parameters), clip_value)
+  end)
 
 -- ---- one vector ---------------------------------------------------------------------------------
 

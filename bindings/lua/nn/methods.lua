@@ -1,6 +1,7 @@
 -- methods.lua -- methods of all modules: parameters, training, other dtypes and devices, copies
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local row_gradients = require 'mtorch.core.row_gradients'
 local class = require 'mtorch.nn.class'
 local method, registry, is_module = class.method, class.registry, class.is_module
 
@@ -118,7 +119,11 @@ method('requires_grad_(on: bool = true)',
   end)
 method('zero_grad()',
   'Drops the gradients of all parameters; otherwise the next backward adds to them.',
-  function(self) core.zero_grad((collect(self, 'parameter'))) end)
+  function(self)
+    local list = collect(self, 'parameter')
+    core.zero_grad(list)
+    row_gradients.drop(list)
+  end)
 
 --- Moves the data to another dtype or device, with the gradient.
 local function convert(value, ...)

@@ -1,6 +1,7 @@
 -- lbfgs.lua -- optim.LBFGS: limited-memory BFGS over all parameters as one vector, as torch.optim.LBFGS
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
 local Optimizer = require 'mtorch.optim.optimizer'
 local strong_wolfe = require 'mtorch.optim.line_search'
@@ -22,6 +23,7 @@ end
 --- The gradients as one vector, with 0 for missing ones.
 local function flat_gradient(group)
   local parts = {}
+  row_gradients.refuse('LBFGS', group.params)
   for i, p in ipairs(group.params) do
     local g = p.grad
     parts[i] = g and g:detach():reshape(-1) or mt.zeros_like(p:detach()):reshape(-1)

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
+local row_gradients = require 'mtorch.core.row_gradients'
 local shown = require 'mtorch.core.shown'
 
 local Optimizer, method = object.class{called = 'opt', word = 'optimizer'}
@@ -198,9 +199,10 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
     end
     local recording = core.step_recording -- for mt.compile: a replay steps again
     if recording then recording:pause(self) end
-    if not core.optimizer_step(self.handle, self.param_groups) then
+    local sparse = row_gradients.of(self.param_groups)
+    if not core.optimizer_step(self.handle, self.param_groups, sparse) then
       adopt(self)
-      core.optimizer_step(self.handle, self.param_groups)
+      core.optimizer_step(self.handle, self.param_groups, sparse)
     end
     if recording then recording:resume() end
     if core.stepped then core.stepped[self] = true end
@@ -210,7 +212,10 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
 method('zero_grad()', 'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self)
     local list = self.param_groups
-    for i = 1, #list do core.zero_grad(list[i].params) end
+    for i = 1, #list do
+      core.zero_grad(list[i].params)
+      row_gradients.drop(list[i].params)
+    end
   end)
 
 -- ---- state --------------------------------------------------------------------------------------
