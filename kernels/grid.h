@@ -133,6 +133,7 @@ struct GridStatement {
   // In the tiles of the launch:
   bool divergent = false;            // its lanes may run different statements of it
   bool leaves = false;               // lanes may leave it or a statement around it
+  bool masked = false;               // an assignment: lanes that are not active keep the old value
   bool native = false;               // a block: large enough for machine code
   GridClass is = GridClass::scalar;  // of the variable
   int at = -1;                       // its register; -1: it is not read

@@ -3,109 +3,115 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace mt::grid {
+namespace {
 
-Classes::Classes(Kernel& p, const bool varying[3])
-    : p_(p),
-      varying_(varying),
-      variable_(p.variables.size(), GridClass::scalar) {
-  for (Statement& s : p.statements) s.divergent = s.leaves = false;
-  while (walk(p.body)) {}
-}
+class Classes {
+ public:
+  Classes(Kernel& p, const bool varying[3])
+      : variable(p.variables.size(), GridClass::scalar),
+        p_(p),
+        varying_(varying) {
+    for (Statement& s : p.statements) s.divergent = s.leaves = false;
+    while (walk(p.body)) {}
+  }
+  std::vector<GridClass> variable;
 
-GridClass Classes::of(const Value& v) const {
-  switch (v.kind) {
-    case Value::variable: return variable_[size_t(v.index)];
-    case Value::place:
-    case Value::thread: return varying_[v.index] ? GridClass::affine : GridClass::scalar;
-    case Value::load: {
-      for (const Value* a : v.args)
-        if (of(*a) != GridClass::scalar) return GridClass::vector;
-      return GridClass::scalar;
+ private:
+  GridClass of(Value* v) {
+    if (!v) return GridClass::scalar;
+    GridClass most = GridClass::scalar;
+    int affine = 0;
+    for (Value* a : v->args) most = std::max(most, of(a)), affine += a->is == GridClass::affine;
+    const bool linear = v->has(op::id<op::Add>) || v->has(op::id<op::Sub>) ||
+                        v->has(op::id<op::Neg>) || (v->has(op::id<op::Mul>) && affine == 1);
+    if (v->kind == Value::variable) most = variable[size_t(v->index)];
+    else if (v->kind == Value::place || v->kind == Value::thread)
+      most = varying_[v->index] ? GridClass::affine : GridClass::scalar;
+    else if (most == GridClass::affine && !(linear && v->type == GridType::integer))
+      most = GridClass::vector;
+    return v->is = most;
+  }
+  /// Whether some lanes keep the old value of a variable if it is set here.
+  bool is_masked(int v) const {
+    const auto home = depth_.find(p_.variables[size_t(v)].home);
+    for (size_t k = home == depth_.end() ? 0 : home->second; k < regions_.size(); ++k)
+      if (regions_[k]->divergent) return true;
+    return false;
+  }
+  bool give(Statement& s, GridClass c) {
+    GridClass& now = variable[size_t(s.variable)];
+    const bool linear = p_.variables[size_t(s.variable)].type == GridType::integer;
+    if (c == GridClass::affine && !linear) c = GridClass::vector;
+    const bool changed = c > now;
+    s.is = now = std::max(c, now);
+    return changed;
+  }
+  static bool mark(Statement& s, bool divergent) {
+    if (!divergent || s.divergent) return false;
+    return s.divergent = true;
+  }
+  /// If only some lanes leave, every enclosing region up to the target is divergent.
+  bool leave(const Statement& s) {
+    size_t at = regions_.size();
+    bool differs = false, changed = false;
+    for (size_t k = regions_.size(); k-- > 0;) {
+      at = k;
+      if (regions_[k] == s.target) break;
+      differs |= regions_[k]->divergent;
     }
-    case Value::operation: return of_operation(v);
-    default: return GridClass::scalar;
+    for (size_t k = at; k < regions_.size(); ++k) {
+      if (!regions_[k]->leaves) regions_[k]->leaves = true, changed = true;
+      changed |= mark(*regions_[k], differs);
+    }
+    return changed;
   }
-}
-
-GridClass Classes::of_operation(const Value& v) const {
-  GridClass most = GridClass::scalar;
-  int affine = 0;
-  for (const Value* a : v.args) {
-    const GridClass c = of(*a);
-    most = std::max(most, c), affine += c == GridClass::affine;
-  }
-  if (most != GridClass::affine) return most;
-  const bool linear = v.op == op::id<op::Add> || v.op == op::id<op::Sub> ||
-                      v.op == op::id<op::Neg> || (v.op == op::id<op::Mul> && affine == 1);
-  return linear && v.type == GridType::integer ? GridClass::affine : GridClass::vector;
-}
-
-bool Classes::is_masked(int variable, const std::vector<Statement*>& regions) const {
-  const auto home = depth_.find(p_.variables[size_t(variable)].home);
-  for (size_t k = home == depth_.end() ? 0 : home->second; k < regions.size(); ++k)
-    if (regions[k]->divergent) return true;
-  return false;
-}
-
-bool Classes::give(int variable, GridClass c) {
-  GridClass& now = variable_[size_t(variable)];
-  if (is_masked(variable, regions_)) c = GridClass::vector;
-  if (c == GridClass::affine && p_.variables[size_t(variable)].type != GridType::integer)
-    c = GridClass::vector;
-  if (c <= now) return false;
-  now = c;
-  return true;
-}
-bool Classes::mark(Statement& s, bool divergent) {
-  if (!divergent || s.divergent) return false;
-  return s.divergent = true;
-}
-
-/// If only some lanes leave, every enclosing region up to the target is divergent.
-bool Classes::leave(const Statement& s) {
-  size_t at = regions_.size();
-  bool differs = false, changed = false;
-  for (size_t k = regions_.size(); k-- > 0;) {
-    at = k;
-    if (regions_[k] == s.target) break;
-    differs |= regions_[k]->divergent;
-  }
-  for (size_t k = at; k < regions_.size(); ++k) {
-    if (!regions_[k]->leaves) regions_[k]->leaves = true, changed = true;
-    changed |= mark(*regions_[k], differs);
-  }
-  return changed;
-}
-
-bool Classes::walk(const Body& body) {
-  bool changed = false;
-  depth_[&body] = regions_.size();
-  for (Statement* s : body) {
-    switch (s->kind) {
-      case Statement::assign: changed |= give(s->variable, of(*s->value)); break;
+  bool statement(Statement& s) {
+    of(s.place);
+    const GridClass first = of(s.value), last = of(s.last), step = of(s.step);
+    switch (s.kind) {
+      case Statement::assign:
+        s.masked = is_masked(s.variable);
+        return give(s, s.masked ? GridClass::vector : first);
       case Statement::atomic_add:
-      case Statement::warp: changed |= give(s->variable, GridClass::vector); break;
-      case Statement::branch: changed |= mark(*s, of(*s->value) != GridClass::scalar); break;
-      case Statement::leave: changed |= leave(*s); break;
-      default: break;
+      case Statement::warp: return give(s, GridClass::vector);
+      case Statement::branch: return mark(s, first != GridClass::scalar);
+      case Statement::leave: return leave(s);
+      case Statement::count: {
+        const bool differs = std::max({first, last, step}) != GridClass::scalar;
+        const bool linear = step == GridClass::scalar && first != GridClass::vector;
+        const bool given = give(s, !differs ? GridClass::scalar
+                                   : linear ? GridClass::affine
+                                            : GridClass::vector);
+        return mark(s, differs) || given;
+      }
+      default: return false;
     }
-    if (s->kind == Statement::count) {
-      const GridClass first = of(*s->value), step = of(*s->step), last = of(*s->last);
-      const bool same = std::max({first, step, last}) == GridClass::scalar;
-      changed |= mark(*s, !same);
-      GridClass& now = variable_[size_t(s->variable)];
-      const bool linear = step == GridClass::scalar && first != GridClass::vector &&
-                          p_.variables[size_t(s->variable)].type == GridType::integer;
-      const GridClass c = same ? GridClass::scalar : linear ? GridClass::affine : GridClass::vector;
-      if (c > now) now = c, changed = true;
-    }
-    regions_.push_back(s);
-    changed |= walk(s->body), changed |= walk(s->other);
-    regions_.pop_back();
   }
-  return changed;
+  bool walk(const Body& body) {
+    bool changed = false;
+    depth_[&body] = regions_.size();
+    for (Statement* s : body) {
+      changed |= statement(*s);
+      regions_.push_back(s);
+      changed |= walk(s->body), changed |= walk(s->other);
+      regions_.pop_back();
+    }
+    return changed;
+  }
+
+  Kernel& p_;
+  const bool* varying_;
+  std::map<const Body*, size_t> depth_;  // of bodies
+  std::vector<Statement*> regions_;
+};
+
+}  // namespace
+
+std::vector<GridClass> classify(Kernel& p, const bool varying[3]) {
+  return Classes(p, varying).variable;
 }
 
 // ---- the choice of tiles ---------------------------------------------------------------------------

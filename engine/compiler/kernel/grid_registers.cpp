@@ -98,15 +98,15 @@ class Blocks {
 
 class Registers {
  public:
-  Registers(Kernel& k, Unit& u, const bool varying[3]) : k_(k), u_(u), classes_(k, varying) {}
+  Registers(Kernel& k, Unit& u) : k_(k), u_(u) {}
 
-  void run() {
+  void run(const std::vector<GridClass>& classes) {
     numbers_ = kGridNumbers + int(k_.scalars.size());
     for (const Statement& s : k_.statements)
       values_of(s, [&](const Value& v) { reads_[v.index] += v.kind == Value::variable; });
     for (size_t v = 0; v < k_.variables.size(); ++v) {
       const GridType type = k_.variables[v].type;
-      variable_.push_back(classes_.of_variable(int(v)) != GridClass::vector
+      variable_.push_back(classes[v] != GridClass::vector
                               ? numbers_++
                               : new_vector(type == GridType::none ? GridType::integer : type));
     }
@@ -142,7 +142,7 @@ class Registers {
   int constant(double value, GridType t) {
     const auto [at, fresh] =
         constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, numbers_);
-    if (fresh) { known_.push_back({numbers_++, scalar_of(value, t, k_.real)}); }
+    if (fresh) known_.push_back({numbers_++, scalar_of(value, t, k_.real)});
     return at->second;
   }
 
@@ -164,10 +164,9 @@ class Registers {
     return v.has(op::id<op::Remainder>) || v.has(op::id<op::FloorDivide>) ||
            v.has(op::id<op::Fmod>);
   }
-  GridClass classify(Value& v) { return v.is = classes_.of(v); }
   /// A value that is no vector; `into` may be used for it.
   void number(Value& v, int into = -1) {
-    const bool affine = classify(v) == GridClass::affine;
+    const bool affine = v.is == GridClass::affine;
     v.code = GridCode::ready;
     switch (v.kind) {
       case Value::number:
@@ -191,7 +190,7 @@ class Registers {
   }
   /// An operand of a vector operation: a vector, or a scalar.
   void operand(Value*& v) {
-    if (classify(*v) == GridClass::scalar) return number(*v);
+    if (v->is == GridClass::scalar) return number(*v);
     if (v->is == GridClass::affine) v = copy(v);
     else if (v->kind == Value::variable)
       return void((v->at = variable_[size_t(v->index)], v->code = GridCode::ready));
@@ -203,7 +202,7 @@ class Registers {
   }
   /// An index, or a value to print: also an affine number.
   void index(Value*& v) {
-    if (classify(*v) == GridClass::vector) operand(v);
+    if (v->is == GridClass::vector) operand(v);
     else number(*v);
   }
   void vector(Value& v, int into, bool masked) {
@@ -217,47 +216,41 @@ class Registers {
     });
     step(v, code, into, masked);
   }
-  GridCode code_of(const Value& v) const {
+  static GridCode code_of(const Value& v) {
     if (v.kind == Value::load) return GridCode::load;
-    if (v.op == kConvert && classes_.of(*v.args[0]) == GridClass::affine) return GridCode::spread;
-    const bool compares =
-        (v.op == op::id<op::Lt> || v.op == op::id<op::Le>)&&v.args[0]->type == GridType::integer;
-    return compares && classes_.of(*v.args[0]) != GridClass::vector &&
-                   classes_.of(*v.args[1]) != GridClass::vector
-               ? GridCode::compare
-               : GridCode::vector;
+    if (v.op == kConvert && v.args[0]->is == GridClass::affine) return GridCode::spread;
+    const bool compares = v.has(op::id<op::Lt>) || v.has(op::id<op::Le>);
+    if (!compares || v.args[0]->type != GridType::integer) return GridCode::vector;
+    return std::max(v.args[0]->is, v.args[1]->is) == GridClass::vector ? GridCode::vector
+                                                                       : GridCode::compare;
   }
 
   // ---- statements --------------------------------------------------------------------------------
 
   void body(const Body& list) {
-    levels_ = std::max(levels_, int(regions_.size()));
+    levels_ = std::max(levels_, ++level_);
     for (Statement* s : list) {
       release_after([&] { statement(*s); });
-      if (regions_.empty()) std::fill_n(kept_.used, 4, 0);
+      if (level_ == 1) std::fill_n(kept_.used, 4, 0);
     }
+    --level_;
   }
   void statement(Statement& s) {
     length_ += s.kind != Statement::assign;
     s.first = nullptr, last_ = &s.first;
     operands(s);
-    regions_.push_back(&s);
     const int before = length_, passes = passes_;
     s.id = statements_++;
     loops_ |= s.kind == Statement::loop || s.kind == Statement::count;
     if (s.kind != Statement::print) body(s.body), body(s.other);
     s.length = length_ - before, s.native = passes_ - passes > 3;
-    regions_.pop_back();
   }
   void operands(Statement& s) {
     if (s.place)
       for (Value*& a : s.place->args) index(a);
-    if (s.variable >= 0) {
-      s.at = variable_[size_t(s.variable)];
-      s.is = classes_.of_variable(s.variable);
-    }
+    if (s.variable >= 0) s.at = variable_[size_t(s.variable)];
     if (s.kind == Statement::assign || s.kind == Statement::count) first_value(s);
-    else if (s.kind == Statement::warp && classify(*s.value) != GridClass::vector)
+    else if (s.kind == Statement::warp && s.value->is != GridClass::vector)
       vector(*(s.value = copy(s.value)), -1, false);
     else if (s.value) operand(s.value);
     for (Statement* x : s.kind == Statement::print ? s.body : Body{})
@@ -270,14 +263,12 @@ class Registers {
   /// The value that a variable is set to: a number, or a vector in the variable's register.
   void first_value(Statement& s) {
     Value*& v = s.value;
-    classify(*v);
     if (s.is != GridClass::vector) return number(*v, v->is == s.is ? s.at : -1);
-    const bool masked = s.kind == Statement::assign && classes_.is_masked(s.variable, regions_);
     const GridCode code = v->kind >= Value::operation ? code_of(*v) : GridCode::ready;
     const bool direct = v->kind >= Value::operation && v->is == GridClass::vector &&
-                        (!masked || code == GridCode::vector || code == GridCode::spread);
+                        (!s.masked || code == GridCode::vector || code == GridCode::spread);
     if (!direct) v = copy(v);
-    vector(*v, s.at, masked);
+    vector(*v, s.at, s.masked);
   }
 
   void finish() {
@@ -287,7 +278,7 @@ class Registers {
     g.body = k_.body, g.real = k_.real;
     g.numbers = numbers_, g.vectors = int(u_.vector_type.size());
     g.vector_type = u_.vector_type.data();
-    g.statements = statements_, g.levels = levels_ + 2, g.work = length_ * (loops_ ? 64.0 : 1.0);
+    g.statements = statements_, g.levels = levels_ + 1, g.work = length_ * (loops_ ? 64.0 : 1.0);
     g.in_order = k_.in_order;
     g.tensors = int(k_.tensors.size());
     for (const Tensor& t : k_.tensors)
@@ -321,14 +312,12 @@ class Registers {
 
   Kernel& k_;
   Unit& u_;
-  Classes classes_;
   std::vector<int> variable_;  // their registers
   Pool pool_, kept_;
-  int numbers_ = 0, levels_ = 0, statements_ = 0, length_ = 0, passes_ = 0;
+  int numbers_ = 0, level_ = 0, levels_ = 0, statements_ = 0, length_ = 0, passes_ = 0;
   std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
   std::vector<std::pair<int, GridScalar>> known_;
   std::map<int, int> reads_;
-  std::vector<Statement*> regions_;
   Value** last_ = nullptr;  // where the next value of the statement is linked
   std::string text_;
   bool loops_ = false;
@@ -349,7 +338,7 @@ void find_blocks(Kernel& k) { Blocks(k).body(k.body); }
 
 void assign_registers(Kernel& k, Unit& u, const bool varying[3]) {
   u = {};
-  Registers(k, u, varying).run();
+  Registers(k, u).run(classify(k, varying));
 }
 
 }  // namespace mt::grid
