@@ -15,11 +15,12 @@ Tensor basis(const Tensor& a, int64_t q, int64_t niter, Generator* generator) {
   return columns;
 }
 
-LowRank low_rank(const char* name, const Tensor& a, int64_t q, int64_t niter,
+LowRank low_rank(const char* name, const Tensor& a, int64_t wanted, int64_t niter,
                  Generator* generator) {
-  if (q < 1) fail("{}: q is {}, it must be at least 1", name, q);
-  if (niter < 0) fail("{}: niter is {}, it must be at least 0", name, niter);
-  if (rows_of(a) < columns_of(a) || q > columns_of(a)) {
+  if (wanted < 1) fail("{}: q is {}, it must be at least 1", name, wanted);
+  if (niter < 0 || niter > 1000) fail("{}: niter is {}, it must be from 0 to 1000", name, niter);
+  const int64_t q = std::min({wanted, rows_of(a), columns_of(a)});
+  if (rows_of(a) < columns_of(a)) {
     const Tensor b = basis(mT(a), q, niter, generator);
     const Svd f = svd(matmul(a, b), false, name);
     return {f.u, f.s, matmul(b, mT(f.vh))};
