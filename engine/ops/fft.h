@@ -2,9 +2,9 @@
 //
 // There is no complex dtype, because every function of the engine would have to know it for the few
 // of this file. A complex tensor z is a float tensor whose last dimension is (real, imaginary), as
-// torch.view_as_real returns it. x is real, z complex; the
-// complex transforms also take a real tensor, whose last size is not 2. Dimensions of z count without the last, as in PyTorch. Tensors of a GPU are copied to
-// the CPU, and the results back.
+// torch.view_as_real returns it. x is real, z complex; the complex transforms also take a real
+// tensor, whose last size is not 2. Dimensions of z count without the last, as in PyTorch. Tensors
+// of a GPU are copied to the CPU, and the results back.
 #pragma once
 #include <optional>
 

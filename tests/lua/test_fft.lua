@@ -123,7 +123,9 @@ for _, n in ipairs {1, 2, 5, 6, 37} do
 end
 t.gradients('rfft2 and irfft2', function(x) return F.irfft2(F.rfft2(x, {s = {3, 5}}), {s = {2, 3}}) end, {4, 4})
 t.gradients('a line in two steps', function(x) return F.irfft(F.rfft(x):narrow(-2, 1, 4), 6) end, {40})
-t.gradients('complex numbers', function(z, w) return mt.complex_mul(mt.polar(mt.complex_abs(z), mt.complex_angle(z)), mt.complex_conj(w)) end, {4, 2},
+t.gradients('complex numbers', function(z, w)
+  return mt.complex_mul(mt.polar(mt.complex_abs(z), mt.complex_angle(z)), mt.complex_conj(w))
+end, {4, 2},
   {2, 4, 2})
 
 test('gradients of stft and istft', function()
@@ -191,7 +193,8 @@ test('mt.compile replays transforms and their gradients', function()
     local w = mt.randn(25, 2):requires_grad_()
     return w, function(x)
       local y = F.irfft(mt.complex_mul(F.rfft(x), w), 48)
-      local loss = y:square():mean() + mt.complex_abs(mt.stft(y, 16, {window = window})):mean() + F.fft(w, 37):square():mean()
+      local loss = y:square():mean() + mt.complex_abs(mt.stft(y, 16, {window = window})):mean() +
+        F.fft(w, 37):square():mean()
       loss:backward()
       w.grad:mul_(0.5)
       return loss
