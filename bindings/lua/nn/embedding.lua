@@ -80,8 +80,8 @@ embedding.Embedding = module.define{
     'norm_type: number = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
     'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. sparse: ' ..
-    'the gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which ' ..
-    'change only those rows.',
+    'the gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, ' ..
+    'which change only those rows.',
   parameters = {'weight'},
   init = function(o) return table_of('Embedding', o) end,
   forward = function(self, ids)
