@@ -413,4 +413,18 @@ t.test('transforms of sets: per example, in parts of sets and in workers too, as
   eq({train:get(1):max():item() > 1, test:get(1):max():item() > 1}, {true, true})
 end)
 
+test('device: batches are moved, in tables too', function()
+  local place = t.on_gpu() and 'cpu' or mt.cuda.is_available() and 'cuda' or 'cpu'
+  local function collate(examples) return {x = mt.stack(examples), names = {'a', 'b'}}, #examples, mt.ones(2) end
+  local set = mt.range(1, 4):tolist()
+  local loader = data.DataLoader({size = function() return 4 end, get = function(_, i) return mt.tensor(set[i]) end},
+    {batch_size = 3, collate = collate, device = place})
+  local batch, n, ones = loader:iter()()
+  eq({batch.x:tolist(), batch.names, n}, {{1, 2, 3}, {'a', 'b'}, 3})
+  eq({batch.x.device:match '%a+', ones.device:match '%a+'}, {place, place})
+  local x, y = data.DataLoader(numbers(4), {batch_size = 4, device = place, workers = 1}):iter()()
+  eq({x.device:match '%a+', y.device:match '%a+', x:tolist()}, {place, place, {1, 2, 3, 4}})
+  raises(function() data.DataLoader(numbers(4), {device = 'gpu'}) end, 'device')
+end)
+
 t.finish()

@@ -56,13 +56,14 @@ end
 local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
   'sampler: any = nil, batch_sampler: any = nil, workers: int >= 0 <= 256 = 0, ' ..
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
-  'shard: table = nil, prefetch: int >= 1 = 2)',
+  'shard: table = nil, prefetch: int >= 1 = 2, device: device = nil)',
   'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..
   'epoch (without a seed one is drawn now). workers: threads that prefetch batches on the CPU, `prefetch` each; ' ..
   'a set, its transforms and collate are copied into them, random numbers in them depend on seed, epoch and item. ' ..
   'collate(examples) makes a batch of the results of get(i); shard={rank, size} selects one of size equal parts; ' ..
-  'state_dict() and load_state_dict(state) save and restore the position.',
-  function(set, batch_size, shuffle, sampler, batch_sampler, worker_count, collate, drop_last, seed, shard, prefetch)
+  'device: batches are moved there. state_dict() and load_state_dict(state) save and restore the position.',
+  function(set, batch_size, shuffle, sampler, batch_sampler, worker_count, collate, drop_last, seed, shard, prefetch,
+      device)
     classes.check_set('DataLoader', set)
     if sampler ~= nil and shuffle then refuse_together('sampler', 'shuffle') end
     if batch_sampler ~= nil and (batch_size or shuffle or sampler ~= nil or drop_last) then
@@ -80,7 +81,7 @@ local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, s
       dataset = set, batch_size = batch_sampler == nil and (batch_size or 1) or nil, drop_last = drop_last,
       sampler = batch_sampler == nil and from or nil, batch_sampler = batch_sampler ~= nil and from or nil,
       collate = collate, workers = worker_count, prefetch = prefetch, shard = check_shard(shard),
-      seed = seed or drawn_seed(from), epoch = 1, batch = 0,
+      seed = seed or drawn_seed(from), epoch = 1, batch = 0, device = device,
     }
   end, 'loader')
 classes.iterated(Loader)
@@ -192,9 +193,23 @@ end
 
 -- ---- iteration -----------------------------------------------------------------------------------
 
+--- The values of a batch on a device: tensors, and those in tables.
+local function on_device(device, value, ...)
+  local function moved(x)
+    if mt.is_tensor(x) then return (x:to(device)) end
+    if type(x) ~= 'table' or getmetatable(x) ~= nil then return x end
+    local copy = {}
+    for key, entry in pairs(x) do copy[key] = moved(entry) end
+    return copy
+  end
+  if select('#', ...) == 0 then return moved(value) end
+  return moved(value), on_device(device, ...)
+end
+
 local function values_of(self, k, ...)
   if (...) == nil then core.fail('DataLoader: collate returned %s', select('#', ...) == 0 and 'nothing' or 'nil') end
   if self.current then self.loader.batch = k end
+  if self.loader.device then return on_device(self.loader.device, ...) end
   return ...
 end
 
