@@ -8,7 +8,7 @@ local halves = {'bfloat16', 'float16'}
 --- Options for steps of about 1e-4, less than half of the spacing of 16-bit floats from 1 on.
 local tiny = {SGD = {lr = 2e-5, momentum = 0.9}, Adam = {lr = 1e-4, amsgrad = true}, AdamW = {lr = 1e-4},
   RMSprop = {lr = 2e-5, centered = true}, Adagrad = {lr = 2.4e-4}, Adadelta = {lr = 0.03}, Adamax = {lr = 1e-4},
-  NAdam = {lr = 1e-4}, RAdam = {lr = 2e-4, betas = {0.9, 0.99}}, Lion = {lr = 1e-4}}
+  NAdam = {lr = 1e-4}, RAdam = {lr = 2e-4, betas = {0.9, 0.99}}, Lion = {lr = 1e-4}, SparseAdam = {lr = 1e-4}}
 
 --- Returns the options with master_weights, by default true.
 local function masters(options, on)
