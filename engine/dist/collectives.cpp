@@ -96,6 +96,16 @@ void check_parts(const char* operation, const Tensor& whole, const Tensor& part,
          described({part}));
 }
 
+/// Why a list has not one tensor for each process, all of one shape and dtype; or nothing.
+std::string fault_of(const TensorList& list, const Group& group) {
+  if (int(list.size()) != size(group))
+    return fmt::format(": {} tensors for {} processes", list.size(), size(group));
+  for (const Tensor& x : list)
+    if (x.dtype() != list[0].dtype() || x.shape() != list[0].shape())
+      return ": the tensors must have one shape and dtype, got " + described(list);
+  return "";
+}
+
 }  // namespace
 
 std::string described(const TensorList& list) {
@@ -239,18 +249,18 @@ Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
   const int position = root_of(kName, root, group);
   const bool is_root = rank() == root;
   const NoGrad off;
+  std::string fault;
   int64_t form[kMaxDims + 2] = {};  // the dtype, the number of dimensions and the sizes, which only the root knows
   if (is_root) {
-    if (int(list.size()) != size(group))
-      fail("{}: {} tensors for {} processes", kName, list.size(), size(group));
-    for (const Tensor& x : list)
-      if (x.dtype() != list[0].dtype() || x.shape() != list[0].shape())
-        fail("{}: the tensors must have one shape and dtype, got {}", kName, described(list));
-    form[0] = int(list[0].dtype()), form[1] = list[0].dim();
-    std::ranges::copy(list[0].shape(), form + 2);
+    fault = fault_of(list, group);
+    if (fault.empty()) {
+      form[0] = int(list[0].dtype()), form[1] = list[0].dim();
+      std::ranges::copy(list[0].shape(), form + 2);
+    }
   }
+  if (size(group) > 1) agree(kName, group, fmt::format("{}({}){}", kName, root, fault));
+  if (!fault.empty()) fail("{}{}", kName, fault);
   if (size(group) == 1) return clone(list[0]);
-  agree(kName, group, fmt::format("{}({})", kName, root));
   check(kName, mpi().broadcast(form, kMaxDims + 2, datatype(Dtype::i64), position, group.communicator));
   Shape shape;
   for (int64_t i = 0; i < form[1]; ++i) shape.push(form[2 + i]);
@@ -264,10 +274,7 @@ Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
 TensorList all_to_all(const TensorList& list, const Group& group) {
   constexpr const char* kName = "all_to_all";
   const NoGrad off;
-  if (int(list.size()) != size(group)) fail("{}: {} tensors for {} processes", kName, list.size(), size(group));
-  for (const Tensor& x : list)
-    if (x.dtype() != list[0].dtype() || x.shape() != list[0].shape())
-      fail("{}: the tensors must have one shape and dtype, got {}", kName, described(list));
+  if (const std::string fault = fault_of(list, group); !fault.empty()) fail("{}{}", kName, fault);
   const Tensor rows = packed(stack(list), size(group)), got = rows_of(rows, size(group), rows.shape()[1]);
   if (size(group) == 1) return unpacked(rows, list[0]);
   agree(kName, group, fmt::format("{} of {}", kName, described(list)));
@@ -298,7 +305,7 @@ struct Message {
     call = fmt::format("{} of {}, process {}, tag {}", name, described({x}), process, tag);
   }
   void say(int tag) const {
-    static std::string text;  // MPI may read it after the wait was abandoned
+    static auto& text = *new std::string;  // MPI may read it after the wait was abandoned
     Mpi::Request request;
     text = described({x});
     check(name, mpi().send(text.data(), int(text.size()), datatype(Dtype::u8), other, tag, mpi().world, &request));

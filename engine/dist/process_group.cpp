@@ -87,7 +87,7 @@ struct World : Group {
   }
 };
 const World& all() {
-  static const World world;
+  static const World& world = *new World;  // used by finalize_at_exit, after destructors
   return world;
 }
 
@@ -108,7 +108,7 @@ struct Notices {
   std::vector<bool> waits = std::vector<bool>(all().ranks.size());
 
   static std::vector<bool>& ended() {
-    static std::vector<bool> list(all().ranks.size());
+    static auto& list = *new std::vector<bool>(all().ranks.size());
     return list;
   }
   /// Receives notices; returns whether another process has announced this call.
@@ -273,7 +273,7 @@ int rank(const Group& group) { return group.position(all().rank); }
 int size(const Group& group) { return int(group.ranks.size()); }
 
 const Group& make_group(std::vector<int64_t> ranks) {
-  static std::deque<Group> groups;
+  static auto& groups = *new std::deque<Group>;
   std::ranges::sort(ranks);
   Group made;
   for (const int64_t r : ranks) {
