@@ -63,14 +63,16 @@ const Entry kDist[] = {
      "Each element of x, a tensor or a list, becomes the sum, mean, max or min of the processes', "
      "in place; all get the same bits. 16-bit floats are added in float32. Returns x.",
      takes<OneOrMore, dist::Reduction, InGroup>([](Args& a) {
-       dist::all_reduce_(Arg<OneOrMore>::get(a, 1).list, dist::Reduction(a.choice(2)), group_of(group_at(a, 3)));
+       dist::all_reduce_(Arg<OneOrMore>::get(a, 1).list, dist::Reduction(a.choice(2)),
+                         group_of(group_at(a, 3)));
        return a.self();
      })},
     {"reduce_scatter_(out, x, op='sum', group=nil)",
      "The elements of x, in order, are one part for each process, each as large as out, which becomes "
      "the sum, mean, max or min of the processes' parts for this one. Returns out.",
      takes<Tensor, Tensor, dist::Reduction, InGroup>([](Args& a) {
-       dist::reduce_scatter_(a.tensor(1), a.tensor(2), dist::Reduction(a.choice(3)), group_of(group_at(a, 4)));
+       dist::reduce_scatter_(a.tensor(1), a.tensor(2), dist::Reduction(a.choice(3)),
+                             group_of(group_at(a, 4)));
        return a.self();
      })},
     {"broadcast_([x], root=0, group=nil)",
@@ -91,12 +93,14 @@ const Entry kDist[] = {
      })},
     {"gather(x, root=0, group=nil)",
      "all_gather for process root alone: the list there, nil in the others.",
-     takes<Tensor, int64_t, InGroup>([](Args& a) {
-       const dist::Group& group = group_of(group_at(a, 3));
-       const int64_t root = a.integer(2);
-       const TensorList list = dist::gather(a.tensor(1), root, group);
-       return dist::rank() == root ? a.push(list) : 0;
-     }, "tensors")},
+     takes<Tensor, int64_t, InGroup>(
+         [](Args& a) {
+           const dist::Group& group = group_of(group_at(a, 3));
+           const int64_t root = a.integer(2);
+           const TensorList list = dist::gather(a.tensor(1), root, group);
+           return dist::rank() == root ? a.push(list) : 0;
+         },
+         "tensors")},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
      "process by rank. The list is read in process root alone; nil will do in the others.",
@@ -112,7 +116,9 @@ const Entry kDist[] = {
      "Sends x to a process, which calls recv with the same shape, dtype and tag; an error in both "
      "processes if they differ. It returns when the other has received x: two processes that send to "
      "each other must not both send first (all_to_all exchanges).",
-     bind<[](const Tensor& x, int64_t to, int64_t tag) { dist::send(x, to, check_tag("send", tag)); }>},
+     bind<[](const Tensor& x, int64_t to, int64_t tag) {
+       dist::send(x, to, check_tag("send", tag));
+     }>},
     {"recv(x, from, tag=0, dtype=nil)",
      "Receives what process `from` sends: into the tensor x, or into a new one of the shape x, "
      "recv({2, 3}, 0), of dtype or the default one. Returns it.",
@@ -130,9 +136,10 @@ const Entry kDist[] = {
 const Entry kDistParts[] = {
     {"average_gradients([parameters], bucket_mb, bfloat16_wire, always_the_same, group=nil)",
      "Averages the gradients of each backward pass to come.",
-     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool always_the_same, InGroup g) {
-       return std::make_unique<LuaAverage>(list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same},
-                                           group_of(g));
+     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool always_the_same,
+             InGroup g) {
+       return std::make_unique<LuaAverage>(
+           list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same}, group_of(g));
      }>},
     {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
      bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},

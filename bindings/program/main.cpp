@@ -557,7 +557,8 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   app.add_option("--threads", o.threads, "the number of threads of kernels")
       ->type_name("N")
       ->check(number(1, 1024, true, "a whole number from 1 to 1024"));
-  app.add_option("--processes", o.processes, "start several processes of the script, by mpirun (mt.dist)")
+  app.add_option("--processes", o.processes,
+                 "start several processes of the script, by mpirun (mt.dist)")
       ->type_name("N")
       ->check(number(1, 65536, true, "a whole number from 1 to 65536"));
   app.add_option("--seed", o.seed, "the seed of the random numbers")

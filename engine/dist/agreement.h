@@ -18,8 +18,9 @@ struct Group {
   std::vector<int> ranks;  // in the world
   int64_t id = 0;
   mutable int64_t calls = 0;
-  mutable int64_t numbers[3] = {};  // of an agreement; MPI may write here after the wait was abandoned
-  mutable std::string lost;         // why it is unusable
+  mutable int64_t numbers[3] =
+      {};                    // of an agreement; MPI may write here after the wait was abandoned
+  mutable std::string lost;  // why it is unusable
   /// The position of a process of the world, or -1.
   int position(int64_t rank) const;
   /// "{0, 2}"
@@ -29,7 +30,8 @@ struct Group {
 /// Throws Error in all processes of the group if their calls differ.
 void agree(const char* operation, const Group&, const std::string& call);
 /// Waits until done() for a message of another process, at most for the time limit.
-void wait_for(const char* operation, const std::string& call, int process, const std::function<bool()>& done);
+void wait_for(const char* operation, const std::string& call, int process,
+              const std::function<bool()>& done);
 /// "float32 (2 x 3), int64 (3)"
 std::string described(const TensorList&);
 
@@ -45,7 +47,8 @@ struct Buffer {
   bool shared = false;  // `data` is the memory of the tensor
   explicit Buffer(const TensorList&, bool may_share = true);
   /// Calls f(tensor, its part of the buffer).
-  void each(const TensorList& list, const std::function<void(const Tensor&, const Tensor&)>& f) const;
+  void each(const TensorList& list,
+            const std::function<void(const Tensor&, const Tensor&)>& f) const;
   void copy_to(const TensorList&) const;
 };
 

@@ -18,7 +18,8 @@ void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
 }
 
 const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
-constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max", "ompi_mpi_op_min"};
+constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
+                                "ompi_mpi_op_min"};
 
 /// The elements in order, in CPU memory, as rows.
 Tensor packed(const Tensor& x, int64_t rows) {
@@ -44,8 +45,8 @@ void by_columns(const char* operation, const Tensor& from, const Tensor& to, con
 }
 /// The same for a function of MPI that copies bytes.
 template <class... Root>
-void exchange(const char* operation, auto* call, const Tensor& from, const Tensor& to, const Group& group,
-              Root... root) {
+void exchange(const char* operation, auto* call, const Tensor& from, const Tensor& to,
+              const Group& group, Root... root) {
   const int bytes = int(item_size(from.dtype()));
   const Object byte = datatype(Dtype::u8);
   by_columns(operation, from, to, [&](const void* a, void* b, int n) {
@@ -75,7 +76,8 @@ void check_reduction(const char* operation, const Tensor& x, Reduction how) {
 int root_of(const char* operation, int64_t root, const Group& group) {
   if (root < 0 || root >= size())
     fail("{}: root is {}; the processes are 0 to {}", operation, root, size() - 1);
-  if (group.position(root) < 0) fail("{}: root {} is not in the group {}", operation, root, group.shown());
+  if (group.position(root) < 0)
+    fail("{}: root {} is not in the group {}", operation, root, group.shown());
   return group.position(root);
 }
 
@@ -90,10 +92,11 @@ void by_dtype(const TensorList& list, auto f) {
 }
 
 /// Throws Error unless `whole` has the dtype of `part` and n times as many elements.
-void check_parts(const char* operation, const Tensor& whole, const Tensor& part, const Group& group) {
+void check_parts(const char* operation, const Tensor& whole, const Tensor& part,
+                 const Group& group) {
   if (whole.dtype() != part.dtype() || whole.numel() != part.numel() * size(group))
-    fail("{}: {} is not {} times {}, one part for each process", operation, described({whole}), size(group),
-         described({part}));
+    fail("{}: {} is not {} times {}, one part for each process", operation, described({whole}),
+         size(group), described({part}));
 }
 
 /// Why a list has not one tensor for each process, all of one shape and dtype; or nothing.
@@ -118,13 +121,15 @@ std::string described(const TensorList& list) {
 Buffer::Buffer(const TensorList& list, bool may_share) {
   const Tensor& x = list[0];
   const Dtype d = wire(x.dtype());
-  shared = may_share && list.size() == 1 && is_cpu(x.device()) && x.is_contiguous() && x.dtype() == d;
+  shared =
+      may_share && list.size() == 1 && is_cpu(x.device()) && x.is_contiguous() && x.dtype() == d;
   int64_t n = 0;
   for (const Tensor& x : list) n += x.numel();
   data = shared ? view_of(x, {n}, {1}, 0) : empty({n}, d);
   if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
 }
-void Buffer::each(const TensorList& list, const std::function<void(const Tensor&, const Tensor&)>& f) const {
+void Buffer::each(const TensorList& list,
+                  const std::function<void(const Tensor&, const Tensor&)>& f) const {
   int64_t at = 0;
   for (const Tensor& x : list) {
     f(x, reshape(view_of(data, {x.numel()}, {1}, at), x.shape()));
@@ -138,8 +143,9 @@ void Buffer::copy_to(const TensorList& list) const {
 void reduce_buffer(const char* operation, const Tensor& data, Reduction how, const Group& group) {
   const Dtype d = data.dtype();
   in_parts(data.numel(), [&](int64_t at, int n) {
-    check(operation, mpi().all_reduce(kInPlace, data.data_as<char>() + at * item_size(d), n, datatype(d),
-                                      mpi().object(kOps[int(how)]), group.communicator));
+    check(operation,
+          mpi().all_reduce(kInPlace, data.data_as<char>() + at * item_size(d), n, datatype(d),
+                           mpi().object(kOps[int(how)]), group.communicator));
   });
   if (how == Reduction::mean) divide(data, group);
 }
@@ -147,7 +153,9 @@ void reduce_buffer(const char* operation, const Tensor& data, Reduction how, con
 void average_in_bfloat16(const char* operation, const Tensor& data, const Group& group) {
   const int64_t n = size(group), columns = (data.numel() + n - 1) / n;
   const Tensor sent = zeros({n, columns}, Dtype::bf16), got = rows_of(sent, n, columns);
-  const auto elements = [&](const Tensor& x) { return slice(reshape(x, {n * columns}), 0, 0, data.numel()); };
+  const auto elements = [&](const Tensor& x) {
+    return slice(reshape(x, {n * columns}), 0, 0, data.numel());
+  };
   copy_(elements(sent), data);
   exchange(operation, mpi().all_to_all, sent, got, group);
   Tensor sum = to(slice(got, 0, 0, 1), Dtype::f32);
@@ -181,7 +189,8 @@ void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Gr
   check_parts(kName, x, out, group);
   if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
   agree(kName, group,
-        fmt::format("{}({}) of {} into {}", kName, names_of(how)[int(how)], described({x}), described({out})));
+        fmt::format("{}({}) of {} into {}", kName, names_of(how)[int(how)], described({x}),
+                    described({out})));
   const Tensor from = to(packed(x, size(group)), wire(x.dtype()));
   const Tensor part = rows_of(from, 1, from.shape()[1]);
   const Object op = mpi().object(kOps[int(how)]);
@@ -203,8 +212,8 @@ void broadcast_(const TensorList& list, int64_t root, const Group& group) {
     const Buffer buffer(subset);
     const Dtype d = buffer.data.dtype();
     in_parts(buffer.data.numel(), [&](int64_t at, int n) {
-      check(kName, mpi().broadcast(buffer.data.data_as<char>() + at * item_size(d), n, datatype(d), position,
-                                   group.communicator));
+      check(kName, mpi().broadcast(buffer.data.data_as<char>() + at * item_size(d), n, datatype(d),
+                                   position, group.communicator));
     });
     if (rank() != root) buffer.copy_to(subset);
   });
@@ -250,7 +259,8 @@ Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
   const bool is_root = rank() == root;
   const NoGrad off;
   std::string fault;
-  int64_t form[kMaxDims + 2] = {};  // the dtype, the number of dimensions and the sizes, which only the root knows
+  int64_t form[kMaxDims + 2] =
+      {};  // the dtype, the number of dimensions and the sizes, which only the root knows
   if (is_root) {
     fault = fault_of(list, group);
     if (fault.empty()) {
@@ -261,7 +271,8 @@ Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
   if (size(group) > 1) agree(kName, group, fmt::format("{}({}){}", kName, root, fault));
   if (!fault.empty()) fail("{}{}", kName, fault);
   if (size(group) == 1) return clone(list[0]);
-  check(kName, mpi().broadcast(form, kMaxDims + 2, datatype(Dtype::i64), position, group.communicator));
+  check(kName,
+        mpi().broadcast(form, kMaxDims + 2, datatype(Dtype::i64), position, group.communicator));
   Shape shape;
   for (int64_t i = 0; i < form[1]; ++i) shape.push(form[2 + i]);
   const Tensor x = is_root ? list[0] : empty(shape, Dtype(form[0]));
@@ -275,7 +286,8 @@ TensorList all_to_all(const TensorList& list, const Group& group) {
   constexpr const char* kName = "all_to_all";
   const NoGrad off;
   if (const std::string fault = fault_of(list, group); !fault.empty()) fail("{}{}", kName, fault);
-  const Tensor rows = packed(stack(list), size(group)), got = rows_of(rows, size(group), rows.shape()[1]);
+  const Tensor rows = packed(stack(list), size(group)),
+               got = rows_of(rows, size(group), rows.shape()[1]);
   if (size(group) == 1) return unpacked(rows, list[0]);
   agree(kName, group, fmt::format("{} of {}", kName, described(list)));
   exchange(kName, mpi().all_to_all, rows, got, group);
@@ -299,16 +311,22 @@ struct Message {
   std::string call;
 
   Message(const char* name, const Tensor& x, int64_t process, int64_t tag)
-      : name(name), x(x), other(int(process)), said(int(2 + 2 * tag)), data(said + 1) {
+      : name(name),
+        x(x),
+        other(int(process)),
+        said(int(2 + 2 * tag)),
+        data(said + 1) {
     if (process < 0 || process >= size() || process == rank())
-      fail("{}: process {}; this is {}, and the others are 0 to {}", name, process, rank(), size() - 1);
+      fail("{}: process {}; this is {}, and the others are 0 to {}", name, process, rank(),
+           size() - 1);
     call = fmt::format("{} of {}, process {}, tag {}", name, described({x}), process, tag);
   }
   void say(int tag) const {
     static auto& text = *new std::string;  // MPI may read it after the wait was abandoned
     Mpi::Request request;
     text = described({x});
-    check(name, mpi().send(text.data(), int(text.size()), datatype(Dtype::u8), other, tag, mpi().world, &request));
+    check(name, mpi().send(text.data(), int(text.size()), datatype(Dtype::u8), other, tag,
+                           mpi().world, &request));
   }
   /// Waits for the other's text; throws Error if it differs.
   void hear(int tag) const {
@@ -319,7 +337,8 @@ struct Message {
       return there != 0;
     });
     std::string text(status.count, ' ');
-    check(name, mpi().receive(text.data(), int(text.size()), datatype(Dtype::u8), other, tag, mpi().world, &status));
+    check(name, mpi().receive(text.data(), int(text.size()), datatype(Dtype::u8), other, tag,
+                              mpi().world, &status));
     if (tag == said) say(data);
     if (text != described({x}))
       fail("{}: process {} calls {}, but process {} has {}", name, rank(), call, other, text);

@@ -40,17 +40,21 @@ struct GradientAverage::State {
   void find_used(const TensorList& gradients) {
     bool unknown = !options.always_the_same || !knows_used;
     bool is_new = false;
-    for (size_t i = 0; i < gradients.size(); ++i) is_new |= gradients[i].defined() && !parameters[i].used;
-    const std::string text = !unknown && is_new ? call + " with other parameters than in the first pass" : call;
+    for (size_t i = 0; i < gradients.size(); ++i)
+      is_new |= gradients[i].defined() && !parameters[i].used;
+    const std::string text =
+        !unknown && is_new ? call + " with other parameters than in the first pass" : call;
     agree("backward", group, text);
     if (!unknown && is_new)
-      fail("backward: this pass uses other parameters than the first one; leave out {{static=true}}");
+      fail(
+          "backward: this pass uses other parameters than the first one; leave out {{static=true}}");
     if (!unknown) return;
     std::vector<int64_t> computed;
     for (const Tensor& g : gradients) computed.push_back(g.defined());
     const Tensor flags = tensor(computed.data(), {int64_t(computed.size())});
     reduce_buffer("backward", flags, Reduction::max, group);
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].used = flags.data_as<const int64_t>()[i] != 0;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parameters[i].used = flags.data_as<const int64_t>()[i] != 0;
     knows_used = true;
   }
 
@@ -81,7 +85,8 @@ struct GradientAverage::State {
     for (int d = 0; d < kDtypes; ++d) {
       std::vector<size_t> places;
       double bytes = 0;
-      for (size_t i = parameters.size(); i-- > 0;) {  // in the order in which backward computes them
+      for (size_t i = parameters.size();
+           i-- > 0;) {  // in the order in which backward computes them
         const Parameter& p = parameters[i];
         if (p.dtype != Dtype(d) || !p.used) continue;
         places.push_back(i);
@@ -95,7 +100,8 @@ struct GradientAverage::State {
   }
 };
 
-GradientAverage::GradientAverage(const TensorList& parameters, const AverageOptions& options, const Group& group)
+GradientAverage::GradientAverage(const TensorList& parameters, const AverageOptions& options,
+                                 const Group& group)
     : state_(new State{{}, options, group, {}}) {
   if (size(group) == 1) return;
   state_->call = "backward of a net with " + described(parameters);

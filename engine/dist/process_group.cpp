@@ -207,7 +207,8 @@ void check_usable(const char* operation, const Group& group) {
     fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
   const std::string& why = lost.empty() ? group.lost : lost;
   if (!why.empty())
-    fail("{}: the processes cannot work together any more, since {}; start them again", operation, why);
+    fail("{}: the processes cannot work together any more, since {}; start them again", operation,
+         why);
 }
 
 /// The calls of all processes, compared by an all-reduce whose count does not depend on the call.
@@ -223,13 +224,15 @@ Calls compare(const char* operation, const Group& group, const std::string& call
   ++group.calls;
   const auto in_place = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
   Mpi::Request request;
-  check(operation, mpi().start_all_reduce(in_place, numbers, 3, datatype(Dtype::i64),
-                                          mpi().object("ompi_mpi_op_max"), group.communicator, &request));
-  wait({operation, call, group, (group.id << 40) + group.calls, ended ? HUGE_VAL : max_seconds}, [&] {
-    int is = 0;
-    check(operation, mpi().test(&request, &is, nullptr));
-    return is != 0;
-  });
+  check(operation,
+        mpi().start_all_reduce(in_place, numbers, 3, datatype(Dtype::i64),
+                               mpi().object("ompi_mpi_op_max"), group.communicator, &request));
+  wait({operation, call, group, (group.id << 40) + group.calls, ended ? HUGE_VAL : max_seconds},
+       [&] {
+         int is = 0;
+         check(operation, mpi().test(&request, &is, nullptr));
+         return is != 0;
+       });
   return {numbers[0] == -numbers[1], numbers[2]};
 }
 
@@ -250,7 +253,8 @@ void finalize_at_exit(int status) {
 
 }  // namespace
 
-void wait_for(const char* operation, const std::string& call, int process, const std::function<bool()>& done) {
+void wait_for(const char* operation, const std::string& call, int process,
+              const std::function<bool()>& done) {
   Group other;
   other.ranks = {process};
   check_usable(operation, other);

@@ -16,7 +16,7 @@ struct Group;
 /// The first call of any function here loads MPI; the process then leaves the group when it exits with status 0: later
 /// calls of the others throw Error. With another status it prints a message and ends the others.
 const Group& world();
-/// The processes with these ranks. All processes of the world make it by the same call. It lives as long as the process.
+/// The processes with these ranks, for ever. All processes of the world make it by the same call.
 const Group& make_group(std::vector<int64_t> ranks);
 
 /// The position of this process among those of the group, from 0, or -1; and their number. In the world 0 and 1 if
@@ -33,7 +33,7 @@ constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean"
 /// Reduces each tensor over the processes (sum, mean, ..) in place; the order of additions depends
 /// only on the number of processes. 16-bit floats are added in float32; mean needs floats.
 void all_reduce_(const TensorList&, Reduction, const Group& = world());
-/// Cuts the elements of x, in order, into one part for each process; `out` becomes the reduction of this process's part.
+/// Cuts the elements of x, in order, into one part for each process; `out` becomes the reduction of its own part.
 void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction, const Group& = world());
 /// Copies each tensor of process `root` to all processes, in place.
 void broadcast_(const TensorList&, int64_t root, const Group& = world());
@@ -54,8 +54,8 @@ void send(const Tensor& x, int64_t to, int64_t tag);
 void recv(const Tensor& x, int64_t from, int64_t tag);
 
 struct AverageOptions {
-  double bucket_mb = 25;        // the size of the buffers
-  bool bfloat16_wire = false;   // gradients travel in bfloat16, and are added in float32
+  double bucket_mb = 25;         // the size of the buffers
+  bool bfloat16_wire = false;    // gradients travel in bfloat16, and are added in float32
   bool always_the_same = false;  // all passes use the same parameters, which the first one finds
 };
 /// From its creation on each backward pass averages these leaves' gradients over the processes before it adds them to

@@ -1,4 +1,4 @@
--- test_dist_collectives.lua -- each operation of mt.dist beside a plain calculation, over random shapes, dtypes and groups
+-- test_dist_collectives.lua -- operations of mt.dist beside a plain calculation: random shapes, dtypes and groups
 --
 --   mtorch tests/lua/test_dist_collectives.lua [CASES [SEED]]      random cases, 100 by default
 local mt = require 'mtorch'

@@ -1,4 +1,4 @@
--- test_dist_training.lua -- training by several processes equals training by one: dist.parallel's options, optim.Sharded,
+-- test_dist_training.lua -- training by several processes equals that by one: options of dist.parallel, optim.Sharded,
 -- dist.shard, parallel linear layers, and checkpoints at any number of processes
 local mt = require 'mtorch'
 local t = require 'testing'
@@ -137,7 +137,8 @@ local function check_parallel_layers()
   local out, gradient = run(a, b)
   local k = 12 / size
   for _, cut in ipairs{true, false} do
-    local c, d = pair(nn.ColumnParallelLinear, nn.RowParallelLinear, {gather_output = not cut}, {input_is_parallel = cut})
+    local c, d = pair(nn.ColumnParallelLinear, nn.RowParallelLinear, {gather_output = not cut},
+      {input_is_parallel = cut})
     local my_out, my_gradient = run(c, d)
     close(my_out, out)
     close(my_gradient, gradient)
@@ -189,7 +190,10 @@ local function check_averages()
   end
   -- a parameter that only a pass without averages has used, in one process
   local two = dist.parallel(nn.ModuleList{nn.Linear(1, 1), nn.Linear(1, 1)})
-  dist.no_sync(two, function() (two[1](mt.ones(1, 1)) + (rank == 0 and two[2](mt.ones(1, 1)) or 0)):sum():backward() end)
+  dist.no_sync(two, function()
+    local out = two[1](mt.ones(1, 1)) + (rank == 0 and two[2](mt.ones(1, 1)) or 0)
+    out:sum():backward()
+  end)
   two[1](mt.ones(1, 1)):sum():backward()
   eq(two[1].weight.grad:item(), 2)
   t.near(two[2].weight.grad:item(), 1 / size)
@@ -209,7 +213,7 @@ end
 local function objects_of(kind)
   local net = make()
   if kind == 'shard' then net = dist.shard(net) end
-  local opt = kind == 'sharded' and optim.Sharded(adam(net)) or adam(net)
+  local opt = kind == 'parallel' and adam(net) or optim.Sharded(adam(net))
   return {model = kind == 'parallel' and dist.parallel(net) or net, optim = opt}
 end
 local kinds = {'parallel', 'sharded', 'shard'}

@@ -1,8 +1,8 @@
 -- checkpoint.lua -- dist.checkpoint: the state of a run of several processes, each of which writes a part
 --
 -- The file `path` is the index: the state of the run (io/run_state.lua), in which {['$part'] = r, tensor = i} stands for
--- tensor i of the file path.SERIAL.r, and {['$own'] = i} for tensor i of each process's own file. All processes have
--- the same tensors, except those whose sums differ. Parts of a new checkpoint have another serial number, and the index
+-- tensor i of the file path.SERIAL.r, and {['$own'] = i} for tensor i of each process's own file: all processes have the
+-- same tensors, except those whose sums differ. Parts of a new checkpoint have another serial number, and the index
 -- is replaced atomically after all of them are there: a process that dies meanwhile leaves the old checkpoint.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
@@ -102,8 +102,8 @@ checkpoint.save = core.declare('save(path: string, objects: table)',
     local before = together(operation, function() return dist.rank() == 0 and read_index(operation, path) or nil end)
     local serial = dist.broadcast_(mt.tensor({before and before.dist.serial + 1 or 1}, {dtype = 'int64'})):item()
     local part = part_path(path, serial, dist.rank())
-    local all_wrote, message = pcall(together, operation, save.write, operation, part, {tensors = mine, random = random})
-    if not all_wrote then
+    local ok, message = pcall(together, operation, save.write, operation, part, {tensors = mine, random = random})
+    if not ok then
       os.remove(part)
       error(message, 0)
     end

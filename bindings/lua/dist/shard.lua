@@ -7,32 +7,24 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
+local parts = require 'mtorch.dist.parts'
 local dist = mt.dist
 
-local shard = {}
+-- shapes: of the whole parameter, by its part in this process
+local shard = {shapes = setmetatable({}, {__mode = 'k'})}
 local sharded = setmetatable({}, {__mode = 'k'})
 
-local function padded(x, n)
-  x = x:reshape(-1)
-  return x:numel() == n and x or mt.cat{x, x:new_zeros(n - x:numel())}
-end
-
---- The whole parameter from the parts, which have entry.size elements each.
-local function gathered(part, entry)
-  local all = part:new_empty(entry.size * dist.size())
-  return dist.all_gather_into_(all, part):narrow(1, 1, entry.count):view(entry.shape)
-end
 local gather = mt.Function{name = 'gathered', forward = function(ctx, part, entry)
   ctx.entry = entry
-  return gathered(part, entry)
+  return parts.whole(part, entry.shape)
 end, backward = function(ctx, g)
-  local entry = ctx.entry
-  return dist.reduce_scatter_(g:new_empty(entry.size), padded(g, entry.size * dist.size()), 'mean'), nil
+  local size = ctx.entry.size
+  return dist.reduce_scatter_(g:new_empty(size), parts.padded(g, size * dist.size()), 'mean'), nil
 end}
 
 --- The part of this process of a whole parameter's elements, with zeros at the end.
 local function part_of(p, entry)
-  return padded(p, entry.size * dist.size()):narrow(1, dist.rank() * entry.size + 1, entry.size):clone()
+  return parts.padded(parts.own(p), entry.size):clone()
 end
 
 --- The modules with parameters of their own, outside of others.
@@ -58,10 +50,10 @@ local function places_of(module, entries, places)
       places_of(p, entries, places)
     elseif kind == 'parameter' then
       if not entries[p] then
-        local count = p:numel()
-        local entry = {shape = p.shape, count = count, size = math.ceil(count / dist.size())}
+        local entry = {shape = p.shape, size = parts.size(p:numel())}
         entry.part = class.Parameter(part_of(p:detach(), entry), p.requires_grad)
         entries[p], entries[entry.part] = entry, entry
+        shard.shapes[entry.part] = p.shape
       end
       places[#places + 1] = {module, key, entries[p]}
     end
@@ -100,7 +92,7 @@ end
 
 --- Lets the net save and load whole parameters.
 local function wrap_state(net, places)
-  local function whole(entry) return class.Parameter(gathered(entry.part:detach(), entry), false) end
+  local function whole(entry) return class.Parameter(parts.whole(entry.part:detach(), entry.shape), false) end
   rawset(net, 'state_dict', function(self)
     return without_first(with_whole(places, whole, class.Module.state_dict, self))
   end)
@@ -119,6 +111,7 @@ shard.shard = core.declare('shard(net)',
   'gathers its parameters for its forward and frees them after it; the backward pass runs the forward of a layer ' ..
   'without buffers a second time, and averages the gradients. A parameter is whole only while the forward of its ' ..
   'layer runs; all processes call the same layers in the same order. nn.clip_grad_norm_ would see parts. ' ..
+  'optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. ' ..
   'state_dict() gathers whole parameters and load_state_dict takes them, in all processes together. Fully ' ..
   'sharded data parallel (Zhao et al. 2023), ZeRO stage 3.',
   function(net)

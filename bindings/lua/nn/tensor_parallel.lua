@@ -1,7 +1,7 @@
 -- tensor_parallel.lua -- linear layers whose weight is cut between the processes of mt.dist
 --
--- As in Megatron-LM (Shoeybi et al. 2019): a column parallel layer computes a part of the outputs in each process, a row
--- parallel one takes a part of the inputs. Each collective operation of the forward pass has its counterpart in the
+-- As in Megatron-LM (Shoeybi et al. 2019): a column parallel layer computes a part of the outputs in each process, a
+-- row parallel one takes a part of the inputs. Each collective operation of the forward pass has its counterpart in the
 -- backward pass: copy and sum, cut and gather.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
@@ -60,7 +60,7 @@ parallel.ColumnParallelLinear = module.define{
 parallel.RowParallelLinear = module.define{
   'RowParallelLinear(in_features: int >= 1, out_features: int >= 1, bias: bool = true, ' ..
     'input_is_parallel: bool = false, group: any = nil)',
-  'Linear whose inputs the processes of mt.dist (of a group) share: weight [out x in/n] is a part of that of Linear, ' ..
+  'Linear whose inputs the processes of mt.dist (of a group) share: weight [out x in/n] is a part of Linear\'s, ' ..
     'drawn with the same numbers; bias is whole. All call it with the same input, or with input_is_parallel with ' ..
     'their part of its last dimension, and get the whole output.',
   parameters = {'weight', 'bias'},
