@@ -86,7 +86,8 @@ int start(lua_State* L, const char* module, const std::vector<std::string>& word
 
 std::string run_processes(int n, const std::vector<std::string>& words) {
   const int cores = std::max(1, int(std::thread::hardware_concurrency()));
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(n), "--bind-to", "none"};
+  std::vector<std::string> command = {"mpirun", "-n", std::to_string(n), "--bind-to",
+                                      "none",   "-x", "OMP_NUM_THREADS"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   if (n > cores) command.emplace_back("--oversubscribe");
   setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / n)).c_str(), false);

@@ -595,7 +595,8 @@ int start_processes(const Options& o, const std::vector<std::string>& words) {
     if (is_option && words[i] == "--processes") ++i;
     else if (!is_option || words[i].rfind("--processes=", 0) != 0) others.push_back(words[i]);
   }
-  return usage("--processes: " + run_processes(o.processes, others));
+  say(stderr, "mtorch: --processes: {}\n", run_processes(o.processes, others));
+  return 1;
 }
 
 /// Grows the stack by 1 MiB in advance: in a full address space it could not grow later.

@@ -1,9 +1,9 @@
 -- checkpoint.lua -- dist.checkpoint: the state of a run of several processes, each of which writes a part
 --
--- The file `path` is the index: the state of the run (io/run_state.lua), in which {['$part'] = r, tensor = i} stands for
--- tensor i of the file path.SERIAL.r, and {['$own'] = i} for tensor i of each process's own file: all processes have the
--- same tensors, except those whose sums differ. Parts of a new checkpoint have another serial number, and the index
--- is replaced atomically after all of them are there: a process that dies meanwhile leaves the old checkpoint.
+-- The file `path` is the index: the state of the run (io/run_state.lua), in which {['$part'] = r, tensor = i} stands
+-- for tensor i of the file path.SERIAL.r, and {['$own'] = i} for tensor i of each process's own file: all processes have
+-- the same tensors, except those whose sums differ. Parts of a new checkpoint have another serial number, and the
+-- index is replaced atomically after all of them are there: a process that dies meanwhile leaves the old checkpoint.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
@@ -53,8 +53,8 @@ end
 --- Which process writes each tensor: the one with the fewest bytes so far, or each its own. Returns the marks by
 --- tensor, and the tensors of this process.
 local function distribute(tensors)
-  local bytes, counts, marks, mine = {}, {}, {}, {}
-  for r = 0, dist.size() - 1 do bytes[r], counts[r] = 0, 0 end
+  local bytes, marks, mine = {}, {}, {}
+  for r = 0, dist.size() - 1 do bytes[r] = 0 end
   local differ = differences(tensors)
   for i, x in ipairs(tensors) do
     local least = 0
