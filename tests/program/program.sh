@@ -106,7 +106,9 @@ run '' --version && expect '--version ends' 0 "$out"
 has '--version names the program and LuaJIT' out 'LuaJIT 2.'
 run '' -v -e 'io.write("x")' && has '-v and then the code' out x
 run '' --help && is '--help' "$status" 0
-for word in -e -l -i --version --device --threads --processes --seed script; do has "--help shows $word" out "$word"; done
+for word in -e -l -i --version --device --threads --processes --seed script; do
+  has "--help shows $word" out "$word"
+done
 run '' --helpp && is 'an unknown option is a usage error' "$status" 2
 has 'and is named' err "--helpp"
 has 'on stderr, with the usage' err usage

@@ -1,8 +1,8 @@
 -- checkpoint.lua -- dist.checkpoint: the state of a run of several processes, each of which writes a part
 --
 -- The file `path` is the index: the state of the run (io/run_state.lua), in which {['$part'] = r, tensor = i} stands
--- for tensor i of the file path.SERIAL.r, and {['$own'] = i} for tensor i of each process's own file: all processes have
--- the same tensors, except those whose sums differ. Parts of a new checkpoint have another serial number, and the
+-- for tensor i of the file path.SERIAL.r, and {['$own'] = i} for tensor i of each process's own file: all processes
+-- have the same tensors, except those whose sums differ. Parts of a new checkpoint have another serial number, and the
 -- index is replaced atomically after all of them are there: a process that dies meanwhile leaves the old checkpoint.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
