@@ -103,7 +103,7 @@ const Entry kDist[] = {
          "tensors")},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
-     "process by rank. The list is read in process root alone; nil will do in the others.",
+     "process by rank. The list is read in process root alone; nil will do in the others, which get CPU tensors.",
      takes<std::optional<TensorList>, int64_t, InGroup>([](Args& a) {
        const TensorList list = a.given(1) ? a.tensors(1) : TensorList();
        return a.push(dist::scatter(list, a.integer(2), group_of(group_at(a, 3))));

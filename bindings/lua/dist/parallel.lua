@@ -8,20 +8,6 @@ local parallel = {}
 local averages = setmetatable({}, {__mode = 'k'}) -- of nets: the state of the averaging
 parallel.averaged = setmetatable({}, {__mode = 'k'}) -- parameters whose gradients are averaged
 
---- The parameters that need a gradient, the buffers, and both with all others.
-local function tensors_of(net)
-  local parameters, buffers, all = {}, {}, {}
-  for _, p in net:named_parameters() do
-    all[#all + 1] = p
-    if p.requires_grad then parameters[#parameters + 1] = p end
-  end
-  for _, b in net:named_buffers() do
-    all[#all + 1] = b
-    buffers[#buffers + 1] = b
-  end
-  return parameters, buffers, all
-end
-
 --- Before each forward: takes the buffers of the first process, and refuses later parameters.
 local function check_before_forward(net, sync_buffers)
   net:register_forward_pre_hook(function()
@@ -32,7 +18,7 @@ local function check_before_forward(net, sync_buffers)
       end
     end
     if not sync_buffers then return end
-    local _, buffers = tensors_of(net)
+    local buffers = net:buffers()
     if #buffers > 0 then dist.broadcast_(buffers, 0) end
   end)
 end
@@ -50,8 +36,12 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   function(net, bucket_mb, sync_buffers, wire, static)
     if not class.is_module(net) then core.fail('dist.parallel: a module is needed, got %s', class.describe(net)) end
     if averages[net] then return net end
-    local parameters, _, all = tensors_of(net)
-    dist.broadcast_(all, 0)
+    local parameters, tensors = {}, net:buffers()
+    for _, p in ipairs(net:parameters()) do
+      tensors[#tensors + 1] = p
+      if p.requires_grad then parameters[#parameters + 1] = p end
+    end
+    dist.broadcast_(tensors, 0)
     averages[net] = parts.average_gradients(parameters, bucket_mb, wire == 'bfloat16', static)
     if dist.size() > 1 then
       for _, p in ipairs(parameters) do parallel.averaged[p] = true end
