@@ -82,6 +82,16 @@ local function check_sharded_optimizer()
   schedule:step()
   eq({opt.param_groups[1].lr, net[3].bias:equal(before)}, {0.05, true})
   assert(tostring(opt):find '^Sharded%(AdamW%(4 tensors')
+  -- gradient scaling: all processes leave out the step if one has an infinite gradient
+  local scaler, steps = mt.GradScaler{init_scale = 4}, {}
+  for i, factor in ipairs{1, rank == 0 and math.huge or 1} do
+    opt:zero_grad()
+    scaler:scale(loss_of(net, my_x, my_y) * factor):backward()
+    scaler:step(opt)
+    scaler:update()
+    steps[i] = opt:state_dict()[1].state[1].step
+  end
+  eq({steps, scaler:get_scale()}, {{2, 2}, 2})
   raises(function() optim.Sharded(optim.LBFGS(net:parameters())) end, 'Sharded: an optimizer that changes each element')
   raises(function() optim.Sharded(net) end, 'Sharded: an optimizer')
   raises(function() opt:load_state_dict(make():state_dict()) end, 'load_state_dict')

@@ -89,7 +89,7 @@ method('step(closure=nil)', 'One step of all processes from the mean of their gr
 end)
 
 method('zero_grad()', 'Drops the gradients of all parameters.', function(self)
-  for _, entry in ipairs(self.entries) do entry.param.grad = nil end
+  core.zero_grad(self:all_parameters())
 end)
 
 --- A copy of the state of groups, whose tensors of one dimension (of a slice) or of a parameter are replaced.
@@ -132,6 +132,14 @@ method('load_state_dict(state)', 'Restores the result of state_dict() of such an
     return self
   end)
 
+function Sharded:all_parameters()
+  local list = {}
+  for i, entry in ipairs(self.entries) do list[i] = entry.param end
+  return list
+end
+function Sharded:any(condition)
+  return dist.all_reduce_(mt.tensor({condition and 1 or 0}, {dtype = 'int32'}), 'max'):item() == 1
+end
 function Sharded:current() self.inner:current() end
 function Sharded:describe() return ('Sharded(%s)'):format(self.inner:describe()) end
 
