@@ -1,6 +1,6 @@
 -- train_parallel.lua -- data-parallel training: each process has a part of every batch, gradients are averaged
 --
---   mpirun -n 2 mtorch scripts/train_parallel.lua        two processes, half a batch each
+--   mtorch --processes 2 scripts/train_parallel.lua      two processes, half a batch each
 --   mtorch scripts/train_parallel.lua                    one process, the whole batch
 --
 -- Every process has the same network: dist.parallel copies rank 0's parameters, and backward() averages gradients,
@@ -35,7 +35,7 @@ for epoch = 1, options.epochs do
     sum = sum + loss:detach()
   end
   dist.all_reduce_(sum, {op = 'mean'})
-  if rank == 0 and epoch % 10 == 0 then print(('epoch %3d  loss %.4f'):format(epoch, sum:item() / loader:size())) end
+  if epoch % 10 == 0 then dist.print(('epoch %3d  loss %.4f'):format(epoch, sum:item() / loader:size())) end
 end
 
 local right = mt.no_grad(function() return net(set.x):squeeze(2):gt(0):eq(set.y:gt(0.5)):sum():item() end)

@@ -5,8 +5,34 @@
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
+
+/// A tensor, or the sizes of a new one.
+struct TensorOrShape {};
+template <> struct Arg<TensorOrShape> {
+  static constexpr Type type{kind::tensor | kind::integers};
+};
+
 namespace {
 
+/// A group in Lua; nil is the world.
+struct LuaGroup {
+  static constexpr char kShown[] = "a group, dist.group{0, 1}";
+  const dist::Group* group;
+};
+using InGroup = std::optional<LuaGroup>;
+const dist::Group& group_of(const InGroup& g) { return g ? *g->group : dist::world(); }
+InGroup group_at(const Args& a, int i) { return Arg<InGroup>::get(a, i); }
+
+/// The averaging of a net's gradients, for dist.parallel and dist.no_sync.
+struct LuaAverage : dist::GradientAverage {
+  static constexpr char kShown[] = "the state of dist.parallel";
+  using GradientAverage::GradientAverage;
+};
+
+int64_t check_tag(const char* operation, int64_t tag) {
+  if (tag < 0 || tag > 10000) fail("{}: tag is {}; it must be from 0 to 10000", operation, tag);
+  return tag;
+}
 const Entry kDist[] = {
     {"init(timeout=nil)",
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
@@ -17,34 +43,106 @@ const Entry kDist[] = {
        if (timeout) dist::set_timeout(*timeout);
        return std::pair(dist::rank(), dist::size());
      }>},
-    {"rank()", "The rank of this process, from 0.", bind<[] { return int64_t(dist::rank()); }>},
+    {"rank(group=nil)",
+     "The rank of this process, from 0; in a group its position, from 0, or -1 if it is not in it.",
+     bind<[](InGroup g) { return int64_t(dist::rank(group_of(g))); }>},
     {"local_rank()",
      "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
      "number, modulo the number of GPUs, or MTORCH_DEVICE_INDEX if it is set.",
      bind<[] { return int64_t(local_rank()); }>},
-    {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
-    {"all_reduce_([x], op='sum')",
+    {"size(group=nil)", "How many processes there are.",
+     bind<[](InGroup g) { return int64_t(dist::size(group_of(g))); }>},
+    {"group([ranks])",
+     "Some processes, for the option group of the other functions: dist.group{0, 2}. All processes "
+     "make it by the same call; those in it then call each function with it. Processes keep their "
+     "ranks: root and the like are those of the world.",
+     bind<[](const std::vector<int64_t>& ranks) {
+       return std::make_unique<LuaGroup>(LuaGroup{&dist::make_group(ranks)});
+     }>},
+    {"all_reduce_([x], op='sum', group=nil)",
      "Each element of x, a tensor or a list, becomes the sum, mean, max or min of the processes', "
-     "in place; all get the same bits. Returns x.",
-     takes<OneOrMore, dist::Reduction>([](Args& a) {
-       dist::all_reduce_(Arg<OneOrMore>::get(a, 1).list, dist::Reduction(a.choice(2)));
+     "in place; all get the same bits. 16-bit floats are added in float32. Returns x.",
+     takes<OneOrMore, dist::Reduction, InGroup>([](Args& a) {
+       dist::all_reduce_(Arg<OneOrMore>::get(a, 1).list, dist::Reduction(a.choice(2)),
+                         group_of(group_at(a, 3)));
        return a.self();
      })},
-    {"broadcast_([x], root=0)",
+    {"reduce_scatter_(out, x, op='sum', group=nil)",
+     "The elements of x, in order, are one part for each process, each as large as out, which becomes "
+     "the sum, mean, max or min of the processes' parts for this one. Returns out.",
+     takes<Tensor, Tensor, dist::Reduction, InGroup>([](Args& a) {
+       dist::reduce_scatter_(a.tensor(1), a.tensor(2), dist::Reduction(a.choice(3)),
+                             group_of(group_at(a, 4)));
+       return a.self();
+     })},
+    {"broadcast_([x], root=0, group=nil)",
      "x, a tensor or a list, becomes what it is in process root (from 0), in place. Returns x.",
-     takes<OneOrMore, int64_t>([](Args& a) {
-       dist::broadcast_(Arg<OneOrMore>::get(a, 1).list, a.integer(2));
+     takes<OneOrMore, int64_t, InGroup>([](Args& a) {
+       dist::broadcast_(Arg<OneOrMore>::get(a, 1).list, a.integer(2), group_of(group_at(a, 3)));
        return a.self();
      })},
-    {"all_gather(x)",
+    {"all_gather(x, group=nil)",
      "The tensors of all processes, of equal shapes: a list, that of rank r at r + 1.",
-     bind<[](const Tensor& x) { return dist::all_gather(x); }>},
-    {"barrier()", "Waits until all processes have called it.", bind<dist::barrier>},
+     bind<[](const Tensor& x, InGroup g) { return dist::all_gather(x, group_of(g)); }>},
+    {"all_gather_into_(out, x, group=nil)",
+     "The elements of out, in order, become those of the processes' x, by rank: the inverse of "
+     "reduce_scatter_. Returns out.",
+     takes<Tensor, Tensor, InGroup>([](Args& a) {
+       dist::all_gather_into_(a.tensor(1), a.tensor(2), group_of(group_at(a, 3)));
+       return a.self();
+     })},
+    {"gather(x, root=0, group=nil)",
+     "all_gather for process root alone: the list there, nil in the others.",
+     takes<Tensor, int64_t, InGroup>(
+         [](Args& a) {
+           const dist::Group& group = group_of(group_at(a, 3));
+           const int64_t root = a.integer(2);
+           const TensorList list = dist::gather(a.tensor(1), root, group);
+           return dist::rank() == root ? a.push(list) : 0;
+         },
+         "tensors")},
+    {"scatter([list]=nil, root=0, group=nil)",
+     "The tensor for this process among those of process root, of equal shapes, one for each "
+     "process by rank. The list is read in process root alone; nil will do in the others, which get CPU tensors.",
+     takes<std::optional<TensorList>, int64_t, InGroup>([](Args& a) {
+       const TensorList list = a.given(1) ? a.tensors(1) : TensorList();
+       return a.push(dist::scatter(list, a.integer(2), group_of(group_at(a, 3))));
+     })},
+    {"all_to_all([list], group=nil)",
+     "Sends tensor r + 1 of the list to process r, and returns the list of what each process sent to "
+     "this one. All tensors have one shape.",
+     bind<[](const TensorList& list, InGroup g) { return dist::all_to_all(list, group_of(g)); }>},
+    {"send(x, to, tag=0)",
+     "Sends x to a process, which calls recv with the same shape, dtype and tag; an error in both "
+     "processes if they differ. It returns when the other has received x: two processes that send to "
+     "each other must not both send first (all_to_all exchanges).",
+     bind<[](const Tensor& x, int64_t to, int64_t tag) {
+       dist::send(x, to, check_tag("send", tag));
+     }>},
+    {"recv(x, from, tag=0, dtype=nil)",
+     "Receives what process `from` sends: into the tensor x, or into a new one of the shape x, "
+     "recv({2, 3}, 0), of dtype or the default one. Returns it.",
+     takes<TensorOrShape, int64_t, int64_t, Dtype>([](Args& a) {
+       const Tensor* const given = tensor_at(a.L, 1);
+       const Dtype dtype = a.given(4) ? a.dtype(4) : default_dtype();
+       const Tensor x = given ? *given : empty(a.shape(1), dtype);
+       dist::recv(x, a.integer(2), check_tag("recv", a.integer(3)));
+       return given ? a.self() : a.push(x);
+     })},
+    {"barrier(group=nil)", "Waits until all processes have called it.",
+     bind<[](InGroup g) { dist::barrier(group_of(g)); }>},
 };
 
 const Entry kDistParts[] = {
-    {"average_gradients([parameters])", "Averages the gradients of each backward pass to come.",
-     bind<[](const TensorList& list) { dist::average_gradients(list); }>},
+    {"average_gradients([parameters], bucket_mb, bfloat16_wire, always_the_same, group=nil)",
+     "Averages the gradients of each backward pass to come.",
+     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool always_the_same,
+             InGroup g) {
+       return std::make_unique<LuaAverage>(
+           list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same}, group_of(g));
+     }>},
+    {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
+     bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},
 };
 
 }  // namespace

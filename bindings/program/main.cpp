@@ -368,7 +368,7 @@ struct Options {
   std::vector<std::string> code, libraries;
   bool interactive = false, version = false, clean = false, watch = false;
   std::string device, seed, profile;
-  int threads = 0;
+  int threads = 0, processes = 1;
   std::vector<std::string> rest;
 };
 
@@ -557,6 +557,10 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   app.add_option("--threads", o.threads, "the number of threads of kernels")
       ->type_name("N")
       ->check(number(1, 1024, true, "a whole number from 1 to 1024"));
+  app.add_option("--processes", o.processes,
+                 "start several processes of the script, by mpirun (mt.dist)")
+      ->type_name("N")
+      ->check(number(1, 65536, true, "a whole number from 1 to 65536"));
   app.add_option("--seed", o.seed, "the seed of the random numbers")
       ->type_name("N")
       ->check(number(-HUGE_VAL, HUGE_VAL, false, "a number"));
@@ -581,6 +585,20 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   return std::nullopt;
 }
 
+/// The same command line without --processes, by mpirun.
+int start_processes(const Options& o, const std::vector<std::string>& words) {
+  if (o.rest.empty() && o.code.empty()) return usage("--processes needs a script");
+  const size_t script = words.size() - o.rest.size();
+  std::vector<std::string> others;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const bool is_option = i < script;
+    if (is_option && words[i] == "--processes") ++i;
+    else if (!is_option || words[i].rfind("--processes=", 0) != 0) others.push_back(words[i]);
+  }
+  say(stderr, "mtorch: --processes: {}\n", run_processes(o.processes, others));
+  return 1;
+}
+
 /// Grows the stack by 1 MiB in advance: in a full address space it could not grow later.
 [[gnu::noinline]] void grow_stack() {
   char room[1 << 20];
@@ -596,6 +614,7 @@ int main(int argc, char** argv) {
   Options o;
   const std::vector<std::string> words(argv, argv + argc);
   if (const auto status = read_options(argc, argv, o)) return *status;
+  if (o.processes > 1) return start_processes(o, words);
   if (o.version) say(stdout, "mtorch {} -- {}\n", version(), LUAJIT_VERSION);
   if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
     return o.rest.size() == 1 ? doctor() : usage("doctor takes no arguments");

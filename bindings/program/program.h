@@ -39,6 +39,9 @@ int repl(lua_State* L);
 const char* version();
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
+/// Becomes mpirun, which starts n processes of this program with these words; returns why there is no mpirun. Each
+/// process has its part of the cores as threads unless OMP_NUM_THREADS is set.
+std::string run_processes(int n, const std::vector<std::string>& words);
 /// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing if the words are no command.
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 

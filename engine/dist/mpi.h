@@ -25,18 +25,29 @@ struct Mpi : RequiredLibrary {
   StartReduce* start_all_reduce = find<StartReduce>("MPI_Iallreduce");
   using Reduce = Call<const void*, void*, int, Object, Object, Object>;
   Reduce* all_reduce = find<Reduce>("MPI_Allreduce");
+  Reduce* reduce_scatter = find<Reduce>("MPI_Reduce_scatter_block");
+  using Exchange = Call<const void*, int, Object, void*, int, Object, Object>;
+  Exchange* all_gather = find<Exchange>("MPI_Allgather");
+  Exchange* all_to_all = find<Exchange>("MPI_Alltoall");
+  using Rooted = Call<const void*, int, Object, void*, int, Object, int, Object>;
+  Rooted* gather = find<Rooted>("MPI_Gather");
+  Rooted* scatter = find<Rooted>("MPI_Scatter");
   using Broadcast = Call<void*, int, Object, int, Object>;
   Broadcast* broadcast = find<Broadcast>("MPI_Bcast");
   using Send = Call<const void*, int, Object, int, int, Object, Request*>;
   Send* send = find<Send>("MPI_Isend");
+  using BlockingSend = Call<const void*, int, Object, int, int, Object>;
+  BlockingSend* send_now = find<BlockingSend>("MPI_Send");
   struct Status {
     int source, tag, error, cancelled;
-    size_t count;
+    size_t count;  // bytes
   };
   using Probe = Call<int, int, Object, int*, Status*>;
   Probe* probe = find<Probe>("MPI_Iprobe");
   using Receive = Call<void*, int, Object, int, int, Object, Status*>;
   Receive* receive = find<Receive>("MPI_Recv");
+
+  Call<Object, int, int, Object*>* split = find<Call<Object, int, int, Object*>>("MPI_Comm_split");
 
   Object world = object("ompi_mpi_comm_world");
   Object errors_return = object("ompi_mpi_errors_return");

@@ -1,19 +1,28 @@
-// process_group.h -- distributed training (mpirun): collective operations on tensors, averaged gradients
+// process_group.h -- distributed training (mpirun): operations on tensors of several processes, averaged gradients
 //
-// All processes call each function in the same order with tensors of equal sizes and dtypes; a call
-// that differs throws Error in all of them. Tensors on a GPU are copied through CPU memory.
+// All processes of a group call each function in the same order with tensors of equal sizes and dtypes; a call that
+// differs throws Error in all of them, because the processes compare their calls before any data is sent
+// (agreement.h). Processes are named by their ranks in the world, also within a group. Tensors of any layout are packed
+// into one buffer, those on a GPU through CPU memory.
 #pragma once
 #include <array>
+#include <memory>
 
 #include "engine/core/tensor.h"
 
 namespace mt::dist {
 
-/// The rank of this process, from 0, and the number of processes: 0 and 1 if it was not started by mpirun. The first
-/// call of any function here loads MPI; the process then leaves the group when it exits with status 0: later calls of
-/// the others throw Error. With another status it prints a message and ends the others.
-int rank();
-int size();
+struct Group;
+/// The first call of any function here loads MPI; the process then leaves the group when it exits with status 0: later
+/// calls of the others throw Error. With another status it prints a message and ends the others.
+const Group& world();
+/// The processes with these ranks, for ever. All processes of the world make it by the same call.
+const Group& make_group(std::vector<int64_t> ranks);
+
+/// The position of this process among those of the group, from 0, or -1; and their number. In the world 0 and 1 if
+/// the process was not started by mpirun.
+int rank(const Group& = world());
+int size(const Group& = world());
 /// The maximum time a call waits for the other processes (initially 600 s), before it throws Error
 /// that names the missing ones. After that, or Ctrl-C, every later call throws Error.
 void set_timeout(double seconds);
@@ -23,16 +32,43 @@ constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean"
 
 /// Reduces each tensor over the processes (sum, mean, ..) in place; the order of additions depends
 /// only on the number of processes. 16-bit floats are added in float32; mean needs floats.
-void all_reduce_(const TensorList&, Reduction);
+void all_reduce_(const TensorList&, Reduction, const Group& = world());
+/// Cuts the elements of x, in order, into one part for each process; `out` becomes the reduction of its own part.
+void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction, const Group& = world());
 /// Copies each tensor of process `root` to all processes, in place.
-void broadcast_(const TensorList&, int64_t root);
-/// The tensors of all processes, by rank.
-TensorList all_gather(const Tensor&);
+void broadcast_(const TensorList&, int64_t root, const Group& = world());
+/// The tensors of all processes, by rank; `gather` returns them in process `root`, elsewhere nothing.
+TensorList all_gather(const Tensor&, const Group& = world());
+TensorList gather(const Tensor&, int64_t root, const Group& = world());
+/// The elements of `out`, in order, become those of all processes' x.
+void all_gather_into_(const Tensor& out, const Tensor& x, const Group& = world());
+/// The tensor for this process in the list of process `root`; the lists of the others are ignored.
+Tensor scatter(const TensorList&, int64_t root, const Group& = world());
+/// Sends tensor i of the list to the i-th process; returns what each has sent to this one.
+TensorList all_to_all(const TensorList&, const Group& = world());
 /// Returns when all processes have called it.
-void barrier();
+void barrier(const Group& = world());
 
-/// From now on each backward pass averages these leaves' gradients over the processes before it adds them to `.grad`.
-/// A gradient that a process did not compute counts as 0; all must run equally many passes (Li et al. 2020, DDP).
-void average_gradients(const TensorList& parameters);
+/// `send` returns when the other process has received x; `recv` writes into x, whose shape and dtype must be equal.
+void send(const Tensor& x, int64_t to, int64_t tag);
+void recv(const Tensor& x, int64_t from, int64_t tag);
+
+struct AverageOptions {
+  double bucket_mb = 25;         // the size of the buffers
+  bool bfloat16_wire = false;    // gradients travel in bfloat16, and are added in float32
+  bool always_the_same = false;  // all passes use the same parameters, which the first one finds
+};
+/// From its creation on each backward pass averages these leaves' gradients over the processes before it adds them to
+/// `.grad`. A gradient that a process did not compute counts as 0; all must run equally many passes (Li et al. 2020,
+/// DDP). Passes while it is disabled add local gradients to `.grad`; the next enabled pass averages those too.
+class GradientAverage {
+ public:
+  GradientAverage(const TensorList& parameters, const AverageOptions&, const Group& = world());
+  void enable(bool);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
 
 }  // namespace mt::dist

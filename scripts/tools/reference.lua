@@ -26,7 +26,7 @@ for kind, names in pairs {
   [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
   table = 'base defines parameters rank set tensors',
   ['mt.Module'] = 'model module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
-  ['number|boolean|table'] = 'data', ['mt.Optimizer'] = 'optimizer',
+  ['number|boolean|table'] = 'data', ['mt.Optimizer'] = 'opt optimizer', userdata = 'group',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end

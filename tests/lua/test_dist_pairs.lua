@@ -6,7 +6,7 @@ local t = require 'testing'
 local dist, nn = mt.dist, mt.nn
 
 local calls = {'all_reduce', 'all_reduce of 3', 'max', 'broadcast', 'all_gather', 'barrier', 'backward',
-  'backward of 2'}
+  'backward of 2', 'reduce_scatter', 'gather', 'scatter', 'all_to_all', 'in a group'}
 local actions = {'exit', 'error', 'kill', 'stop', unpack(calls)}
 local is_call = {}
 for _, name in ipairs(calls) do is_call[name] = true end
@@ -15,6 +15,9 @@ local deadline, most = 1, 5 -- seconds
 if arg[1] == '--process' then
   local rank = dist.init{timeout = deadline}
   local one, two = dist.parallel(nn.Linear(3, 1)), dist.parallel(nn.Linear(2, 2))
+  local ranks, tensors = {}, {}
+  for i = 1, dist.size() do ranks[i], tensors[i] = i - 1, mt.ones(2) end
+  local everyone = dist.group(ranks)
   local action = arg[rank == tonumber(arg[2]) and 4 or 3]
   local does = {
     all_reduce = function() dist.all_reduce_(mt.ones(2)) end,
@@ -23,6 +26,11 @@ if arg[1] == '--process' then
     broadcast = function() dist.broadcast_(mt.ones(2)) end,
     all_gather = function() dist.all_gather(mt.ones(2)) end,
     barrier = dist.barrier,
+    reduce_scatter = function() dist.reduce_scatter_(mt.ones(1), mt.ones(dist.size())) end,
+    gather = function() dist.gather(mt.ones(2), 0) end,
+    scatter = function() dist.scatter(rank == 0 and tensors or nil) end,
+    all_to_all = function() dist.all_to_all(tensors) end,
+    ['in a group'] = function() dist.all_reduce_(mt.ones(2), {group = everyone}) end,
     backward = function() one(mt.ones(1, 3)):sum():backward() end,
     ['backward of 2'] = function() two(mt.ones(1, 2)):sum():backward() end,
     exit = function() os.exit(0) end,
@@ -86,7 +94,8 @@ elseif arg[1] then
   end
 else
   for _, case in ipairs{{3, 1, 'barrier', 'stop'}, {2, 0, 'backward', 'all_reduce of 3'}, {2, 1, 'backward', 'kill'},
-    {3, 0, 'exit', 'error'}, {2, 0, 'all_gather', 'exit'}} do
+    {3, 0, 'exit', 'error'}, {2, 0, 'all_gather', 'exit'},
+    {3, 1, 'in a group', 'exit'}} do
     t.test(('%d x %s, process %d %s'):format(case[1], case[3], case[2], case[4]), function() pair(unpack(case)) end)
   end
 end

@@ -55,6 +55,19 @@ function testing.raises(fn, pattern)
   return tostring(message)
 end
 
+--- Runs n processes of the running test file, with the arguments --process ..; returns their output and 'status N'.
+function testing.processes(n, ...)
+  local program = arg[0]
+  for i = -1, -100, -1 do program = arg[i] or program end
+  local words = {}
+  for i, word in ipairs{arg[0], '--process', ...} do words[i] = ("'%s'"):format(word) end
+  local pipe = io.popen(("OMP_NUM_THREADS=1 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 60 '%s' " ..
+    '--processes %d %s 2>&1; echo status $?'):format(program, n, table.concat(words, ' ')))
+  local text = pipe:read '*a'
+  pipe:close()
+  return text
+end
+
 --- Runs one test; a failure prints one line that begins with file:line. A test that takes longer than
 --- MTORCH_SLOW_TEST seconds, if this variable is set, is printed too.
 local slow = tonumber(os.getenv 'MTORCH_SLOW_TEST')

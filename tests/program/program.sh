@@ -89,16 +89,31 @@ is '--seed is manual_seed' "$out" "$first"
 run '' --seed 6 -e 'io.write(require("mtorch").rand(1):item())'
 [ "$out" != "$first" ] && ok 'another seed gives other numbers' || not_ok 'another seed gives other numbers' "$out"
 
+# ---- several processes ----
+printf 'local dist = require("mtorch").dist\nio.write(dist.rank(), arg[1], "\\n") os.exit(dist.rank() * 3)\n' >rank.lua
+if command -v mpirun >/dev/null; then
+  run '' --seed 1 --processes 2 rank.lua --processes=9
+  is '--processes starts them; the status is that of the job' "$status:$(grep -- -- out | sort | tr '\n' ' ')" \
+    '3:0--processes=9 1--processes=9 '
+fi
+run '' --processes 1 rank.lua x && expect 'one process needs no mpirun' 0 0x
+err=$(PATH=/none "$program" --processes 2 rank.lua 2>&1 >/dev/null)
+is 'without mpirun one sentence' "$?:$err" \
+  '1:mtorch: --processes: there is no mpirun; on Debian: apt-get install openmpi-bin'
+
 # ---- exit status and messages ----
 run '' --version && expect '--version ends' 0 "$out"
 has '--version names the program and LuaJIT' out 'LuaJIT 2.'
 run '' -v -e 'io.write("x")' && has '-v and then the code' out x
 run '' --help && is '--help' "$status" 0
-for word in -e -l -i --version --device --threads --seed script; do has "--help shows $word" out "$word"; done
+for word in -e -l -i --version --device --threads --processes --seed script; do
+  has "--help shows $word" out "$word"
+done
 run '' --helpp && is 'an unknown option is a usage error' "$status" 2
 has 'and is named' err "--helpp"
 has 'on stderr, with the usage' err usage
-for words in '-e' '--threads 0' '--threads many' '--seed abc' '--threads'; do
+for words in '-e' '--threads 0' '--threads many' '--seed abc' '--threads' '--processes 0' \
+  '--processes 2'; do
   # shellcheck disable=SC2086  # words
   run '' $words && is "usage error: $words" "$status" 2
   is "nothing on stdout: $words" "$out" ''
@@ -108,13 +123,13 @@ usage_error() {
   # shellcheck disable=SC2086  # words
   run '' $1 && is "usage error: $1" "$status:$(head -n 1 err)" "2:mtorch: $2"
 }
-told --device '--device needs a value'
-told -e '-e needs a value'
-told '--threads 1.5' "--threads: a whole number from 1 to 1024 is needed, got '1.5'"
-told '--seed=x' "--seed: a number is needed, got 'x'"
-told '--thread=3' "unknown option '--thread=3' (did you mean --threads?)"
-told '-z' "unknown option '-z'"
-told 'doctor --help' 'doctor takes no arguments'
+usage_error --device '--device needs a value'
+usage_error -e '-e needs a value'
+usage_error '--threads 1.5' "--threads: a whole number from 1 to 1024 is needed, got '1.5'"
+usage_error '--seed=x' "--seed: a number is needed, got 'x'"
+usage_error '--thread=3' "unknown option '--thread=3' (did you mean --threads?)"
+usage_error '-z' "unknown option '-z'"
+usage_error 'doctor --help' 'doctor takes no arguments'
 # hinted CODE HINT: what the error adds.
 hinted() {
   printf '%s\n' "$1" >hinted.lua
@@ -231,7 +246,7 @@ EOF
 run '' watch watched.lua && expect 'mtorch watch takes over a changed function' 0 "101${tab}true"
 has 'and says so' err 'mtorch: watched.lua: took over value'
 has 'after it has refused a wrong one' err "watched.lua: line 5: unexpected symbol near '*'; the old functions stay"
-told watch 'watch needs a script: mtorch watch train.lua'
+usage_error watch 'watch needs a script: mtorch watch train.lua'
 run 'x += 2' - && has 'also from standard input' err '(there is no +='
 
 run '' missing.lua && expect 'a missing script' 1 ''

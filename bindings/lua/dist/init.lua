@@ -1,47 +1,26 @@
 -- init.lua -- mt.dist: training by several processes that mpirun starts
+--
+-- Operations on tensors are those of engine/dist: MPI moves the data, after all processes of the group have compared
+-- their calls. The rest is built of them here. dist.parallel averages gradients at the end of each backward pass;
+-- optim.Sharded keeps a part of each parameter's state in each process (it reduces and scatters gradients and gathers
+-- parameters at each step), dist.shard a part of each parameter too, which each layer gathers for its forward and
+-- backward. Both present their whole states in state_dict(), so that a checkpoint fits any number of processes.
 local core = require 'mtorch.core'
-local class = require 'mtorch.nn.class'
 
 local dist, parts = core.dist()
-local parallel_nets = setmetatable({}, {__mode = 'k'}) -- nets whose gradients are averaged
+core.dist_parts = parts
 
-dist.parallel = core.declare('parallel(net, buffers: bool = true)',
-  'The net, for training by all processes: parameters and buffers become those of rank 0, and each backward() ' ..
-  'averages the gradients of its parameters over the processes before it adds them to .grad, so that equal steps ' ..
-  'keep the processes equal. Each process reads its own part of the data (DataLoader\'s shard={rank, size}); all ' ..
-  'make as many backward passes. buffers: each forward, after eval() as well, first takes the buffers of rank 0 ' ..
-  '(BatchNorm\'s running statistics), so all processes make as many; false leaves them to each process. Li ' ..
-  'et al. 2020 (PyTorch\'s DistributedDataParallel).',
-  function(net, sync_buffers)
-    if not class.is_module(net) then core.fail('dist.parallel: a module is needed, got %s', class.describe(net)) end
-    if parallel_nets[net] then return net end
-    local tensors, parameters, buffers, averaged = {}, {}, {}, {}
-    for _, p in net:named_parameters() do
-      tensors[#tensors + 1] = p
-      if p.requires_grad then
-        parameters[#parameters + 1] = p
-        averaged[p] = true
-      end
-    end
-    for _, b in net:named_buffers() do
-      tensors[#tensors + 1] = b
-      buffers[#buffers + 1] = b
-    end
-    dist.broadcast_(tensors, 0)
-    parts.average_gradients(parameters)
-    if dist.size() > 1 then
-      net:register_forward_pre_hook(function()
-        for name, p in net:named_parameters() do
-          if p.requires_grad and not averaged[p] then
-            core.fail('dist.parallel: %s was added or given requires_grad later, so its gradient is not averaged; ' ..
-              'build the whole net first', name)
-          end
-        end
-        if sync_buffers and #buffers > 0 then dist.broadcast_(buffers, 0) end
-      end)
-    end
-    parallel_nets[net] = true
-    return net
+dist.print = core.declare('print(..)', 'print(..) in process 0 alone, for a line that all processes would print.',
+  function(...)
+    if dist.rank() ~= 0 then return end
+    print(...)
+    io.stdout:flush()
   end)
 
-return dist
+local lazy = {}
+for file, names in pairs{parallel = 'parallel no_sync', shard = 'shard'} do
+  for name in names:gmatch('%S+') do lazy[name] = function() return require('mtorch.dist.' .. file)[name] end end
+end
+lazy.checkpoint = function() return core.strict(require 'mtorch.dist.checkpoint', 'mt.dist.checkpoint') end
+
+return core.strict(dist, 'mt.dist', nil, lazy)

@@ -2,7 +2,8 @@
 local mt = require 'mtorch'
 
 local modules = {names = {'linalg', 'fft', 'nn', 'nn.init', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
-  'metrics', 'checkpoint', 'distributions', 'plot', 'models', 'onnx', 'dist', 'cuda'}}
+  'metrics', 'checkpoint', 'distributions', 'plot', 'models', 'onnx', 'dist',
+  'dist.checkpoint', 'cuda'}}
 
 --- The table with a name, or nil: modules.at('optim.lr'); `get` reads a field.
 function modules.at(name, get)

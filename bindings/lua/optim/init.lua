@@ -23,6 +23,7 @@ end
 
 return core.strict(optim, 'mt.optim', nil, {
   LBFGS = function() return require 'mtorch.optim.lbfgs' end,
+  Sharded = function() return require 'mtorch.optim.sharded' end,
   EarlyStopping = function() return require 'mtorch.optim.early_stopping' end,
   swa = function() return core.strict(require 'mtorch.optim.swa', 'mt.optim.swa') end,
   lr = function() return core.strict(require 'mtorch.optim.lr', 'mt.optim.lr') end,

@@ -209,6 +209,18 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
     return loss
   end)
 
+--- The parameters whose gradients a step uses.
+function Optimizer:all_parameters()
+  local list = {}
+  for _, group in ipairs(self.param_groups) do
+    for _, p in ipairs(group.params) do list[#list + 1] = p end
+  end
+  return list
+end
+
+--- Whether a condition is true in any process that steps together with this one.
+function Optimizer:any(condition) return condition end
+
 method('zero_grad()', 'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self)
     local list = self.param_groups

@@ -38,14 +38,12 @@ method('scale(x)', 'The loss (or a list of tensors) times the scale, which scale
 --- Divides the gradients of an optimizer by the scale; returns whether one of them is infinite or NaN.
 local function unscale(self, opt)
   local sizes = {} -- the largest element of each gradient, by device
-  for _, group in ipairs(opt.param_groups) do
-    for _, p in ipairs(group.params) do
-      local g = p.grad
-      if g and g:numel() > 0 then
-        g:mul_(1 / self.factor)
-        sizes[g.device] = sizes[g.device] or {}
-        table.insert(sizes[g.device], g:norm(math.huge):float())
-      end
+  for _, p in ipairs(opt:all_parameters()) do
+    local g = p.grad
+    if g and g:numel() > 0 then
+      g:mul_(1 / self.factor)
+      sizes[g.device] = sizes[g.device] or {}
+      table.insert(sizes[g.device], g:norm(math.huge):float())
     end
   end
   local infinite = false
@@ -53,7 +51,7 @@ local function unscale(self, opt)
     local largest = mt.stack(list):amax():item()
     infinite = infinite or not (largest < math.huge)
   end
-  return infinite
+  return opt:any(infinite)
 end
 
 method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by the scale, once, and checks whether " ..
@@ -62,12 +60,10 @@ method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by t
     local record = record_of(self, opt)
     if record.stepped then core.fail('GradScaler: unscale_ after step; call update() first') end
     if record.unscaled then core.fail('GradScaler: unscale_ a second time since the last update()') end
-    for _, group in ipairs(opt.param_groups) do
-      for i, p in ipairs(group.params) do
-        if p.grad and p.grad.dtype == 'float16' then
-          core.fail('GradScaler: the gradient of parameter %d is float16; keep parameters in float32 and use ' ..
-            'mt.autocast', i)
-        end
+    for i, p in ipairs(opt:all_parameters()) do
+      if p.grad and p.grad.dtype == 'float16' then
+        core.fail('GradScaler: the gradient of parameter %d is float16; keep parameters in float32 and use ' ..
+          'mt.autocast', i)
       end
     end
     record.unscaled, record.infinite = true, mt.no_grad(unscale, self, opt)

@@ -1,0 +1,71 @@
+-- parallel.lua -- dist.parallel: a net in every process, whose gradients are averaged
+local core = require 'mtorch.core'
+local class = require 'mtorch.nn.class'
+local dist = require('mtorch').dist
+local parts = core.dist_parts
+
+local parallel = {}
+local averages = setmetatable({}, {__mode = 'k'}) -- of nets: the state of the averaging
+parallel.averaged = setmetatable({}, {__mode = 'k'}) -- parameters whose gradients are averaged
+
+--- Before each forward: takes the buffers of the first process, and refuses later parameters.
+local function check_before_forward(net, sync_buffers)
+  net:register_forward_pre_hook(function()
+    for name, p in net:named_parameters() do
+      if p.requires_grad and not parallel.averaged[p] then
+        core.fail('dist.parallel: %s was added or given requires_grad later, so its gradient is not averaged; ' ..
+          'build the whole net first', name)
+      end
+    end
+    if not sync_buffers then return end
+    local buffers = net:buffers()
+    if #buffers > 0 then dist.broadcast_(buffers, 0) end
+  end)
+end
+
+parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buffers: bool = true, " ..
+  "wire: 'float32'|'bfloat16' = 'float32', static: bool = false)",
+  'The net, for training by all processes: parameters and buffers become those of rank 0, and each backward() ' ..
+  'averages the gradients of its parameters over the processes before it adds them to .grad, so that equal steps ' ..
+  'keep the processes equal. Each process reads its own part of the data (DataLoader\'s shard={rank, size}); all ' ..
+  'make as many backward passes. Gradients are sent at the end of the pass, in buffers of bucket_mb megabytes. ' ..
+  'buffers: each forward, after eval() as well, first takes the buffers of rank 0 (BatchNorm\'s running ' ..
+  "statistics), so all processes make as many; false leaves them to each process. wire: 'bfloat16' sends half the " ..
+  'bytes, and adds in float32. static: every pass uses the parameters that the first one used, in any process, ' ..
+  'which saves a message. Li et al. 2020 (PyTorch\'s DistributedDataParallel).',
+  function(net, bucket_mb, sync_buffers, wire, static)
+    if not class.is_module(net) then core.fail('dist.parallel: a module is needed, got %s', class.describe(net)) end
+    if averages[net] then return net end
+    for _, module in ipairs(net:modules()) do
+      if module.sparse == true then
+        core.fail('dist.parallel: an embedding has sparse gradients, which are not averaged; leave sparse out')
+      end
+    end
+    local parameters, tensors = {}, net:buffers()
+    for _, p in ipairs(net:parameters()) do
+      tensors[#tensors + 1] = p
+      if p.requires_grad then parameters[#parameters + 1] = p end
+    end
+    dist.broadcast_(tensors, 0)
+    averages[net] = parts.average_gradients(parameters, bucket_mb, wire == 'bfloat16', static)
+    if dist.size() > 1 then
+      for _, p in ipairs(parameters) do parallel.averaged[p] = true end
+      check_before_forward(net, sync_buffers)
+    end
+    return net
+  end)
+
+parallel.no_sync = core.declare('no_sync(net, fn: function, ..)',
+  'fn(..), whose backward passes of a net of dist.parallel add to .grad without averages; the next pass outside ' ..
+  'averages what has been added. For several small batches before a step: all but the last are in no_sync.',
+  function(net, fn, ...)
+    local state = averages[net]
+    if not state then core.fail('dist.no_sync: a net of dist.parallel is needed, got %s', class.describe(net)) end
+    parts.enable_average(state, false)
+    local results = core.pack(pcall(fn, ...))
+    parts.enable_average(state, true)
+    if not results[1] then error(results[2], 0) end
+    return unpack(results, 2, results.n)
+  end)
+
+return parallel

@@ -1,0 +1,55 @@
+// agreement.h -- groups of processes, which compare each call before any data is sent, and wait with a deadline
+#pragma once
+#include <functional>
+
+#include "engine/dist/mpi.h"
+#include "engine/dist/process_group.h"
+
+namespace mt::dist {
+
+const Mpi& mpi();
+/// Throws Error for a status that is not 0.
+void check(const char* operation, int status);
+Object datatype(Dtype);
+
+/// A communicator of MPI. Agreements are numbered, equally in all its processes.
+struct Group {
+  Object communicator = nullptr;
+  std::vector<int> ranks;  // in the world
+  int64_t id = 0;
+  mutable int64_t calls = 0;
+  mutable int64_t numbers[3] =
+      {};                    // of an agreement; MPI may write here after the wait was abandoned
+  mutable std::string lost;  // why it is unusable
+  /// The position of a process of the world, or -1.
+  int position(int64_t rank) const;
+  /// "{0, 2}"
+  std::string shown() const;
+};
+
+/// Throws Error in all processes of the group if their calls differ.
+void agree(const char* operation, const Group&, const std::string& call);
+/// Waits until done() for a message of another process, at most for the time limit.
+void wait_for(const char* operation, const std::string& call, int process,
+              const std::function<bool()>& done);
+/// "float32 (2 x 3), int64 (3)"
+std::string described(const TensorList&);
+
+/// Reduces the elements of packed tensors, in place. `average` adds and divides what travels in bfloat16.
+void reduce_buffer(const char* operation, const Tensor& data, Reduction, const Group&);
+void average_in_bfloat16(const char* operation, const Tensor& data, const Group&);
+
+/// The dtype for MPI; storage-only floats are sent as float32, bool as uint8.
+Dtype wire(Dtype);
+/// Tensors of one dtype in one buffer; a single tensor that MPI can use directly is not copied.
+struct Buffer {
+  Tensor data;
+  bool shared = false;  // `data` is the memory of the tensor
+  explicit Buffer(const TensorList&, bool may_share = true);
+  /// Calls f(tensor, its part of the buffer).
+  void each(const TensorList& list,
+            const std::function<void(const Tensor&, const Tensor&)>& f) const;
+  void copy_to(const TensorList&) const;
+};
+
+}  // namespace mt::dist

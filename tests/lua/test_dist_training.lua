@@ -1,0 +1,310 @@
+-- test_dist_training.lua -- training by several processes equals that by one: options of dist.parallel, optim.Sharded,
+-- dist.shard, parallel linear layers, and checkpoints at any number of processes
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, raises = t.test, t.eq, t.raises
+local nn, optim, dist = mt.nn, mt.optim, mt.dist
+local f64 = {dtype = 'float64'}
+
+local function make()
+  mt.manual_seed(1)
+  return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 1)):to 'float64'
+end
+mt.manual_seed(2)
+local x, y = mt.randn(12, 5, f64), mt.randn(12, 1, f64)
+local rank, size = dist.init()
+local mine = mt.range(rank + 1, 12, size)
+local my_x, my_y = x:index_select(1, mine), y:index_select(1, mine)
+local function loss_of(net, a, b) return (net(a) - b):pow(2):mean() end
+local function close(a, b, tolerance)
+  local far = (a - b):abs():max():item()
+  if not (far <= (tolerance or 1e-12)) then error(('the tensors differ by %g'):format(far), 2) end
+end
+local function flat(net)
+  local list = {}
+  for name, v in pairs(net:state_dict()) do list[#list + 1] = {name, v:double():flatten()} end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  for i, entry in ipairs(list) do list[i] = entry[2] end
+  return mt.cat(list)
+end
+--- The same bits in all processes.
+local function same_everywhere(v)
+  for _, other in ipairs(dist.all_gather(v)) do assert(other:equal(v), 'the processes differ') end
+end
+local function train(net, opt, steps, a, b)
+  for _ = 1, steps do
+    opt:zero_grad()
+    loss_of(net, a, b):backward()
+    opt:step()
+  end
+  return flat(net)
+end
+local function adam(net) return optim.Adam(net:parameters(), {lr = 0.01}) end
+local rules = {
+  SGD = function(net) return optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9, weight_decay = 0.01}) end,
+  Adam = adam,
+  groups = function(net)
+    return optim.AdamW{{params = {net[1].weight, net[3].bias}, lr = 0.05}, {params = {net[3].weight, net[1].bias}}}
+  end,
+}
+
+-- ---- checks that all processes make, or one ------------------------------------------------------------
+
+local function check_sharded_optimizer()
+  for _, name in ipairs{'SGD', 'Adam', 'groups'} do
+    local rule = rules[name]
+    local one, many, both = make(), make(), dist.parallel(make())
+    local o1, o2, o3 = rule(one), optim.Sharded(rule(many)), optim.Sharded(rule(both))
+    local expected, got = train(one, o1, 10, x, y), train(many, o2, 10, my_x, my_y)
+    close(got, expected)
+    same_everywhere(got)
+    close(train(both, o3, 10, my_x, my_y), expected)
+    -- the gathered state is that of the optimizer in one process, and a plain optimizer and a sharded one load it
+    local state, plain = o2:state_dict(), o1:state_dict()
+    for i, group in ipairs(plain) do
+      for k, entry in ipairs(group.state) do
+        for key, v in pairs(entry) do
+          if mt.is_tensor(v) then close(state[i].state[k][key], v) else eq(state[i].state[k][key], v) end
+        end
+      end
+    end
+    o2:load_state_dict(plain)
+    rule(make()):load_state_dict(state)
+    close(train(many, o2, 5, my_x, my_y), train(one, o1, 5, x, y))
+  end
+  -- a schedule changes the rate; a parameter without a gradient keeps its value although it decays
+  local net = make()
+  local opt = optim.Sharded(optim.AdamW(net:parameters(), {lr = 0.1, weight_decay = 0.5}))
+  local schedule = optim.lr.StepLR(opt, {step_size = 1, gamma = 0.5})
+  local before = net[3].bias:detach():clone()
+  net[1](x):sum():backward()
+  opt:step()
+  schedule:step()
+  eq({opt.param_groups[1].lr, net[3].bias:equal(before)}, {0.05, true})
+  assert(tostring(opt):find '^Sharded%(AdamW%(4 tensors')
+  -- gradient scaling: all processes leave out the step if one has an infinite gradient
+  local scaler, steps = mt.GradScaler{init_scale = 4}, {}
+  for i, factor in ipairs{1, rank == 0 and math.huge or 1} do
+    opt:zero_grad()
+    scaler:scale(loss_of(net, my_x, my_y) * factor):backward()
+    scaler:step(opt)
+    scaler:update()
+    steps[i] = opt:state_dict()[1].state[1].step
+  end
+  eq({steps, scaler:get_scale()}, {{2, 2}, 2})
+  raises(function() optim.Sharded(optim.LBFGS(net:parameters())) end, 'Sharded: an optimizer that changes each element')
+  raises(function() optim.Sharded(net) end, 'Sharded: an optimizer')
+  raises(function() opt:load_state_dict(make():state_dict()) end, 'load_state_dict')
+end
+
+local function check_shard()
+  local function deep()
+    mt.manual_seed(4)
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Sequential(nn.Dropout(0), nn.Linear(8, 3)),
+      nn.Linear(3, 1)):to 'float64':eval()
+  end
+  local one, many = deep(), dist.shard(deep())
+  assert(rawequal(dist.shard(many), many))
+  local n = 0
+  for _, p in ipairs(many:parameters()) do n = n + p:numel() end
+  local whole = 5 * 8 + 8 + 8 + 8 + 24 + 3 + 3 + 1
+  assert(n >= whole / size and n < whole / size + 8, n)
+  close(many(x), one(x))
+  local expected, got = train(one, adam(one), 10, x, y), train(many, adam(many), 10, my_x, my_y)
+  close(got, expected)
+  same_everywhere(got)
+  many:load_state_dict(deep():state_dict())
+  close(flat(many), flat(deep()))
+  raises(function() many:load_state_dict{} end, "'0.weight' is missing")
+  -- a layer that uses the parameters of an inner one, and a shared parameter
+  local a = nn.MultiheadAttention(4, 2):to 'float64'
+  local b = nn.MultiheadAttention(4, 2):to 'float64'
+  for k, p in ipairs(a:parameters()) do b:parameters()[k]:detach():copy_(dist.broadcast_(p:detach())) end
+  dist.shard(b)
+  local q = x:narrow(2, 1, 4):unsqueeze(2):clone()
+  local out_a, out_b = a(q), b(q)
+  close(out_a, out_b)
+  out_a:pow(2):sum():backward()
+  out_b:pow(2):sum():backward()
+  local k = math.ceil(16 / size)
+  local g = mt.cat{a.out_proj.weight.grad:flatten(), mt.zeros(size, f64)}:narrow(1, rank * k + 1, k)
+  close(size > 1 and b.out_proj.weight.grad or g, g)
+  raises(function() dist.shard(3) end, 'dist.shard: a module is needed')
+end
+
+local function check_parallel_layers()
+  local function pair(first, second, a, b)
+    mt.manual_seed(3)
+    return first(5, 12, a):to 'float64', second(12, 6, b):to 'float64'
+  end
+  local function run(first, second)
+    local input = x:clone():requires_grad_()
+    local out = second(first(input):tanh())
+    out:pow(2):sum():backward()
+    return out, input.grad
+  end
+  local a, b = pair(nn.Linear, nn.Linear)
+  local out, gradient = run(a, b)
+  local k = 12 / size
+  for _, cut in ipairs{true, false} do
+    local c, d = pair(nn.ColumnParallelLinear, nn.RowParallelLinear, {gather_output = not cut},
+      {input_is_parallel = cut})
+    local my_out, my_gradient = run(c, d)
+    close(my_out, out)
+    close(my_gradient, gradient)
+    for _, key in ipairs{'weight', 'bias'} do
+      close(c[key], a[key]:narrow(1, rank * k + 1, k))
+      close(c[key].grad, a[key].grad:narrow(1, rank * k + 1, k))
+    end
+    close(d.weight.grad, b.weight.grad:narrow(2, rank * k + 1, k))
+    close(d.bias.grad, b.bias.grad)
+  end
+  local none = nn.RowParallelLinear(12, 6, {bias = false}):to 'float64'
+  eq(none.bias, nil)
+  eq(none(mt.ones(2, 12, f64)).shape, mt.zeros(2, 6).shape)
+  if size == 1 then return end
+  raises(function() nn.ColumnParallelLinear(5, 3 * size + 1) end, 'ColumnParallelLinear: %d+ features, which %d')
+end
+
+local function check_averages()
+  local whole = make()
+  loss_of(whole, x, y):backward()
+  for _, options in ipairs{{bucket_mb = 1e-4}, {static = true}, {wire = 'bfloat16', bucket_mb = 2e-4}} do
+    local net, tolerance = dist.parallel(make(), options), options.wire and 0.02 or 1e-12
+    for pass = 1, 2 do
+      net:zero_grad()
+      loss_of(net, my_x, my_y):backward()
+      for i, p in ipairs(net:parameters()) do
+        close(p.grad, whole:parameters()[i].grad, tolerance)
+        if options.wire and size > 1 then assert(p.grad:to 'bfloat16':double():equal(p.grad), pass) end
+        same_everywhere(p.grad)
+      end
+    end
+  end
+  -- two halves of each process's rows: the first without averages
+  local net = dist.parallel(make())
+  local half = my_x:size(1) / 2
+  local function part(i) return loss_of(net, my_x:narrow(1, i, half), my_y:narrow(1, i, half)) / 2 end
+  eq(dist.no_sync(net, function(n)
+    part(1):backward()
+    return n + 1
+  end, 4), 5)
+  if size > 1 then
+    local first = dist.all_gather(net[1].weight.grad)
+    assert(not first[1]:equal(first[2]))
+  end
+  part(half + 1):backward()
+  for i, p in ipairs(net:parameters()) do
+    close(p.grad, whole:parameters()[i].grad)
+    same_everywhere(p.grad)
+  end
+  -- a parameter that only a pass without averages has used, in one process
+  local two = dist.parallel(nn.ModuleList{nn.Linear(1, 1), nn.Linear(1, 1)})
+  dist.no_sync(two, function()
+    local out = two[1](mt.ones(1, 1)) + (rank == 0 and two[2](mt.ones(1, 1)) or 0)
+    out:sum():backward()
+  end)
+  two[1](mt.ones(1, 1)):sum():backward()
+  eq(two[1].weight.grad:item(), 2)
+  t.near(two[2].weight.grad:item(), 1 / size)
+  raises(function() dist.no_sync(two, error, 'on purpose') end, 'on purpose')
+  raises(function() dist.no_sync(make(), print) end, 'dist.no_sync: a net of dist.parallel is needed, got Sequential')
+  raises(function() dist.parallel(make(), {wire = 'int8'}) end, "wire.*'bfloat16'")
+  if size == 1 then return end
+  local fixed = dist.parallel(nn.ModuleList{nn.Linear(1, 1), nn.Linear(1, 1)}, {static = true})
+  fixed[1](mt.ones(1, 1)):sum():backward()
+  raises(function() fixed[rank == 0 and 2 or 1](mt.ones(1, 1)):sum():backward() end, 'call it differently')
+  raises(function() fixed[2](mt.ones(1, 1)):sum():backward() end, 'this pass uses other parameters than the first')
+  fixed[1](mt.ones(1, 1)):sum():backward()
+end
+
+-- ---- checkpoints: saved by some processes, resumed by others ---------------------------------------------
+
+local function objects_of(kind)
+  local net = make()
+  if kind == 'shard' then net = dist.shard(net) end
+  local opt = kind == 'parallel' and adam(net) or optim.Sharded(adam(net))
+  return {model = kind == 'parallel' and dist.parallel(net) or net, optim = opt}
+end
+local kinds = {'parallel', 'sharded', 'shard'}
+local function save_checkpoints(folder)
+  for _, kind in ipairs(kinds) do
+    local o = objects_of(kind)
+    for step = 1, 2 do
+      train(o.model, o.optim, 5, my_x, my_y)
+      o.step = step * 5
+      dist.checkpoint.save(folder .. '/' .. kind, o)
+    end
+  end
+  local layer = nn.ColumnParallelLinear(5, 12)
+  dist.checkpoint.save(folder .. '/layer', {layer = layer, list = {mt.full({3}, 7)}})
+  local weight = layer.weight:detach():clone()
+  mt.no_grad(function() layer.weight:zero_() end)
+  eq(dist.checkpoint.resume(folder .. '/layer', {layer = layer}).list[1]:tolist(), {7, 7, 7})
+  assert(layer.weight:equal(weight))
+end
+local function resume_checkpoints(folder)
+  local whole = make()
+  local expected = train(whole, adam(whole), 20, x, y)
+  for _, kind in ipairs(kinds) do
+    local o = objects_of(kind)
+    local values = dist.checkpoint.resume(folder .. '/' .. kind, o)
+    eq(values, {step = 10})
+    local got = train(o.model, o.optim, 10, my_x, my_y)
+    close(got, expected, 1e-9)
+    same_everywhere(got)
+  end
+  eq(dist.checkpoint.resume(folder .. '/none', {}), nil)
+  raises(function() dist.checkpoint.resume(folder .. '/layer', {layer = nn.ColumnParallelLinear(5, 12)}) end,
+    'the 3 processes had different tensors.*not ' .. size)
+  raises(function() dist.checkpoint.resume(folder .. '/parallel', {model = nn.Linear(1, 1)}) end,
+    "nothing is changed, 'model' does not fit")
+end
+
+if arg[1] == '--process' then
+  local folder = arg[3]
+  if arg[2] == 'save' then
+    check_averages()
+    check_sharded_optimizer()
+    check_shard()
+    check_parallel_layers()
+    save_checkpoints(folder)
+    if rank == 1 then -- one process cannot write its part: all say so, and the old checkpoint stays
+      raises(function() dist.checkpoint.save(folder .. '/none/a', {}) end, 'dist.checkpoint.save')
+    else
+      raises(function() dist.checkpoint.save(rank == 2 and folder .. '/a' or folder .. '/none/a', {}) end, 'checkpoint')
+    end
+    dist.barrier()
+  else
+    resume_checkpoints(folder)
+  end
+  io.write(('process %d of %d is done\n'):format(rank, size))
+  os.exit(0)
+end
+
+test('averaged gradients of one process', check_averages)
+test('a sharded optimizer of one process', check_sharded_optimizer)
+test('a sharded net of one process', check_shard)
+test('parallel linear layers of one process', check_parallel_layers)
+local folder = os.tmpname()
+os.remove(folder)
+os.execute(("mkdir '%s'"):format(folder))
+local function run(n, mode)
+  local text = t.processes(n, mode, folder)
+  for r = 0, n - 1 do assert(text:find(('process %d of %d is done'):format(r, n), 1, true), text) end
+  assert(text:find 'status 0', text)
+end
+if os.execute 'command -v mpirun >/dev/null' ~= 0 then
+  print 'the rest is skipped: there is no mpirun'
+else
+  test('three processes equal one', function() run(3, 'save') end)
+  test('a checkpoint of three processes is resumed by two and by one', function()
+    local files = io.popen(("cd '%s' && echo *"):format(folder)):read '*a'
+    eq(files:gsub('%s+$', ''), 'layer layer.1.0 layer.1.1 layer.1.2 parallel parallel.2.0 parallel.2.1 parallel.2.2 ' ..
+      'shard shard.2.0 shard.2.1 shard.2.2 sharded sharded.2.0 sharded.2.1 sharded.2.2')
+    run(2, 'resume')
+    resume_checkpoints(folder)
+  end)
+end
+os.execute(("rm -r '%s'"):format(folder))
+t.finish()
