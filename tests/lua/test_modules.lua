@@ -95,7 +95,6 @@ test('wrong shapes and options of layers are one sentence', function()
     ['BatchNorm1d(4)(x)'] = 'batch_norm: the input %(2 x 3%) has 3 channels, the layer 4',
     ['GroupNorm(2, 3)'] = 'GroupNorm: num_channels is 3, which 2 groups do not divide',
     ['Embedding(3, 2, {padding_idx = 0})'] = 'Embedding: padding_idx is 0, expected 1%.%.3',
-    ['Embedding(3, 2, {sparse = true})'] = 'Embedding: sparse gradients are not supported',
     ['Embedding(3, 2)(x)'] = 'embedding: ids must be integers',
     ['Embedding.from_pretrained(x[1])'] = 'from_pretrained: embeddings are %(3%)',
     ['ZeroPad2d{1, 2, 3}(x)'] = 'ZeroPad2d: padding is one number or 4',
