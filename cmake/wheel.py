@@ -1,4 +1,4 @@
-"""wheel.py -- writes a Python wheel from the .tar.gz package: python3 cmake/wheel.py dist/mtorch-VERSION-linux-x86_64.tar.gz
+"""wheel.py -- writes a Python wheel from the .tar.gz package: python3 cmake/wheel.py dist/mtorch-VERSION-linux-MACHINE.tar.gz
 
 A wheel is a zip archive. pip puts what lies under NAME.data/scripts into bin/ and what lies under NAME.data/data beside
 it, so that an environment gets the same tree as the package, and starts the program without Python. The tag
@@ -13,7 +13,7 @@ import tarfile
 import zipfile
 
 archive = pathlib.Path(sys.argv[1])
-version = re.fullmatch(r"mtorch-(.+)-linux-x86_64\.tar\.gz", archive.name)[1]
+version, machine = re.fullmatch(r"mtorch-(.+)-linux-(\w+)\.tar\.gz", archive.name).groups()
 name = f"mtorch-{version}"
 files, newest = {}, 17  # manylinux2014
 with tarfile.open(archive) as packed:
@@ -27,7 +27,7 @@ with tarfile.open(archive) as packed:
         folder = "scripts" if place.startswith("bin/") else "data"
         files[f"{name}.data/{folder}/{place.removeprefix('bin/')}"] = data, member.mode
 
-tag = f"py3-none-manylinux_2_{newest}_x86_64"
+tag = f"py3-none-manylinux_2_{newest}_{machine}"
 readme = files[f"{name}.data/data/share/doc/mtorch/README.md"][0].decode()
 info = {
     "METADATA": f"Metadata-Version: 2.1\nName: mtorch\nVersion: {version}\nSummary: tensors with gradients in LuaJIT\n"

@@ -14,6 +14,11 @@
 #define MT_ISA generic
 #endif
 
+/// Defined if the instruction set rounds a * b + c once.
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA)
+#define MT_HAS_FMA
+#endif
+
 namespace mt {
 
 /// Every element type: its enumerator, its C++ type, its name for users, and the dtype it is

@@ -473,10 +473,15 @@ struct Device {
 
 extern const Device* the_cpu;
 const Device& start_cpu();
-/// The CPU, with the kernels of the best instruction set of this machine
-/// (`MTORCH_ISA=base|avx2|avx512` selects another one).
+/// The instruction sets that kernels are compiled for.
+#ifdef __aarch64__
+constexpr const char* kIsaNames = "neon";
+#else
+constexpr const char* kIsaNames = "base|avx2|avx512";
+#endif
+/// The CPU, with the kernels of the best instruction set of this machine (MTORCH_ISA selects another one).
 inline const Device& cpu_device() { return the_cpu ? *the_cpu : start_cpu(); }
-/// The name of that instruction set: "base", "avx2" or "avx512".
+/// The name of that instruction set.
 const char* cpu_isa();
 
 }  // namespace mt

@@ -18,11 +18,11 @@ set -eu
 # Packages of Debian 12 and 13; Ubuntu has the same names.
 core='g++ cmake ninja-build pkg-config libopenblas-openmp-dev libluajit2-5.1-dev libfmt-dev
       libcli11-dev nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
-      libcurl4-openssl-dev librandom123-dev libxbyak-dev'
+      libcurl4-openssl-dev librandom123-dev'
 tests='catch2'
 elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), LuaJIT 2.1
 (of 2023 or later), fmt, CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
-xbyak; Catch2 2 or 3 for the tests'
+xbyak (on Arm SIMDe instead); Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
 # xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization),
@@ -35,6 +35,12 @@ graphs='graphviz'
 jupyter='xeus-dev'
 notebooks='python3-nbclient'
 pages='mkdocs-material'
+
+# Machine code of compiled functions is for x86. On Arm it is the intrinsics that need a library; oneDNN is slow there.
+case $(uname -m) in
+  aarch64) core="$core libsimde-dev" faster='' ;;
+  *) core="$core libxbyak-dev" ;;
+esac
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -307,8 +313,10 @@ ctest_in() {
 a_package() {
   if [ -n "${MTORCH_PACKAGE:-}" ]; then echo "$MTORCH_PACKAGE" && return; fi
   version=$(sh "$root/cmake/version.sh")
-  for file in "$root/dist/mtorch-$version"-linux-*.tar.gz "$root/dist/mtorch_${version}"_*.deb \
-    "$root/dist/mtorch-$version"-*.whl; do
+  machine=$(uname -m)
+  for file in "$root/dist/mtorch-$version-linux-$machine.tar.gz" \
+    "$root/dist/mtorch_${version}_$(dpkg --print-architecture 2>/dev/null).deb" \
+    "$root/dist/mtorch-$version"-*_"$machine.whl"; do
     case $file in *.dirty-* | *.dirty_*) continue ;; esac # which changes are in it?
     if [ -e "$file" ]; then echo "$file" && return; fi
   done

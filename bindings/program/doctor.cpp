@@ -10,6 +10,7 @@
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/gpu/nvrtc.h"
+#include "kernels/cpu/jit/jit_x64.h"
 #include "kernels/cpu/libraries/onednn.h"
 #include "kernels/cpu/libraries/openblas.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -28,6 +29,16 @@ bool can_load(const char* library) {
   const bool loaded = bool(found);
   found.close();
   return loaded;
+}
+
+void machine_code_row() {
+#ifdef MT_WITH_COMPILER
+  Isa isa;
+  if (jit_isa(isa))
+    return row("machine code", true, "of mt.map, mt.fuse and kernels (MTORCH_JIT=vm overrides)");
+  row("machine code", false,
+      fmt::format("mt.map, mt.fuse and kernels are interpreted: there is none for {}", cpu_isa()));
+#endif
 }
 
 /// Prints the BLAS library, and whether it uses its best kernels.
@@ -74,7 +85,8 @@ const char* version() { return MT_VERSION; }
 int doctor() {
   say(stdout, "mtorch {}\n", version());
   lua_row();
-  row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
+  row("instructions", true, fmt::format("{} (MTORCH_ISA={} overrides)", cpu_isa(), kIsaNames));
+  machine_code_row();
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));
   blas();
   onednn_row();

@@ -1,6 +1,9 @@
 // cpu.cpp -- the CPU as a device: memory, and the choice of an instruction set at start
+#ifndef __aarch64__
 #include <cpuid.h>
+#endif
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -74,19 +77,25 @@ struct Choice {
   void (*run_tree)(const Tree&);
 };
 
-// clang 14's __builtin_cpu_supports does not know f16c.
-bool has_f16c() {
-  unsigned a, b, c = 0, d;
-  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-
 #ifdef MT_WITH_COMPILER
 #define MT_TREE(isa) isa::run_tree
 #else
 #define MT_TREE(isa) nullptr
 #endif
 
-Choice choose() {
+// The best choice is last. Not every build has all of them; the other names are rejected.
+#ifdef __aarch64__
+std::array<Choice, 1> all_choices() {
+  return {{{"neon", isa_neon::fill_verbs, true, true, MT_TREE(isa_neon)}}};
+}
+#else
+// clang 14's __builtin_cpu_supports does not know f16c.
+bool has_f16c() {
+  unsigned a, b, c = 0, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+std::array<Choice, 3> all_choices() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
@@ -94,8 +103,7 @@ Choice choose() {
                       __builtin_cpu_supports("avx512bw");
   // Processors with AVX-512 but without VBMI2 (Skylake-X, Cascade Lake) lower their clock for it.
   [[maybe_unused]] const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
-  // The best choice is last. Not every build has all of them; the other names are rejected.
-  const Choice choices[] = {
+  return {{
 #ifdef MT_BUILT_BASE
       {"base", isa_base::fill_verbs, true, true, MT_TREE(isa_base)},
 #else
@@ -111,7 +119,12 @@ Choice choose() {
 #else
       {"avx512", nullptr, avx512, false, nullptr},
 #endif
-  };
+  }};
+}
+#endif
+
+Choice choose() {
+  const auto choices = all_choices();
   const char* const setting = std::getenv("MTORCH_ISA");
   Choice best = choices[0];
   bool known = !setting || !*setting;
@@ -128,10 +141,9 @@ Choice choose() {
         setting);
   }
   if (!known)
-    std::fprintf(stderr,
-                 "mtorch: MTORCH_ISA=%s is ignored: this machine has no such instruction set "
-                 "(base, avx2, avx512)\n",
-                 setting);
+    std::fprintf(
+        stderr, "mtorch: MTORCH_ISA=%s is ignored: this machine has no such instruction set (%s)\n",
+        setting, kIsaNames);
   if (best.fill) return best;
   std::fputs(
       "mtorch: this processor cannot run this build, which is for the machine it was made on; "

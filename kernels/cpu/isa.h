@@ -17,4 +17,8 @@ namespace isa_avx512 {
 void fill_verbs(Verbs&);
 void run_tree(const Tree&);
 }  // namespace isa_avx512
+namespace isa_neon {
+void fill_verbs(Verbs&);
+void run_tree(const Tree&);
+}  // namespace isa_neon
 }  // namespace mt

@@ -76,7 +76,7 @@ MT_FROM_LIBM2(fmod)  // the sign is that of x, as in C
 #ifdef __CUDA_ARCH__
 MT_HD float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 MT_HD double fma(double a, double b, double c) { return ::fma(a, b, c); }
-#elif defined(__FMA__) || defined(__AVX512F__)
+#elif defined(MT_HAS_FMA)
 MT_HD float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 MT_HD double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
@@ -145,14 +145,14 @@ template <> struct Real<double> {
 /// a * b + c, rounded once in every instruction set. (Without FMA doubles use Dekker's exact
 /// product: rounded once except for ties, and below 2^990.)
 MT_HD float fused(float a, float b, float c) {
-#if defined(__FMA__) || defined(__AVX512F__) || defined(__CUDA_ARCH__)
+#if defined(MT_HAS_FMA) || defined(__CUDA_ARCH__)
   return fma(a, b, c);
 #else
   return float(double(a) * b + c);
 #endif
 }
 MT_HD double fused(double a, double b, double c) {
-#if defined(__FMA__) || defined(__AVX512F__) || defined(__CUDA_ARCH__)
+#if defined(MT_HAS_FMA) || defined(__CUDA_ARCH__)
   return fma(a, b, c);
 #else
   const double sa = a * 0x1.000002p27, sb = b * 0x1.000002p27;

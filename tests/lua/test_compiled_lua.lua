@@ -9,7 +9,7 @@ local mt = require 'mtorch'
 local t = require 'testing'
 local util = require 'mtorch.core.util'
 
-if not pcall(require('jit.opt').start, '-fma') then
+if not pcall(require('jit.opt').start, '-fma') or not jit.status() then
   print 'skipped: this LuaJIT compiles some loops wrongly (see mtorch doctor)'
   os.exit(0)
 end

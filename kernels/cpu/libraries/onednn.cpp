@@ -155,6 +155,10 @@ bool find_library() {
     if (std::strcmp(wish, "off") == 0) return loader.refuse("", "MTORCH_ONEDNN is off", "unset it");
     return open_file(wish);
   }
+#ifdef __aarch64__  // without the Arm Compute Library it has plain loops, slower than OpenBLAS
+  return loader.refuse("", "only a build with the Arm Compute Library is faster",
+                       "name its file in MTORCH_ONEDNN");
+#endif
   // Debian 13 names it 3.6.
   return open_file("libdnnl.so.3") || open_file("libdnnl.so.3.6") || open_file("libdnnl.so.2");
 }

@@ -36,14 +36,17 @@ int level_of(const char* core) {
   return 0;
 }
 
-// OpenBLAS selects by CPU model: an old version treats a newer processor as a Prescott.
+// OpenBLAS selects by CPU model: an old version treats a newer processor as a Prescott, and on Arm as an ARMV8.
 int best_level() {
+#ifdef __x86_64__
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
     return 3;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 2;
-  return __builtin_cpu_supports("avx") ? 1 : 0;
+  if (__builtin_cpu_supports("avx")) return 1;
+#endif
+  return 0;
 }
 
 /// The number of threads of the process; 0 if it is unknown.

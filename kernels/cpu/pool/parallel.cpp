@@ -48,6 +48,8 @@ void wake(Word& word, int sleepers) {
 void pause() {
 #if defined(__SSE2__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
 #endif
 }
 /// Spins for at most kSpin; returns whether `done()` became true.
@@ -72,10 +74,16 @@ void set_float_mode(unsigned mode) {
   if (const unsigned now = _mm_getcsr(); (now & kControl) != mode)
     _mm_setcsr((now & ~kControl) | mode);
 }
-#else
-constexpr unsigned kNoDenormals = 0;
-unsigned float_mode() { return 0; }
-void set_float_mode(unsigned) {}
+#elif defined(__aarch64__)
+constexpr unsigned kNoDenormals = 1 << 24;
+unsigned float_mode() {
+  uint64_t mode;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  return unsigned(mode);
+}
+void set_float_mode(unsigned mode) {
+  if (mode != float_mode()) asm volatile("msr fpcr, %0" : : "r"(uint64_t(mode)));
+}
 #endif
 
 // ---- the pool -----------------------------------------------------------------------------------

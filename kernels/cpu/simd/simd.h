@@ -1,20 +1,9 @@
 // simd.h -- one vector register of floats or doubles, as wide as the instruction set allows
 #pragma once
-#ifndef __clang__
-#pragma GCC diagnostic push  // for a warning in g++ 12's own header: bug 105593
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#ifdef __AVX2__
-#include <immintrin.h>
-#else
-#include <emmintrin.h>  // a tenth of the size of the header for all instruction sets
-#endif
-#ifndef __clang__
-#pragma GCC diagnostic pop
-#endif
-
 #include <cstdint>
+
+#include "kernels/base.h"
+#include "kernels/cpu/simd/sse.h"
 
 // The intrinsics of the three widths differ only in their prefix.
 #if defined(__AVX512F__)
@@ -62,7 +51,7 @@ MT_SIMD F32s add(F32s a, F32s b) { return MT_MM(add_ps)(a, b); }
 MT_SIMD F64s add(F64s a, F64s b) { return MT_MM(add_pd)(a, b); }
 
 /// a * b + c: rounded once if the instruction set has FMA, otherwise twice.
-#if defined(__FMA__) || defined(__AVX512F__)
+#ifdef MT_HAS_FMA
 MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return MT_MM(fmadd_ps)(a, b, c); }
 MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return MT_MM(fmadd_pd)(a, b, c); }
 #else

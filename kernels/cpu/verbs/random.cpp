@@ -13,7 +13,7 @@ constexpr int64_t kLanes = 64;
 /// A register of 64-bit elements with a 32-bit word in the lower half of each.
 typedef uint64_t Words __attribute__((vector_size(sizeof(simd::F32s))));
 MT_SIMD Words lower_product(Words a, uint32_t b) {
-  typedef long long Register __attribute__((vector_size(sizeof(Words))));
+  using Register = decltype(MT_MM(set1_epi32)(0));
   return Words(MT_MM(mul_epu32)(Register(a), Register(Words{} + b)));
 }
 

@@ -1,0 +1,13 @@
+// jit_none.cpp -- in place of jit_x64.cpp for processors that have no emitter: every program is left to the interpreter
+#include "kernels/cpu/jit/jit_x64.h"
+
+namespace mt {
+
+bool jit_isa(Isa&) { return false; }
+std::unique_ptr<Code> compile(const ir::LaneProgram&, Isa, uint64_t) { return nullptr; }
+std::string machine_code(const ir::LaneProgram&, Isa, uint64_t) { return {}; }
+
+Code::~Code() = default;  // none is made
+int64_t Code::run(void* const*, const double*, int64_t from, int64_t) const { return from; }
+
+}  // namespace mt
