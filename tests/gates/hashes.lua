@@ -33,7 +33,7 @@ local function uniform()
   return state / 2147483647
 end
 
-local special = {0 / 0, 1 / 0, -1 / 0, -0.0, 0, 1e-40, -1e-40, 1e30, -1e30, 1, -1, 0.5}
+local special = {0 / 0, 1 / 0, -1 / 0, 0 / -1, 0, 1e-40, -1e-40, 1e30, -1e30, 1, -1, 0.5}
 
 --- Returns a tensor of `n` values from [lo, hi); with `edges` every 17th value of floats is special.
 local function values(n, lo, hi, dtype, edges)
