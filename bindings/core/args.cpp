@@ -41,8 +41,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
   box->tensor = t;
-  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]]
-    notify_shared(*node);
+  notify_shared(*t.impl());
 }
 
 void free_tensor(lua_State* L, int i) {

@@ -149,7 +149,7 @@ Callback::Callback(lua_State* L, int index) : state_(state_of(L)) {
   ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-Callback::Callback(lua_State* L, int index, int owner, bool leaf)
+Callback::Callback(lua_State* L, int index, int owner)
     : state_(state_of(L)),
       id_(++state_->next) {
   set_entry(L, &kFunctions, id_, index);
@@ -158,8 +158,8 @@ Callback::Callback(lua_State* L, int index, int owner, bool leaf)
   lua_pushvalue(L, index);
   lua_rawseti(L, -2, id_);
   lua_pop(L, 1);
-  if (leaf) return;
-  holder_ = tensor_at(L, owner)->impl()->node;
+  const TensorImpl* const t = tensor_at(L, owner)->impl();
+  holder_ = t->node ? static_cast<const void*>(t->node) : t;
   state_->computed.push_back(this);
   hold();
 }

@@ -96,11 +96,11 @@ Tensor call_hook(const Callback& callback, const Tensor& g) {
 int register_hook_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.function(2);
-  const auto callback = std::make_shared<Callback>(a.L, 2, 1, x.is_leaf());
+  const auto callback = std::make_shared<Callback>(a.L, 2, 1);
   using WeakHook = std::weak_ptr<Hook>;
   const WeakHook hook =
       register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
-  if (!x.is_leaf()) hook.lock()->on_shared = [callback] { callback->hold(); };
+  hook.lock()->on_shared = [callback] { callback->hold(); };
   new (lua_newuserdata(a.L, sizeof(WeakHook))) WeakHook(hook);
   if (luaL_newmetatable(a.L, "mtorch.hook")) {
     lua_pushvalue(a.L, -1);

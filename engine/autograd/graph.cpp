@@ -111,13 +111,9 @@ Tensor Node::get(int slot) {
 void connect(Edge& edge, const Tensor& input) {
   if (!input.defined() || !input.requires_grad()) return;
   TensorImpl* t = input.impl();
-  if (!t->node) {
-    edge.leaf = Ref<TensorImpl>::share(t);
-    return;
-  }
-  edge.node = Ref<Node>::share(t->node);
-  if (t->node->extra) [[unlikely]]
-    notify_shared(*t->node);
+  if (t->node) edge.node = Ref<Node>::share(t->node);
+  else edge.leaf = Ref<TensorImpl>::share(t);
+  notify_shared(*t);
 }
 
 Tensor reattach(const Tensor& x, Ref<Node> node) {
@@ -140,8 +136,8 @@ Node& record(const NodeType& type, const Tensor& out, const TensorList& inputs) 
   return attach_node(std::move(node), out);
 }
 
-void notify_shared(const Node& node) {
-  for (const auto& hook : node.extra->hooks)
+void notify_hooks(const TensorImpl& t) {
+  for (const auto& hook : t.node ? t.node->extra->hooks : *t.hooks)
     if (hook->on_shared) hook->on_shared();
 }
 

@@ -40,7 +40,7 @@ struct GradientGroup;
 /// A hook without `call` and `group` has been removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
-  std::function<void()> on_shared;  // of a computed tensor: called when its node gets another owner
+  std::function<void()> on_shared;  // called when the tensor, or its node, gets another owner
   std::shared_ptr<GradientGroup> group = nullptr;  // of a leaf: called with those of other leaves
   TensorImpl* leaf = nullptr;                      // the owner of the hook, for a group
   bool removed() const { return !call && !group; }
@@ -180,8 +180,12 @@ struct GradOptions {
 TensorList grad(const TensorList& outputs, const TensorList& inputs,
                 const TensorList& gradients = {}, const GradOptions& = {});
 
-/// Notifies the hooks of a computed tensor that it, or its node, gets another owner.
-void notify_shared(const Node&);
+void notify_hooks(const TensorImpl&);
+/// Notifies the hooks of a tensor that it, or its node, gets another owner.
+inline void notify_shared(const TensorImpl& t) {
+  if (t.node ? t.node->extra != nullptr : t.hooks != nullptr) [[unlikely]]
+    notify_hooks(t);
+}
 /// Calls the function with the gradient of x whenever that has been computed; the result, of the same
 /// shape and dtype, replaces it unless undefined. `hook->call = nullptr` removes it. It must not own x.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);

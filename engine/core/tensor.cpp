@@ -153,7 +153,7 @@ void Tensor::set_grad(const Tensor& g) const {
   if (!g.defined()) return;
   k.grad = Ref<TensorImpl>::share(g.impl()).release();
   if (k.grad->node || k.grad->grad || k.grad->base) suspect(&k);
-  if (k.grad->node && k.grad->node->extra) notify_shared(*k.grad->node);
+  notify_shared(*k.grad);
 }
 
 void Tensor::retain_grad() const {

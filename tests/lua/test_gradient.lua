@@ -379,6 +379,30 @@ test('a hook is called while anything leads to its tensor, whatever the collecto
   end
 end)
 
+test('the hook of a leaf is called while a graph leads to the leaf, without its handle in Lua', function()
+  local calls = 0
+  local function loss_of(captures, settle)
+    local w = leaf{1, 2}
+    if settle then settled() end
+    local first = captures == 'first' and (w * 3):sum() or nil
+    w:register_hook(function(g)
+      calls = calls + 1
+      return captures == 'own' and g * w:detach() or nil
+    end)
+    if settle then settled() end
+    return first or (w * 3):sum()
+  end
+  for _, captures in ipairs{'own', 'nothing', 'first'} do
+    for _, settle in ipairs{false, true} do
+      local loss = loss_of(captures, settle)
+      settled()
+      calls = 0
+      loss:backward()
+      eq(calls, 1)
+    end
+  end
+end)
+
 test('what a hook captures does not live for ever', function()
   local function live()
     collectgarbage()
@@ -393,6 +417,9 @@ test('what a hook captures does not live for ever', function()
     y:register_hook(function(g) return g + y:detach() end) -- one through the graph, ended by backward
     y:sum():backward()
     eq(w.grad:numel(), 1000)
+    local v = mt.zeros(1000):requires_grad_()
+    local z = v * 2
+    v:register_hook(function(g) return g + z:detach() end) -- one through the graph, without backward
   end
   circles()
   eq(live(), before)
