@@ -115,7 +115,7 @@ struct FreeList {
   int64_t allocated = 0, count = 0;
   bool closed = false;  // the thread is ending
 
-  ~FreeList() {
+  void close() {
     closed = true;
     clear();
     if (lists != &none) delete std::exchange(lists, const_cast<Lists*>(&none));
@@ -172,6 +172,10 @@ struct FreeList {
 #endif
   }
   [[gnu::noinline]] bool make_lists() {
+    static thread_local struct Closer {
+      FreeList& list;
+      ~Closer() { list.close(); }
+    } closer{*this};
     Lists* const made = new (std::nothrow) Lists;
     if (made) lists = made;
     return made;
@@ -207,7 +211,8 @@ constinit const FreeList::Lists FreeList::none;
 
 namespace {
 
-thread_local FreeList free_list;
+// Without a destructor, which every access would have to check: see Closer.
+constinit thread_local FreeList free_list;
 
 bool fits(size_t bytes) {
   const int64_t most = limit.load(std::memory_order_relaxed);
