@@ -149,9 +149,7 @@ Callback::Callback(lua_State* L, int index) : state_(state_of(L)) {
   ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-Callback::Callback(lua_State* L, int index, int owner)
-    : state_(state_of(L)),
-      id_(++state_->next) {
+Callback::Callback(lua_State* L, int index, int owner) : state_(state_of(L)), id_(++state_->next) {
   set_entry(L, &kFunctions, id_, index);
   set_entry(L, &kOwners, id_, owner);
   push_environment(L, owner);

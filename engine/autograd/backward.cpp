@@ -10,6 +10,7 @@
 
 #include "engine/autograd/cycles.h"
 #include "engine/autograd/function.h"
+#include "engine/autograd/leaf_groups.h"
 #include "engine/autograd/view_gradients.h"
 #include "engine/core/profile_scope.h"
 #include "engine/ops/ops.h"
@@ -204,49 +205,31 @@ class BackwardPass : public Walk {
     if (!grad_enabled() && !(passes && parts.few())) parts.add_up();
   }
 
+  /// Begins the passes of the groups of leaves that the root leads to.
+  void begin_groups(const Tensor& root) { groups_ = LeafGroups::of(root); }
+
   void run() {
+    if (groups_) report_leaves();
     while (!ready_.empty()) {
       check_interrupt();
       visit(*next());
+      if (groups_) [[unlikely]]
+        report_leaves();
     }
   }
 
-  /// Adds up the parts that wait for leaves, and calls the leaves' hooks.
+  /// Calls the hooks of the leaves that are in no group.
   void call_leaf_hooks() {
-    if (parts_)
-      for (auto& leaf : leaves_) put(*leaf, add_parts(leaf.get(), take(*leaf)));
-    for (size_t i = 0; i < leaves_.size(); ++i) {
-      TensorImpl& leaf = *leaves_[i];
-      if (!leaf.hooks) continue;
-      Tensor g = run_hooks(*leaf.hooks, Tensor(Ref<TensorImpl>::share(leaf.pending)));
-      Ref<TensorImpl>::adopt(std::exchange(leaf.pending, g.release()));
-    }
+    for (size_t i = 0; i < leaves_.size(); ++i)
+      if (!groups_ || !groups_->contains(leaves_[i].get())) finish_leaf(*leaves_[i]);
   }
 
-  /// Calls the groups of the leaves with the leaves' gradients.
-  void call_group_hooks() {
-    std::vector<std::shared_ptr<GradientGroup>> groups;
-    for (const auto& leaf : leaves_)
-      if (leaf->hooks)
-        for (const auto& hook : *leaf->hooks)
-          if (hook->group && std::ranges::find(groups, hook->group) == groups.end())
-            groups.push_back(hook->group);
-    for (const auto& group : groups) {
-      std::vector<Ref<TensorImpl>> members;
-      TensorList gradients;
-      for (const auto& member : group->members) {
-        const auto hook = member.lock();
-        members.push_back(hook ? Ref<TensorImpl>::share(hook->leaf) : Ref<TensorImpl>());
-        TensorImpl* const g = hook ? hook->leaf->pending : nullptr;
-        gradients.push_back(g ? Tensor(Ref<TensorImpl>::share(g)) : Tensor());
-      }
-      group->call(gradients);
-      for (size_t i = 0; i < members.size(); ++i)
-        if (members[i] && gradients[i].defined()) {
-          if (!members[i]->pending) leaves_.push_back(members[i]);
-          put(*members[i], std::move(gradients[i]));
-        }
-    }
+  void end_groups() {
+    if (!groups_) return;
+    groups_->end(gradient_of, [this](const Ref<TensorImpl>& leaf, Tensor g) {
+      if (!leaf->pending) leaves_.push_back(leaf);
+      put(*leaf, std::move(g));
+    });
   }
 
   /// Moves the leaves' gradients to the targets instead of `.grad`.
@@ -294,7 +277,25 @@ class BackwardPass : public Walk {
   static Tensor take(TensorImpl& leaf) {
     return Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr)));
   }
-  static void put(TensorImpl& leaf, Tensor sum) { leaf.pending = sum.release(); }
+  static void put(TensorImpl& leaf, Tensor sum) {
+    Ref<TensorImpl>::adopt(std::exchange(leaf.pending, sum.release()));
+  }
+  static Tensor gradient_of(const TensorImpl& leaf) {
+    return Tensor(leaf.pending ? Ref<TensorImpl>::share(leaf.pending) : Ref<TensorImpl>());
+  }
+  /// Adds up the parts that wait for the leaf, and calls its hooks.
+  void finish_leaf(TensorImpl& leaf) {
+    if (parts_) put(leaf, add_parts(&leaf, take(leaf)));
+    if (leaf.hooks && leaf.pending) put(leaf, run_hooks(*leaf.hooks, gradient_of(leaf)));
+  }
+  /// Tells the groups which gradients are complete.
+  void report_leaves() {
+    const uint64_t latest = ready_.empty() ? 0 : ready_.front().sequence;
+    groups_->report(latest, [this](TensorImpl& leaf, bool first) {
+      if (first) finish_leaf(leaf);
+      return gradient_of(leaf);
+    });
+  }
   static Tensor take(Edge& edge) {
     return edge.node ? std::exchange(edge.node->pending, {}) : take(*edge.leaf);
   }
@@ -490,6 +491,7 @@ class BackwardPass : public Walk {
   std::unique_ptr<Waiting> parts_;
   std::vector<Ready> ready_;  // a heap; each entry owns a reference
   std::vector<Ref<TensorImpl>> leaves_;
+  std::unique_ptr<LeafGroups> groups_;
 };
 
 /// The gradient at `root` with which a pass starts.
@@ -523,10 +525,11 @@ void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, boo
   BackwardPass::check_depth("backward");
   Tensor g = first_gradient("backward", root, gradient);
   BackwardPass pass(retain_graph || create_graph, create_graph);
+  pass.begin_groups(root);
   start(pass, root, std::move(g));
   pass.run();
   pass.call_leaf_hooks();
-  pass.call_group_hooks();
+  pass.end_groups();
   pass.accumulate_grads();
 }
 

@@ -141,25 +141,17 @@ void notify_hooks(const TensorImpl& t) {
     if (hook->on_shared) hook->on_shared();
 }
 
-static std::vector<std::shared_ptr<Hook>>& hooks_of(TensorImpl& leaf) {
-  if (!leaf.hooks) leaf.hooks = new std::vector<std::shared_ptr<Hook>>;
-  return *leaf.hooks;
+void add_hook(const Tensor& x, std::shared_ptr<Hook> hook) {
+  TensorImpl& t = *x.impl();
+  if (!t.node && !t.hooks) t.hooks = new std::vector<std::shared_ptr<Hook>>;
+  (t.node ? t.node->ensure_extra().hooks : *t.hooks).push_back(std::move(hook));
 }
 
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)> call) {
   if (!x.requires_grad()) fail("register_hook: this tensor does not require a gradient");
   auto hook = std::make_shared<Hook>(Hook{std::move(call), {}});
-  if (x.impl()->node) x.impl()->node->ensure_extra().hooks.push_back(hook);
-  else hooks_of(*x.impl()).push_back(hook);
+  add_hook(x, hook);
   return hook;
-}
-
-void register_group_hook(const TensorList& leaves, std::function<void(TensorList&)> call) {
-  const auto group = std::make_shared<GradientGroup>(GradientGroup{{}, std::move(call)});
-  for (const Tensor& x : leaves) {
-    hooks_of(*x.impl()).push_back(std::make_shared<Hook>(Hook{{}, {}, group, x.impl()}));
-    group->members.push_back(hooks_of(*x.impl()).back());
-  }
 }
 
 // ---- debugging ----------------------------------------------------------------------------------

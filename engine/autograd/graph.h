@@ -45,11 +45,24 @@ struct Hook {
   TensorImpl* leaf = nullptr;                      // the owner of the hook, for a group
   bool removed() const { return !call && !group; }
 };
-/// Leaves whose gradients are passed to a function together when `backward` has computed all of
-/// them. Undefined ones were not computed; the function may replace the others.
+/// What a group does in one backward pass; destroyed without `end` if the pass fails.
+struct GroupPass {
+  virtual ~GroupPass() = default;
+  /// The gradient of a member is complete; undefined if none was computed.
+  virtual void ready(size_t member, const Tensor& gradient) = 0;
+  /// All are complete; replaces those that are to be added to `.grad`.
+  virtual void end(TensorList& gradients) = 0;
+};
+/// Leaves whose gradients are combined while `backward` goes on, as by averages over processes.
 struct GradientGroup {
+  const uint64_t number = next_number();  // groups of a pass are called in the order of creation
   std::vector<std::weak_ptr<Hook>> members;
-  std::function<void(TensorList&)> call;
+  virtual ~GradientGroup() = default;
+  /// Called before the pass computes gradients, with whether it reaches each member; null: nothing to do.
+  virtual std::unique_ptr<GroupPass> begin(std::vector<bool> reached) = 0;
+
+ private:
+  static uint64_t next_number();
 };
 struct CustomFunction;  // function.h
 struct Checkpoint;      // function.h
@@ -189,8 +202,9 @@ inline void notify_shared(const TensorImpl& t) {
 /// Calls the function with the gradient of x whenever that has been computed; the result, of the same
 /// shape and dtype, replaces it unless undefined. `hook->call = nullptr` removes it. It must not own x.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
-/// Calls the function once per backward pass, with the gradients of all these leaves.
-void register_group_hook(const TensorList& leaves, std::function<void(TensorList&)>);
+void add_hook(const Tensor& x, std::shared_ptr<Hook>);
+/// Makes the leaves the members of the group, which each backward pass that reaches one of them calls.
+void register_group(const TensorList& leaves, const std::shared_ptr<GradientGroup>&);
 
 /// A running backward pass. The gradients of a function's results (function.h) are stored here, by
 /// its node, until the function's turn.

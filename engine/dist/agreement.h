@@ -29,6 +29,14 @@ struct Group {
 
 /// Throws Error in all processes of the group if their calls differ.
 void agree(const char* operation, const Group&, const std::string& call);
+/// Whether several threads may call MPI in turn.
+bool threads_may_call();
+/// How long a call may wait, in seconds.
+double time_limit();
+/// Makes every later call throw Error, which says why.
+void set_lost(const std::string& why);
+/// Whether all processes of the group say yes.
+bool all_agree(const char* operation, const Group&, bool yes);
 /// Waits until done() for a message of another process, at most for the time limit.
 void wait_for(const char* operation, const std::string& call, int process,
               const std::function<bool()>& done);

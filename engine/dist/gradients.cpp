@@ -1,115 +1,213 @@
-// gradients.cpp -- the average of the processes' gradients at the end of each backward pass, in buckets
+// gradients.cpp -- the average of the processes' gradients, in buckets that are sent while backward goes on
+//
+// The processes agree at the start of a pass on the parameters that any of them uses. The gradients of these fill
+// buckets, in the order in which backward usually computes them. A bucket is sent when it is full and those before it
+// have been sent, so that all processes send in the same order.
+#include <algorithm>
+
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
+#include "engine/dist/background.h"
 #include "engine/ops/ops.h"
 
 namespace mt::dist {
+namespace {
 
-struct GradientAverage::State {
-  struct Parameter {
-    Shape shape;
-    Dtype dtype;
-    const Device* device;
-    std::weak_ptr<Hook> hook;  // its leaf may be gone
-    bool used = false;         // in the first pass of any process
-    TensorImpl* leaf() const {
-      const auto held = hook.lock();
-      return held ? held->leaf : nullptr;
-    }
-  };
+struct Parameter {
+  Shape shape;
+  Dtype dtype;
+  const Device* device;
+  std::weak_ptr<Hook> hook;  // its leaf may be gone
+  int64_t users =
+      0;  // processes that use it in this pass, or with always_the_same in the first one
+  /// The gradient of passes without averages.
+  Tensor local() const {
+    const auto held = hook.lock();
+    return held ? Tensor(Ref<TensorImpl>::share(held->leaf)).grad() : Tensor();
+  }
+};
+
+/// Gradients of one dtype that are sent together.
+struct Bucket {
+  std::vector<size_t> members;
+  int64_t elements = 0;
+  size_t missing = 0;   // gradients
+  bool at_end = false;  // it is not sent before
+  Tensor data;
+  int64_t job = 0;
+};
+
+}  // namespace
+
+struct AverageGroup : GradientGroup {
   std::vector<Parameter> parameters;
   AverageOptions options;
   const Group& group;
   std::string call;
   bool enabled = true, has_local = false, knows_used = false;
 
-  /// Moves the gradients of passes without averages from `.grad` into those of this pass.
-  void take_local(TensorList& gradients) {
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      TensorImpl* const leaf = parameters[i].leaf();
-      if (!leaf || !leaf->grad) continue;
-      const Tensor owner(Ref<TensorImpl>::share(leaf)), before = owner.grad();
-      gradients[i] = gradients[i].defined() ? add(before, gradients[i]) : before;
-      owner.set_grad({});
-    }
-    has_local = false;
-  }
+  AverageGroup(const AverageOptions& options, const Group& group)
+      : options(options),
+        group(group) {}
+  std::unique_ptr<GroupPass> begin(std::vector<bool> reached) override;
 
-  /// Finds the parameters for which any process has a gradient.
-  void find_used(const TensorList& gradients) {
-    bool unknown = !options.always_the_same || !knows_used;
+  /// Finds how many processes use each parameter.
+  void find_used(const std::vector<bool>& reached) {
+    const bool unknown = !options.always_the_same || !knows_used;
     bool is_new = false;
-    for (size_t i = 0; i < gradients.size(); ++i)
-      is_new |= gradients[i].defined() && !parameters[i].used;
-    const std::string text =
-        !unknown && is_new ? call + " with other parameters than in the first pass" : call;
-    agree("backward", group, text);
-    if (!unknown && is_new)
+    for (size_t i = 0; i < reached.size(); ++i) is_new |= reached[i] && !parameters[i].users;
+    const bool differs = !unknown && is_new;
+    agree("backward", group,
+          call + (differs ? " with other parameters than in the first pass" : ""));
+    if (differs)
       fail(
           "backward: this pass uses other parameters than the first one; leave out {{static=true}}");
     if (!unknown) return;
-    std::vector<int64_t> computed;
-    for (const Tensor& g : gradients) computed.push_back(g.defined());
-    const Tensor flags = tensor(computed.data(), {int64_t(computed.size())});
-    reduce_buffer("backward", flags, Reduction::max, group);
+    const std::vector<int64_t> numbers(reached.begin(), reached.end());
+    const Tensor flags = tensor(numbers.data(), {int64_t(numbers.size())});
+    reduce_buffer("backward", flags, Reduction::sum, group);
     for (size_t i = 0; i < parameters.size(); ++i)
-      parameters[i].used = flags.data_as<const int64_t>()[i] != 0;
+      parameters[i].users = flags.data_as<const int64_t>()[i];
     knows_used = true;
-  }
-
-  /// Averages the gradients of some parameters of one dtype in one buffer.
-  void average(TensorList& gradients, const std::vector<size_t>& places) const {
-    TensorList bucket;
-    for (const size_t i : places) {
-      const Parameter& p = parameters[i];
-      bucket.push_back(gradients[i].defined() ? gradients[i] : zeros(p.shape, p.dtype, *p.device));
-    }
-    const Buffer buffer(bucket, false);  // other processes may have a gradient
-    if (options.bfloat16_wire) average_in_bfloat16("backward", buffer.data, group);
-    else reduce_buffer("backward", buffer.data, Reduction::mean, group);
-    size_t k = 0;
-    buffer.each(bucket, [&](const Tensor& g, const Tensor& part) {
-      gradients[places[k++]] = to(to(part, g.dtype()), g.device());
-    });
-  }
-
-  void end_pass(TensorList& gradients) {
-    if (!enabled) {
-      has_local = true;
-      return;
-    }
-    const NoGrad off;
-    if (has_local) take_local(gradients);
-    find_used(gradients);
-    for (int d = 0; d < kDtypes; ++d) {
-      std::vector<size_t> places;
-      double bytes = 0;
-      for (size_t i = parameters.size();
-           i-- > 0;) {  // in the order in which backward computes them
-        const Parameter& p = parameters[i];
-        if (p.dtype != Dtype(d) || !p.used) continue;
-        places.push_back(i);
-        bytes += double(product(p.shape) * item_size(wire(p.dtype)));
-        if (bytes < options.bucket_mb * 1e6) continue;
-        average(gradients, places);
-        places.clear(), bytes = 0;
-      }
-      if (!places.empty()) average(gradients, places);
-    }
   }
 };
 
-GradientAverage::GradientAverage(const TensorList& parameters, const AverageOptions& options,
-                                 const Group& group)
-    : state_(new State{{}, options, group, {}}) {
-  if (size(group) == 1) return;
-  state_->call = "backward of a net with " + described(parameters);
-  register_group_hook(parameters, [state = state_](TensorList& g) { state->end_pass(g); });
-  for (const Tensor& p : parameters)
-    state_->parameters.push_back({p.shape(), p.dtype(), &p.device(), p.impl()->hooks->back()});
+namespace {
+
+class Pass : public GroupPass {
+ public:
+  Pass(AverageGroup& all, const std::vector<bool>& reached)
+      : all_(all),
+        places_(all.parameters.size()) {
+    for (int d = 0; d < kDtypes; ++d) {
+      double bytes = HUGE_VAL;  // of the last bucket
+      for (size_t i = all.parameters.size(); i-- > 0;) {
+        const Parameter& p = all.parameters[i];
+        if (p.dtype != Dtype(d) || !p.users) continue;
+        if (bytes >= all.options.bucket_mb * 1e6) buckets_.emplace_back(), bytes = 0;
+        Bucket& b = buckets_.back();
+        places_[i] = {int(buckets_.size()) - 1, b.elements, reached[i]};
+        b.members.push_back(i);
+        b.elements += product(p.shape);
+        b.missing += reached[i];
+        // A bucket that is full earlier in one process must not be sent there before other calls.
+        b.at_end |= p.users < size(all.group);
+        bytes += double(product(p.shape) * item_size(wire(p.dtype)));
+      }
+    }
+  }
+  ~Pass() override {
+    if (!ended_) fail_everywhere();
+  }
+
+  void ready(size_t i, const Tensor& gradient) override {
+    const NoGrad off;
+    add(i, gradient);
+    --buckets_[places_[i].bucket].missing;
+    send_full(false);
+  }
+
+  void end(TensorList& gradients) override {
+    const NoGrad off;
+    ended_ = true;
+    send_full(true);
+    wait();
+    if (!all_agree("backward", all_.group, true))
+      fail("backward: it has failed in another process, so no gradient was added here");
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (places_[i].bucket < 0) continue;
+      const Parameter& p = all_.parameters[i];
+      gradients[i] = to(to(part_of(i), p.dtype), *p.device);
+      if (all_.has_local && p.local().defined())
+        Tensor(Ref<TensorImpl>::share(p.hook.lock()->leaf)).set_grad({});
+    }
+    all_.has_local = false;
+  }
+
+ private:
+  struct Place {
+    int bucket = -1;  // -1: no process uses the parameter
+    int64_t at = 0;
+    bool reached = false;  // by this pass
+  };
+
+  /// The memory of a gradient in its bucket.
+  Tensor part_of(size_t i) {
+    Bucket& b = buckets_[places_[i].bucket];
+    const Parameter& p = all_.parameters[i];
+    if (!b.data.defined()) b.data = empty({b.elements}, wire(p.dtype));
+    return reshape(view_of(b.data, {product(p.shape)}, {1}, places_[i].at), p.shape);
+  }
+  /// Writes a gradient, which may be undefined, plus that of earlier passes into the bucket.
+  void add(size_t i, const Tensor& gradient) {
+    const Tensor part = part_of(i), local = all_.has_local ? all_.parameters[i].local() : Tensor();
+    if (gradient.defined()) copy_(part, local.defined() ? mt::add(local, gradient) : gradient);
+    else if (local.defined()) copy_(part, local);
+    else copy_(part, scalar(0, part.dtype()));
+  }
+  /// Sends the next buckets, as far as they are full.
+  void send_full(bool at_end) {
+    for (; next_ < buckets_.size(); ++next_) {
+      Bucket& b = buckets_[next_];
+      if (!at_end && (b.missing > 0 || b.at_end)) return;
+      for (const size_t i : b.members)
+        if (!places_[i].reached) add(i, {});
+      b.job = start_in_background([data = b.data, &all = all_] {
+        if (all.options.bfloat16_wire) average_in_bfloat16("backward", data, all.group);
+        else reduce_buffer("backward", data, Reduction::mean, all.group);
+      });
+    }
+  }
+  void wait() const {
+    for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
+  }
+  /// The pass has failed here: the others, which wait for its buckets, fail too; then all may go on.
+  void fail_everywhere() {
+    try {
+      const NoGrad off;
+      for (size_t i = 0; i < places_.size(); ++i)
+        if (places_[i].bucket >= 0) part_of(i);
+      send_full(true);
+      wait();
+      all_agree("backward", all_.group, false);
+    } catch (const std::exception& e) { set_lost(fmt::format("backward failed ({})", e.what())); }
+  }
+
+  AverageGroup& all_;
+  std::vector<Place> places_;  // of the parameters
+  std::vector<Bucket> buckets_;
+  size_t next_ = 0;  // the bucket to be sent next
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<GroupPass> AverageGroup::begin(std::vector<bool> reached) {
+  if (!enabled) {
+    has_local = true;
+    return nullptr;
+  }
+  const NoGrad off;
+  std::vector<bool> used = reached;
+  for (size_t i = 0; has_local && i < used.size(); ++i)
+    used[i] = used[i] || parameters[i].local().defined();
+  find_used(used);
+  return std::make_unique<Pass>(*this, reached);
 }
 
-void GradientAverage::enable(bool on) { state_->enabled = on; }
+GradientAverage::GradientAverage(const TensorList& parameters, const AverageOptions& options,
+                                 const Group& group)
+    : group_(std::make_shared<AverageGroup>(options, group)) {
+  if (size(group) == 1) return;
+  group_->call = "backward of a net with " + described(parameters);
+  register_group(parameters, group_);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& p = parameters[i];
+    group_->parameters.push_back({p.shape(), p.dtype(), &p.device(), group_->members[i]});
+  }
+}
+
+void GradientAverage::enable(bool on) { group_->enabled = on; }
 
 }  // namespace mt::dist

@@ -8,6 +8,7 @@
 
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
+#include "engine/dist/background.h"
 
 namespace mt::dist {
 
@@ -66,6 +67,7 @@ void refuse_other_launchers() {
 struct World : Group {
   int rank = 0;
   std::thread::id thread = std::this_thread::get_id();
+  bool serialized = false;  // whether several threads may call MPI in turn
 
   World() {
     ranks = {0};
@@ -73,15 +75,16 @@ struct World : Group {
       refuse_other_launchers();
       return;
     }
-    constexpr int kFunneled = 1;  // MPI_THREAD_FUNNELED: one thread calls MPI
+    constexpr int kSerialized = 2;  // MPI_THREAD_SERIALIZED: one thread at a time calls MPI
     int provided = 0, size = 1;
-    if (mpi().init_thread(nullptr, nullptr, kFunneled, &provided) != 0)
+    if (mpi().init_thread(nullptr, nullptr, kSerialized, &provided) != 0)
       fail("mt.dist: MPI_Init_thread failed; is mpirun of the same Open MPI as libmpi.so.40?");
     communicator = mpi().world;
     mpi().set_errhandler(communicator, mpi().errors_return);
     check("mt.dist", mpi().comm_rank(communicator, &rank));
     check("mt.dist", mpi().comm_size(communicator, &size));
     for (int i = 1; i < size; ++i) ranks.push_back(i);
+    serialized = provided >= kSerialized;
     // A process that ends without MPI_Finalize has failed: mpirun ends the others.
     on_exit([](int status, void*) { finalize_at_exit(status); }, nullptr);
   }
@@ -205,6 +208,7 @@ void wait(const Wait& w, const std::function<bool()>& done) {
 void check_usable(const char* operation, const Group& group) {
   if (std::this_thread::get_id() != all().thread)
     fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
+  wait_for_background(operation);
   const std::string& why = lost.empty() ? group.lost : lost;
   if (!why.empty())
     fail("{}: the processes cannot work together any more, since {}; start them again", operation,
@@ -272,6 +276,10 @@ void agree(const char* operation, const Group& group, const std::string& call) {
         operation, all().rank, call);
 }
 
+bool all_agree(const char* operation, const Group& group, bool yes) {
+  return compare(operation, group, yes ? "yes" : fmt::format("no {}", all().rank), false).equal;
+}
+
 const Group& world() { return all(); }
 int rank(const Group& group) { return group.position(all().rank); }
 int size(const Group& group) { return int(group.ranks.size()); }
@@ -295,6 +303,10 @@ const Group& make_group(std::vector<int64_t> ranks) {
   }
   return groups.emplace_back(made);
 }
+
+bool threads_may_call() { return all().serialized; }
+double time_limit() { return max_seconds; }
+void set_lost(const std::string& why) { lost = why; }
 
 void set_timeout(double seconds) {
   if (!(seconds > 0)) fail("dist.init: timeout is {}; it must be positive", show(seconds));

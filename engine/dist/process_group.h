@@ -58,17 +58,18 @@ struct AverageOptions {
   bool bfloat16_wire = false;    // gradients travel in bfloat16, and are added in float32
   bool always_the_same = false;  // all passes use the same parameters, which the first one finds
 };
+struct AverageGroup;
 /// From its creation on each backward pass averages these leaves' gradients over the processes before it adds them to
-/// `.grad`. A gradient that a process did not compute counts as 0; all must run equally many passes (Li et al. 2020,
-/// DDP). Passes while it is disabled add local gradients to `.grad`; the next enabled pass averages those too.
+/// `.grad`: in buffers that are sent when they are full, while the pass goes on (Li et al. 2020, DDP). A gradient that
+/// a process did not compute counts as 0; all must run equally many passes. Passes while it is disabled add local
+/// gradients to `.grad`; the next enabled pass averages those too.
 class GradientAverage {
  public:
   GradientAverage(const TensorList& parameters, const AverageOptions&, const Group& = world());
   void enable(bool);
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<AverageGroup> group_;
 };
 
 }  // namespace mt::dist

@@ -4,6 +4,15 @@ local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local nn, optim, dist = mt.nn, mt.optim, mt.dist
+local ffi = require 'ffi'
+ffi.cdef [[
+  int setenv(const char *name, const char *value, int overwrite);
+  int clock_gettime(int clock, int64_t *time);]]
+local function now()
+  local time = ffi.new 'int64_t[2]'
+  ffi.C.clock_gettime(1, time)
+  return tonumber(time[0]) + tonumber(time[1]) * 1e-9
+end
 local f64 = {dtype = 'float64'}
 
 local function make()
@@ -95,6 +104,99 @@ local function check_sharded_optimizer()
   raises(function() optim.Sharded(optim.LBFGS(net:parameters())) end, 'Sharded: an optimizer that changes each element')
   raises(function() optim.Sharded(net) end, 'Sharded: an optimizer')
   raises(function() opt:load_state_dict(make():state_dict()) end, 'load_state_dict')
+end
+
+--- Random functions of shared parameters: each process has its own; the averages are those of all functions in one.
+local function check_random_averages()
+  local n, hooked = 5, 0
+  for seed = 1, 40 do
+    local function parameters()
+      mt.manual_seed(seed)
+      local list = nn.ParameterList()
+      for i = 1, n do list[i] = nn.Parameter(mt.randn(3, 3, f64)) end
+      return list
+    end
+    --- A function of process r: the same parameter at several depths, through views, or not at all.
+    local function loss_in(list, r)
+      math.randomseed(seed * 100 + (seed % 3 == 0 and r or 0)) -- in a third of the cases the graphs differ
+      local h = mt.ones(3, 3, f64) * (r + 1)
+      for _ = 1, 8 do
+        local p, how = list[math.random(n - 1)], math.random(5)
+        if how == 1 then h = (h:mm(p)):tanh()
+        elseif how == 2 then h = h + p[math.random(3)]
+        elseif how == 3 then h = h * p:view(9):narrow(1, 4, 3)
+        elseif how == 4 then h = h + p:reshape(9)[{{2, 4}}]:sin() * 0.5
+        else h = mt.recompute(function(v) return v:sigmoid() end, h) + p:sum(1)
+        end
+      end
+      return h:sum()
+    end
+    local list, alone = parameters(), parameters()
+    local holder = nn.Module()
+    holder.list = list
+    local net = dist.parallel(holder, {bucket_mb = 1e-6 * 72 * (seed % 4 + 0.5)})
+    local hook = list[2]:register_hook(function(g)
+      hooked = hooked + 1
+      return g * 2
+    end)
+    alone[2]:register_hook(function(g) return g * 2 end)
+    local losses = {}
+    for r = 0, size - 1 do losses[r + 1] = loss_in(alone, r) / size end
+    local mine_loss = loss_in(list, rank)
+    local again = seed % 5 == 0
+    mine_loss:backward(nil, {retain_graph = again})
+    if again then mine_loss:backward() end
+    for _ = 1, again and 2 or 1 do
+      for _, l in ipairs(losses) do l:backward(nil, {retain_graph = true}) end
+    end
+    hook:remove()
+    for i = 1, n do
+      eq(list[i].grad ~= nil, alone[i].grad ~= nil)
+      if list[i].grad then
+        close(list[i].grad, alone[i].grad)
+        same_everywhere(list[i].grad)
+      end
+    end
+    assert(net == holder)
+  end
+  assert(hooked > 0)
+end
+
+--- An error in the backward pass of one process is one in all; nothing is added, and the next pass is right.
+local function check_failing_pass()
+  local net = dist.parallel(make(), {bucket_mb = 1e-4})
+  local fails = true
+  net[1].bias:register_hook(function() if fails and rank == size - 1 then error('on purpose', 0) end end)
+  for _ = 1, 2 do
+    raises(function() loss_of(net, my_x, my_y):backward() end,
+      rank == size - 1 and 'on purpose' or 'backward: it has failed in another process')
+    for _, p in ipairs(net:parameters()) do eq(p.grad, nil) end
+  end
+  fails = false
+  local whole = make()
+  loss_of(whole, x, y):backward()
+  loss_of(net, my_x, my_y):backward()
+  for i, p in ipairs(net:parameters()) do close(p.grad, whole:parameters()[i].grad) end
+end
+
+--- Full buckets are sent while the pass goes on: a process comes to the first layer only when the last process, which
+--- waits behind the last layer, has sent its last layer's bucket; where a thread sends, it does not wait at all.
+local function check_overlap()
+  local net = dist.parallel(make(), {bucket_mb = 1e-5})
+  local hidden = net[1](my_x)
+  local out = net[3](hidden:tanh())
+  local start, seconds
+  out:register_hook(function()
+    start = now()
+    while rank == size - 1 and now() < start + 0.3 do end
+  end)
+  hidden:register_hook(function() seconds = now() - start end)
+  dist.barrier();
+  (out - my_y):pow(2):mean():backward()
+  if rank == size - 1 then return end
+  if os.getenv 'MTORCH_DIST_THREAD' == '1' then assert(seconds < 0.2, seconds)
+  else assert(seconds > 0.2, seconds)
+  end
 end
 
 local function check_shard()
@@ -263,8 +365,13 @@ end
 
 if arg[1] == '--process' then
   local folder = arg[3]
-  if arg[2] == 'save' then
+  if arg[2] == 'averages' then
+    ffi.C.setenv('MTORCH_DIST_THREAD', arg[4], 1)
     check_averages()
+    check_random_averages()
+    check_failing_pass()
+    check_overlap()
+  elseif arg[2] == 'save' then
     check_sharded_optimizer()
     check_shard()
     check_parallel_layers()
@@ -289,14 +396,19 @@ test('parallel linear layers of one process', check_parallel_layers)
 local folder = os.tmpname()
 os.remove(folder)
 os.execute(("mkdir '%s'"):format(folder))
-local function run(n, mode)
-  local text = t.processes(n, mode, folder)
+local function run(n, mode, thread)
+  local text = t.processes(n, mode, folder, thread)
   for r = 0, n - 1 do assert(text:find(('process %d of %d is done'):format(r, n), 1, true), text) end
   assert(text:find 'status 0', text)
 end
 if os.execute 'command -v mpirun >/dev/null' ~= 0 then
   print 'the rest is skipped: there is no mpirun'
 else
+  for thread = 0, 1 do
+    test('averages of three processes' .. (thread == 1 and ', by a thread' or ''), function()
+      run(3, 'averages', thread)
+    end)
+  end
   test('three processes equal one', function() run(3, 'save') end)
   test('a checkpoint of three processes is resumed by two and by one', function()
     local files = io.popen(("cd '%s' && echo *"):format(folder)):read '*a'

@@ -28,7 +28,8 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   'The net, for training by all processes: parameters and buffers become those of rank 0, and each backward() ' ..
   'averages the gradients of its parameters over the processes before it adds them to .grad, so that equal steps ' ..
   'keep the processes equal. Each process reads its own part of the data (DataLoader\'s shard={rank, size}); all ' ..
-  'make as many backward passes. Gradients are sent at the end of the pass, in buffers of bucket_mb megabytes. ' ..
+  'make as many backward passes. Gradients are sent in buffers of bucket_mb megabytes as soon as these are full, ' ..
+  'while the pass goes on, if each process has an idle core (MTORCH_DIST_THREAD). ' ..
   'buffers: each forward, after eval() as well, first takes the buffers of rank 0 (BatchNorm\'s running ' ..
   "statistics), so all processes make as many; false leaves them to each process. wire: 'bfloat16' sends half the " ..
   'bytes, and adds in float32. static: every pass uses the parameters that the first one used, in any process, ' ..
