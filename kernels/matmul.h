@@ -8,7 +8,9 @@ namespace mt {
 /// have any value; in a and b a stride of 0 broadcasts. c overlaps neither a nor b, and its
 /// elements do not overlap one another.
 struct Matmul {
-  Dtype dtype;      // of all three: a float or an integer, not bool
+  // Of all three: a float or an integer, not bool; i8: of b only, a and c are float32 (a CPU's
+  // takes_int8).
+  Dtype dtype;
   int64_t m, n, k;  // a is m x k, b is k x n, c is m x n; c is zero if k == 0
   const void* a;
   const void* b;

@@ -111,6 +111,10 @@ const Entry kProductMethods[] = {
        check_same_dtype(x, weight);
        return linear(x, weight, bias);
      }>},
+    {"linear_int8(x, weight, scale, bias=nil)",
+     "x . (weight * scale)' + bias, with an int8 weight [out x in] and a scale for each of its rows; "
+     "16-bit floats are computed in float32. See nn.quantize.",
+     bind<linear_int8>},
 };
 
 }  // namespace

@@ -194,6 +194,71 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return out;
 }
 
+namespace {
+
+/// out = x . weight^T for an int8 weight; out and x are floats. Few rows on a CPU read int8; otherwise some rows of the
+/// weight at a time are converted to x's dtype.
+void int8_product(const Tensor& out, const Tensor& x, const Tensor& weight) {
+  const Tensor columns = t(weight);
+  Matmul m = matmul_args(out, x, columns, false);
+  m.dtype = Dtype::i8;
+  if (is_cpu(x.device()) && x.dtype() == Dtype::f32 && takes_int8(m) && out.device().matmul(m))
+    return;
+  const int64_t n = weight.size(0), room = is_cpu(x.device()) ? 1 << 18 : 1 << 24;
+  const int64_t rows = std::max<int64_t>(64, room / std::max<int64_t>(1, weight.size(1)));
+  for (int64_t at = 0; at < n; at += rows) {
+    const int64_t here = std::min(rows, n - at);
+    matmul_into("linear_int8", slice(out, 1, at, here), x,
+                t(to(slice(weight, 0, at, here), x.dtype())));
+  }
+}
+
+}  // namespace
+
+Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, const Tensor& bias) {
+  if (weight.dtype() != Dtype::i8 || weight.dim() != 2 || x.dim() == 0 ||
+      x.size(-1) != weight.size(1))
+    fail(
+        "linear_int8: the input is {}, the weight {} {}; an int8 matrix is needed, and the input's "
+        "last size must be its second",
+        x.shape(), weight.dtype(), weight.shape());
+  if (!is_float(x.dtype())) fail("linear_int8: the input is {}; use x:float()", x.dtype());
+  const Shape out_shape{weight.size(0)};
+  for (const Tensor* v : {&scale, &bias})
+    if (v->defined() && (v->shape() != out_shape || !is_float(v->dtype())))
+      fail("linear_int8: the {} is {} {}, the weight {}; a float for each of its rows is needed",
+           v == &scale ? "scale" : "bias", v->dtype(), v->shape(), weight.shape());
+  check_together("linear_int8", x, weight);
+  check_together("linear_int8", x, scale);
+  if (bias.defined()) check_together("linear_int8", x, bias);
+  Shape shape = x.shape();
+  shape[x.dim() - 1] = weight.size(0);
+  Tensor y;
+  {
+    const NoGrad off;
+    const Tensor rows =
+        reshape(to_compute_dtype(x), {product(x.shape().first(x.dim() - 1)), x.size(-1)});
+    y = empty({rows.size(0), weight.size(0)}, rows.dtype(), x.device());
+    int8_product(y, rows, weight);
+    y = y * to(scale, y.dtype());
+    if (bias.defined()) y = y + to(bias, y.dtype());
+    y = reshape(to(y, x.dtype()), shape);
+  }
+  if (wants_grad(x, bias)) {
+    static const NodeType type{"linear_int8", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor weight = node.get(0), scale = node.get(1);
+                                 if (node.wants(0)) {
+                                   const Tensor wide = to_compute_dtype(g);
+                                   const Tensor scaled = wide * to(scale, wide.dtype());
+                                   dx[0] = to(matmul(scaled, to(weight, wide.dtype())), g.dtype());
+                                 }
+                                 if (node.wants(1)) dx[1] = sum_to(g, Shape{weight.size(0)});
+                               }};
+    record(type, y, {&x, &bias}).save(0, weight, Node::kOther).save(1, scale, Node::kOther);
+  }
+  return y;
+}
+
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
   const bool fits = weight.dim() == 3 && x.dim() > 0 && y.dim() == x.dim() &&
                     x.size(-1) == weight.size(1) && y.size(-1) == weight.size(2);

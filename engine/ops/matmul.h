@@ -9,6 +9,9 @@ namespace mt {
 Tensor matmul(const Tensor&, const Tensor&, const char* name = "matmul");
 /// x . weight' + bias for x (.., in), weight (out, in), bias (out) or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// The same for an int8 weight, whose rows are multiplied by `scale` (out): x . (weight * scale)' +
+/// bias, in float32 for 16-bit floats. The weight has no gradient.
+Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, const Tensor& bias);
 /// x . weight[o] . y for each o, + bias; weight (out, in1, in2).
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {});
 /// out = a . b, or out += a . b, outside the graph: matrices or batches of equal leading sizes, any

@@ -370,14 +370,14 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 29400, ['kernels/cpu/verbs'] = 5470, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
+  ['kernels'] = 29500, ['kernels/cpu/verbs'] = 5550, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
   ['kernels/cpu/jit'] = 3750, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 1650,
   ['kernels/cuda'] = 7500, ['kernels/math'] = 2550,
-  ['engine'] = 37970, ['engine/core'] = 2700, ['engine/autograd'] = 2600, ['engine/ops'] = 11850,
+  ['engine'] = 38060, ['engine/core'] = 2700, ['engine/autograd'] = 2600, ['engine/ops'] = 11850,
   ['engine/linalg'] = 1790, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,
   ['engine/dist'] = 1230, ['engine/gpu'] = 2150, ['engine/compiler'] = 9300,
-  ['bindings'] = 39500, ['bindings/core'] = 4650, ['bindings/functions'] = 6500, ['bindings/program'] = 1450,
-  ['bindings/lua/core'] = 1150, ['bindings/lua/nn'] = 3470, ['bindings/lua/optim'] = 1950,
+  ['bindings'] = 39600, ['bindings/core'] = 4650, ['bindings/functions'] = 6500, ['bindings/program'] = 1450,
+  ['bindings/lua/core'] = 1150, ['bindings/lua/nn'] = 3530, ['bindings/lua/optim'] = 1950,
   ['bindings/lua/data'] = 2850, ['bindings/lua/io'] = 550, ['bindings/lua/help'] = 1050, ['bindings/lua/script'] = 2750,
   ['bindings/lua/compile'] = 2950, ['bindings/lua/extras'] = 9300, ['scripts'] = 11750,
 }

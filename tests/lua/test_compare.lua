@@ -32,6 +32,14 @@ end
 local a = log('a.jsonl', 0.1, 16, {4, 1, 2})
 local b = log('b.jsonl', 0.01, 16, {5, 0 / 0, 3, 2.5})
 
+t.test("NaN and Infinity as Python's json writes them", function()
+  local path = file('python.jsonl', '{"epoch": 1, "loss": 3.0, "name": "x: NaN"}\n{"epoch": 2, "loss": NaN}\n' ..
+    '{"epoch": 3, "loss": -Infinity, "all": [NaN, 1]}\n{"epoch": 4, "loss": 2.0}\n')
+  local _, runs = compared{path}
+  t.eq({runs[1].options.name, runs[1].curves.loss.y}, {'x: NaN', {3, 0 / 0, 0 / 0, 2}})
+  t.raises(function() mt.compare_runs{file('wrong.jsonl', '{"a": None}\n{"a": 1}\n')} end, 'line 1 is not a JSON object')
+end)
+
 t.test('logs: options that differ, last and best values', function()
   local rows, runs = compared{a, b}
   t.eq(rows, {'a | b', '-------------------- | --- | ----', 'rate | 0.1 | 0.01', 'loss | 2 | 2.5',

@@ -655,6 +655,15 @@ t.test('progress: bars inside bars, unknown totals, rates, iterators, values tha
   t.raises(function() progress(3):updat(2) end, "a progress bar has no 'updat' %(did you mean 'update'")
 end)
 
+t.test('labels that are not UTF-8 are read as Latin-1; a nil among the data is named', function()
+  local text = plot.svg_line{{1, 2}, title = 'caf\233 \255', labels = {'\195\169'}, legend = 'right'}
+  assert(text:find('caf\195\169 \195\191', 1, true) and text:find('>\195\169<', 1, true))
+  for _, args in ipairs{{nil, {1, 2}}, {{1, 2}, nil, {3, 4}}} do
+    t.raises(function() plot.line(args) end, 'plot.line: argument %d is nil')
+  end
+  t.raises(function() plot.line(nil, {1, 2}) end, 'plot.line: argument 1 is nil')
+end)
+
 t.test('progress: an update costs little', function()
   captured(plain_utf8, {isatty = function() return true end}, function()
     local bar, stats = progress(1e6), {loss = 1}

@@ -179,6 +179,7 @@ local function copied(value, made)
   end
   return copy
 end
+class.copied = copied
 
 method('clone()', 'A copy with new parameters; shared values inside remain shared.',
   function(self) return copied(self, {}) end)

@@ -88,6 +88,8 @@ bool is_thin_half(const Matmul& q) {
          (q.n <= kThin && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
 }
 
+bool takes_int8(const Matmul& q) { return q.dtype == Dtype::i8 && q.m <= kThin && is_thin_half(q); }
+
 bool takes_half(const Matmul& q) {
   if (is_thin_half(q)) return true;
   if (q.dtype != Dtype::bf16 || double(q.m) * double(q.n) * double(q.k) < kMinWork || q.m < 16 ||

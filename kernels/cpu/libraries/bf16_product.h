@@ -10,6 +10,8 @@ bool takes_half(const Matmul& call);
 /// Such a call with few rows or columns: its time is that of reading the large operand, whose rows
 /// (or columns) are contiguous. The verb widens them in pieces.
 bool is_thin_half(const Matmul& call);
+/// Whether the verb multiplies these rows of float32 by int8 columns.
+bool takes_int8(const Matmul& call);
 /// c = a . b, with sums in float32 (results below the smallest normal number are 0).
 void bf16_product(const Matmul& call);
 

@@ -15,8 +15,7 @@ using F16s = __m256i;
 #else
 using F16s = __m128i;
 #endif
-__attribute__((target("f16c"))) inline int64_t load_f16_registers(float* out, const uint16_t* in,
-                                                                  int64_t n) {
+inline int64_t load_f16_registers(float* out, const uint16_t* in, int64_t n) {
   constexpr int64_t width = simd::kWidth<float>;
   for (int64_t i = 0; i + width <= n; i += width) {
     F16s v;
@@ -25,8 +24,7 @@ __attribute__((target("f16c"))) inline int64_t load_f16_registers(float* out, co
   }
   return n / width * width;
 }
-__attribute__((target("f16c"))) inline int64_t store_f16_registers(uint16_t* out, const float* in,
-                                                                   int64_t n) {
+inline int64_t store_f16_registers(uint16_t* out, const float* in, int64_t n) {
   constexpr int64_t width = simd::kWidth<float>;
   for (int64_t i = 0; i + width <= n; i += width) {
     const F16s v = MT_MM(cvtps_ph)(simd::load(in + i), _MM_FROUND_TO_NEAREST_INT);

@@ -14,6 +14,7 @@
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/simd/storage_types.h"
 #include "kernels/cpu/simd/transpose.h"
+#include "kernels/cpu/verbs/thin_converted.h"
 #include "kernels/cpu/verbs/thin_product.h"
 #include "kernels/math/number.h"
 
@@ -580,42 +581,32 @@ template <class T> bool batched(const Matmul& call) {
   return !skipped;
 }
 
-/// The large operand is read in blocks of rows, which are converted to float32 in L1. Each element
-/// is the sum of its blocks in order.
-bool thin_half(const Matmul& call) {
-  constexpr int64_t kRows = 16, kTerms = kThinRoom<float> / kRows;
+/// The small operand is copied to columns of float32, padded with zeros; the rows of the large one are converted while
+/// they are read.
+template <class S> bool thin_converted(const Matmul& call) {
   const bool by_columns = call.m < call.n;  // b is the large operand, and its columns are rows
-  const int64_t rows = by_columns ? call.n : call.m, columns = by_columns ? call.m : call.n,
-                k = call.k, step = by_columns ? call.b_col : call.a_row;
-  const Mat<const uint16_t> large{static_cast<const uint16_t*>(by_columns ? call.b : call.a), step,
-                                  1};
-  const Mat<const uint16_t> small{static_cast<const uint16_t*>(by_columns ? call.a : call.b),
-                                  by_columns ? call.a_col : call.b_row,
-                                  by_columns ? call.a_row : call.b_col};
+  const int64_t rows = by_columns ? call.n : call.m, n = by_columns ? call.m : call.n, k = call.k,
+                step = by_columns ? call.b_col : call.a_row,
+                term = by_columns ? call.a_col : call.b_row,
+                column = by_columns ? call.a_row : call.b_col, room = ceil_div(k, 16) * 16;
+  const S* const large = static_cast<const S*>(by_columns ? call.b : call.a);
+  const void* const small = by_columns ? call.a : call.b;
   const Mat<float> c{static_cast<float*>(call.c), by_columns ? call.c_col : call.c_row,
                      by_columns ? call.c_row : call.c_col};
-  const std::unique_ptr<float, decltype(&std::free)> wide(
-      static_cast<float*>(std::malloc(size_t(columns * k + 1) * sizeof(float))), std::free);
-  if (!wide) return false;
-  for (int64_t j = 0; j < columns; ++j)
-    for (int64_t p = 0; p < k; ++p)
-      load_converted(call.dtype, &wide.get()[j * k + p], small(p, j), 1);
+  const std::unique_ptr<float, decltype(&std::free)> columns(
+      static_cast<float*>(std::malloc(size_t(n * room) * sizeof(float))), std::free);
+  if (!columns) return false;
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t p = 0; p < room; ++p) {
+      const int64_t at = p * term + j * column;
+      float& to = columns.get()[j * room + p];
+      if (p >= k) to = 0;
+      else if constexpr (sizeof(S) == 1) to = static_cast<const float*>(small)[at];
+      else to = float(static_cast<const S*>(small)[at]);
+    }
   parallel_chunks(rows, 256, true, [&](int64_t from, int64_t to) {
-    alignas(64) float block[kRows * kTerms];
-    for (int64_t i = from; i < to && !mt_interrupted; i += kRows)
-      for (int64_t p = 0; p < k; p += kTerms) {
-        const int64_t n = at_most(kRows, to - i), terms = at_most(kTerms, k - p);
-        for (int64_t r = 0; r < n; ++r)
-          load_converted(call.dtype, block + r * kTerms, large(i + r, p), terms);
-        thin_product(Product<float>{n,
-                                    columns,
-                                    terms,
-                                    {block, kTerms, 1},
-                                    {wide.get() + p, 1, k},
-                                    c.from(i, 0),
-                                    p > 0,
-                                    terms});
-      }
+    for (int64_t i = from; i < to && !mt_interrupted; i += 256)
+      converted_product(large, step, columns.get(), room, n, k, c, i, at_most(i + 256, to));
   });
   return true;
 }
@@ -628,9 +619,10 @@ bool matmul(const Matmul& call) {
     case Dtype::i32: return batched<uint32_t>(call);
     case Dtype::i64: return batched<uint64_t>(call);
     case Dtype::bf16:
-    case Dtype::f16:
-      if (is_thin_half(call)) return thin_half(call);
+      if (is_thin_half(call)) return thin_converted<Bfloat16>(call);
       return bf16_product(call), true;
+    case Dtype::f16: return thin_converted<Float16>(call);
+    case Dtype::i8: return thin_converted<int8_t>(call);
     case Dtype::f32: return batched<float>(call);
     case Dtype::f64: return batched<double>(call);
     default: return true;

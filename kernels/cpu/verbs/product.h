@@ -25,6 +25,7 @@ template <class T> struct Mat {
   Mat transposed() const { return {at, col, row}; }
 };
 
+constexpr int64_t kThin = 12;   // rows or columns of a thin product, at most
 constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of L1
 
 /// Splits k into equal parts of at most kDeep.

@@ -6,7 +6,6 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kThin = 12;  // rows or columns, at most
 template <class T> constexpr int64_t kThinRoom = 32768 / int64_t(sizeof(T));  // in L1
 
 // ---- Few rows of c, b row-major: b is read sequentially, some rows at a time, and the sums of all

@@ -96,6 +96,11 @@ function entries.linear(g, a)
   local y = g.MatMul(x, #weight.shape == 2 and g:transpose(weight, {1, 0}) or weight)
   return bias and y + bias or y
 end
+function entries.linear_int8(g, a)
+  local weight = g.DequantizeLinear(a.weight, g:cast(a.scale, 'float32'), false, {axis = 0})
+  local y = g.MatMul(a.x, g:cast(g:transpose(weight, {1, 0}), a.x.dtype))
+  return a.bias and y + g:cast(a.bias, a.x.dtype) or y
+end
 function entries.bilinear(g, a)
   local y = g.Einsum(a.input1, a.weight, a.input2, {equation = '...i,oij,...j->...o'})
   return a.bias and y + a.bias or y

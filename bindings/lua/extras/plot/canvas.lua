@@ -10,8 +10,15 @@ local floor, max, concat = math.floor, math.max, table.concat
 
 local entities = {['&'] = '&amp;', ['<'] = '&lt;', ['>'] = '&gt;', ['"'] = '&quot;', ["'"] = '&#39;'}
 
---- Escapes text for XML; characters that XML does not allow become spaces.
+local function from_latin_1(byte)
+  local code = byte:byte()
+  return string.char(192 + floor(code / 64), 128 + code % 64)
+end
+
+--- Escapes text for XML; characters that XML does not allow become spaces. Text that is not UTF-8 is read as Latin-1.
 local function escape(text)
+  text = tostring(text)
+  if not util.is_utf8(text) then text = text:gsub('[\128-\255]', from_latin_1) end
   return (tostring(text):gsub('[&<>"\']', entities):gsub('[%z\1-\8\11\12\14-\31]', ' '))
 end
 

@@ -48,19 +48,25 @@ end
 --- Returns the list part and the options of f{...} or f(a, b, .., {options}).
 local function arguments(op, kind, ...)
   local count, opts, list = select('#', ...), {}, {...}
+  local last = count
   if count == 1 and data.is_plain(list[1]) then
     local only = list[1]
-    list = {}
+    list, last = {}, 0
     for key, value in pairs(only) do
       if type(key) == 'string' then opts[key] = value else list[key] = value end
+      if type(key) == 'number' then last = math.max(last, key) end
     end
+    if last > #list then fail('%s: argument %d is nil', op, #list + 1) end
     local first = list[1]
     local flat = type(first) == 'number' or type(first) == 'boolean' or is_tensor(first) and first:dim() == 0
     local rows = (kind == 'heatmap' or kind == 'contour' or kind:find('^image')) and
                  (#list > 1 or (data.is_plain(first) and type(first[1]) == 'number'))
     if flat or rows then list = {list} end
   elseif count > 1 and is_options(list[count]) then
-    opts, list[count] = list[count], nil
+    opts, list[count], last = list[count], nil, count - 1
+  end
+  for i = 1, last do
+    if list[i] == nil and i <= count then fail('%s: argument %d is nil', op, i) end
   end
   extend.check_options(op, opts, known_options[kind])
   return list, opts

@@ -82,7 +82,14 @@ local function add_records(run, records)
   end
 end
 
-local function parsed(text) return pcall(extend.parse_json, text, nan) end
+--- Reads JSON, also with the bare NaN and Infinity that Python's json writes: both become NaN.
+local function parsed(text)
+  local ok, value = pcall(extend.parse_json, text, nan)
+  if ok then return ok, value end
+  local words = {NaN = 'null', Infinity = 'null'}
+  text = text:gsub('([:,%[]%s*)%-?(%a+)', function(before, word) return words[word] and before .. words[word] end)
+  return pcall(extend.parse_json, text, nan)
+end
 
 --- Reads one JSON object for each line; a last line that was cut off is left out.
 local function lines_of(path, text)

@@ -1,0 +1,58 @@
+-- quantize.lua -- linear layers with int8 weights, for inference
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local module = require 'mtorch.nn.module'
+
+local quantize = {}
+
+quantize.QuantizedLinear = module.define{
+  'QuantizedLinear(in_features: int >= 1, out_features: int >= 1, bias: bool = true)',
+  "Linear with an int8 weight [out x in] and a scale for each output, made by nn.quantize: " ..
+    "x . (weight * scale)' + bias. They are buffers: saved and moved, not trained.",
+  buffers = {'weight', 'scale', 'bias'},
+  init = function(o)
+    return mt.zeros(o.out_features, o.in_features, {dtype = 'int8'}), mt.ones(o.out_features),
+      o.bias and mt.zeros(o.out_features)
+  end,
+  forward = mt.linear_int8,
+  extra = function(self)
+    return ('(%d -> %d, int8%s)'):format(self.in_features, self.out_features, self.bias and '' or ', no bias')
+  end,
+}
+
+--- The layer with its weight rounded to multiples of the largest of each row / 127.
+local function quantized(layer, name)
+  local weight, bias = layer.weight:detach(), layer.bias and layer.bias:detach():clone() or nil
+  local largest = weight:abs():amax(2):float()
+  if not largest:isfinite():all() then
+    core.fail('quantize: %s.weight has values that are not finite', name)
+  end
+  local scale = mt.where(largest:eq(0), 1, largest / 127)
+  local made = quantize.QuantizedLinear(layer.in_features, layer.out_features, {bias = bias ~= nil})
+  made.weight = class.Buffer((weight:float() / scale:unsqueeze(2)):round():clamp(-127, 127):to 'int8')
+  made.scale = class.Buffer(scale)
+  if bias then made.bias = class.Buffer(bias) end
+  return made:train(layer.training)
+end
+
+quantize.quantize = core.declare('quantize(net, bits: int = 8)',
+  'A copy of the net for inference whose Linear layers (not those of derived classes, and not the output layer of ' ..
+  'MultiheadAttention) have int8 weights, a quarter of the memory: each output has a scale, the largest weight / 127, ' ..
+  'and the inputs stay floats. Products of few rows, as in decoding, read the int8 weights directly. bits: 8.',
+  function(net, bits)
+    if not class.is_module(net) then core.fail('quantize: a module is needed, got %s', core.describe(net)) end
+    if bits ~= 8 then core.fail('quantize: bits is %s; only 8 is supported', tostring(bits)) end
+    local nn, made = mt.nn, {}
+    class.walk(net, function(name, value, kind, owner)
+      if kind ~= 'module' or value.__class ~= nn.Linear or made[value] then return end
+      if owner and owner.__class == nn.MultiheadAttention then return end
+      made[value] = quantized(value, name)
+    end)
+    if made[net] then return made[net] end
+    if net.__class == nn.Linear then return quantized(net, 'net') end
+    if next(made) == nil then core.fail('quantize: %s has no Linear layers', net.__name) end
+    return class.copied(net, made)
+  end)
+
+return quantize

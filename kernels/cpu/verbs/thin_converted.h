@@ -1,0 +1,98 @@
+// thin_converted.h -- products of a large matrix of int8 or 16-bit floats by a few rows or columns of float32
+#pragma once
+#include "kernels/cpu/simd/storage_types.h"
+#include "kernels/cpu/verbs/product.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// A register of float32 from contiguous elements of another type.
+template <class S> MT_SIMD F32s load_wide(const S* p) {
+#if defined(__AVX2__)
+  if constexpr (sizeof(S) == 1) {
+    __m128i v = _mm_setzero_si128();
+    __builtin_memcpy(&v, p, kWidth<float>);
+    return MT_MM(cvtepi32_ps)(MT_MM(cvtepi8_epi32)(v));
+  } else {
+    F16s v;
+    __builtin_memcpy(&v, p, 2 * kWidth<float>);
+    if constexpr (std::is_same_v<S, Float16>) return MT_MM(cvtph_ps)(v);
+#if defined(__AVX512F__)
+    else return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+#else
+    else return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+#endif
+  }
+#else
+  float wide[kWidth<float>];
+  for (int i = 0; i < kWidth<float>; ++i) wide[i] = float(p[i]);
+  return load(wide);
+#endif
+}
+
+/// c = a . columns, or c += a . columns if `more`, for R rows of a and k terms of columns that are
+/// `room` elements apart.
+template <class S, int R, int N>
+__attribute__((noinline)) void converted_rows(const S* a, int64_t row, const float* columns,
+                                              int64_t room, int64_t k, bool more,
+                                              const Mat<float>& c) {
+  constexpr int W = kWidth<float>, L = kLane<float>, R4 = (R + L - 1) / L * L;
+  Vector<float> sum[N][R4];
+  MT_UNROLL for (int n = 0; n < N; ++n) MT_UNROLL for (int r = 0; r < R4; ++r) sum[n][r] =
+      broadcast(0.0f);
+  const auto add_terms = [&](const S* from, int64_t step, int64_t at) {
+    Vector<float> x[R];
+    MT_UNROLL for (int r = 0; r < R; ++r) x[r] = load_wide(from + r * step);
+    MT_UNROLL for (int n = 0; n < N; ++n) {
+      const Vector<float> y = load(columns + n * room + at);
+      MT_UNROLL for (int r = 0; r < R; ++r) sum[n][r] = fma(x[r], y, sum[n][r]);
+    }
+  };
+  int64_t at = 0;
+  for (; at + W <= k; at += W) {
+    MT_UNROLL for (int r = 0; r < R; ++r) __builtin_prefetch(a + (R + r) * row + at);
+    add_terms(a + at, row, at);
+  }
+  if (at < k) {
+    S rest[R * W] = {};
+    for (int r = 0; r < R; ++r)
+      for (int64_t i = 0; i < k - at; ++i) rest[r * W + i] = a[r * row + at + i];
+    add_terms(rest, W, at);
+  }
+  MT_UNROLL for (int n = 0; n < N; ++n) {
+    float total[R4];
+    MT_UNROLL for (int r = 0; r < R4; r += L) {
+      Vector<float> s[L];
+      MT_UNROLL for (int l = 0; l < L; ++l) s[l] = sum[n][r + l];
+      transpose_lanes(s);
+      store_lane_sum(total + r, add(add(s[0], s[1]), add(s[2], s[3])));
+    }
+    for (int r = 0; r < R; ++r) *c(r, n) = more ? *c(r, n) + total[r] : total[r];
+  }
+}
+
+/// Rows [from, to) of a by n columns. A block of terms of all columns fits into L1.
+template <class S, int N = 1>
+void converted_product(const S* a, int64_t row, const float* columns, int64_t room, int64_t n,
+                       int64_t k, const Mat<float>& c, int64_t from, int64_t to) {
+  if (n == N) {
+    constexpr int kSums = sizeof(F32s) == 64 ? 24 : 12, R = kSums / N < 8 ? kSums / N : 8;
+    constexpr int64_t kBlock = 4096 / N / 16 * 16;
+    for (int64_t p = 0; p < k; p += kBlock) {
+      const int64_t terms = at_most(kBlock, k - p);
+      const auto compute = [&](auto* rows, int64_t i) {
+        rows(a + i * row + p, row, columns + p, room, terms, p > 0, c.from(i, 0));
+      };
+      int64_t i = from;
+      for (; i + R <= to; i += R) compute(converted_rows<S, R, N>, i);
+      for (; i < to; ++i) compute(converted_rows<S, 1, N>, i);
+    }
+  } else if constexpr (N < kThin) {
+    converted_product<S, N + 1>(a, row, columns, room, n, k, c, from, to);
+  }
+}
+
+}  // namespace
+}  // namespace MT_ISA
+}  // namespace mt
