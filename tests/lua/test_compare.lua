@@ -37,7 +37,8 @@ t.test("NaN and Infinity as Python's json writes them", function()
     '{"epoch": 3, "loss": -Infinity, "all": [NaN, 1]}\n{"epoch": 4, "loss": 2.0}\n')
   local _, runs = compared{path}
   t.eq({runs[1].options.name, runs[1].curves.loss.y}, {'x: NaN', {3, 0 / 0, 0 / 0, 2}})
-  t.raises(function() mt.compare_runs{file('wrong.jsonl', '{"a": None}\n{"a": 1}\n')} end, 'line 1 is not a JSON object')
+  local wrong = file('wrong.jsonl', '{"a": None}\n{"a": 1}\n')
+  t.raises(function() mt.compare_runs{wrong} end, 'line 1 is not a JSON object')
 end)
 
 t.test('logs: options that differ, last and best values', function()

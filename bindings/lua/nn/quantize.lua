@@ -38,8 +38,8 @@ end
 
 quantize.quantize = core.declare('quantize(net, bits: int = 8)',
   'A copy of the net for inference whose Linear layers (not those of derived classes, and not the output layer of ' ..
-  'MultiheadAttention) have int8 weights, a quarter of the memory: each output has a scale, the largest weight / 127, ' ..
-  'and the inputs stay floats. Products of few rows, as in decoding, read the int8 weights directly. bits: 8.',
+  'MultiheadAttention) have int8 weights, a quarter of the memory: each output has a scale, the largest weight / ' ..
+  '127, and the inputs stay floats. Products of few rows, as in decoding, read the int8 weights directly. bits: 8.',
   function(net, bits)
     if not class.is_module(net) then core.fail('quantize: a module is needed, got %s', core.describe(net)) end
     if bits ~= 8 then core.fail('quantize: bits is %s; only 8 is supported', tostring(bits)) end
