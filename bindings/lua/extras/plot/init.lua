@@ -56,17 +56,16 @@ local function arguments(op, kind, ...)
       if type(key) == 'string' then opts[key] = value else list[key] = value end
       if type(key) == 'number' then last = math.max(last, key) end
     end
-    if last > #list then fail('%s: argument %d is nil', op, #list + 1) end
     local first = list[1]
     local flat = type(first) == 'number' or type(first) == 'boolean' or is_tensor(first) and first:dim() == 0
     local rows = (kind == 'heatmap' or kind == 'contour' or kind:find('^image')) and
                  (#list > 1 or (data.is_plain(first) and type(first[1]) == 'number'))
-    if flat or rows then list = {list} end
+    if flat or rows then list, last = {list}, 1 end
   elseif count > 1 and is_options(list[count]) then
     opts, list[count], last = list[count], nil, count - 1
   end
-  for i = 1, last do
-    if list[i] == nil and i <= count then fail('%s: argument %d is nil', op, i) end
+  for i = 1, kind == 'panels' and 0 or last do
+    if list[i] == nil then fail('%s: argument %d is nil', op, i) end
   end
   extend.check_options(op, opts, known_options[kind])
   return list, opts
