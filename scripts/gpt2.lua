@@ -20,6 +20,7 @@ local options = mt.args{
   {'sample', 60, 'number of tokens to generate', type = 'int', min = 0},
   {'temperature', 0.8, 'sampling temperature; 0: always the most probable token', min = 0},
   {'top_k', 40, 'sample from the k most probable tokens; 0: from all', type = 'int', min = 0},
+  {'int8', false, 'generate with int8 weights of the linear layers (nn.quantize)'},
   {'tune', help = 'text file to fine-tune on', metavar = 'FILE'},
   {'steps', 100, 'steps of fine-tuning', type = 'int', min = 1},
   {'batch', 4, 'batch size, in windows of the text', type = 'int', min = 1},
@@ -125,6 +126,7 @@ end
 --- Generates n tokens after `ids`; returns all of them and the tokens per second.
 local function generate(net, ids, n, last)
   net:eval()
+  if options.int8 then net = nn.quantize(net, {bits = 8}) end
   return mt.no_grad(function()
     local caches, list = {}, ids
     local time = mt.time(function()
