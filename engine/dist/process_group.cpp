@@ -153,7 +153,16 @@ struct Notices {
   }
 };
 
+struct {
+  char* text = nullptr;
+  size_t size = 0;
+} noted;  // the last call
+void note(const std::string& call) {
+  if (noted.text) noted.text[call.copy(noted.text, noted.size - 1)] = 0;
+}
+
 [[noreturn]] void fail_ended(const char* operation, int64_t ended, const std::string& call) {
+  note(fmt::format("{}, but process {} has ended", call, ended));
   fail(
       "{}: process {} has ended, but process {} calls {}; all processes must make equally many "
       "calls, so give each equally many batches",
@@ -196,6 +205,7 @@ void wait(const Wait& w, const std::function<bool()>& done) {
   }
   lost = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
   if (interrupted) check_interrupt();
+  note(fmt::format("{}, but {} did not answer", w.call, notices.missing()));
   fail(
       "{}: process {} has waited for {:.1f} s, but {} did not answer; find out why, or increase "
       "the limit: dist.init{{timeout={:.0f}}}",
@@ -258,12 +268,14 @@ void wait_for(const char* operation, const std::string& call, int process,
   Group other;
   other.ranks = {process};
   check_usable(operation, other);
+  note(call);
   wait({operation, call, other, Notices::kNoCall, max_seconds}, done);
 }
 
 void agree(const char* operation, const Group& group, const std::string& call) {
   if (group.position(all().rank) < 0)
     fail("{}: process {} is not in the group {}", operation, all().rank, group.shown());
+  note(call);
   const Calls calls = compare(operation, group, call, false);
   if (calls.ended >= 0) fail_ended(operation, calls.ended, call);
   if (!calls.equal)
@@ -295,6 +307,8 @@ const Group& make_group(std::vector<int64_t> ranks) {
   }
   return groups.emplace_back(made);
 }
+
+void note_calls_in(char* text, size_t size) { noted = {text, size}; }
 
 void set_timeout(double seconds) {
   if (!(seconds > 0)) fail("dist.init: timeout is {}; it must be positive", show(seconds));

@@ -26,6 +26,8 @@ int size(const Group& = world());
 /// The maximum time a call waits for the other processes (initially 600 s), before it throws Error
 /// that names the missing ones. After that, or Ctrl-C, every later call throws Error.
 void set_timeout(double seconds);
+/// From now on the text of each call is written here before it waits, for a process that shares this memory.
+void note_calls_in(char* text, size_t size);
 
 enum class Reduction { sum, mean, max, min };
 constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean", "max", "min"}; }

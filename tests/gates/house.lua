@@ -376,7 +376,7 @@ local budgets = {
   ['engine'] = 37700, ['engine/core'] = 2700, ['engine/autograd'] = 2470, ['engine/ops'] = 11850,
   ['engine/linalg'] = 1790, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,
   ['engine/dist'] = 1000, ['engine/gpu'] = 2150, ['engine/compiler'] = 9300,
-  ['bindings'] = 39500, ['bindings/core'] = 4650, ['bindings/functions'] = 6500, ['bindings/program'] = 1450,
+  ['bindings'] = 39850, ['bindings/core'] = 4650, ['bindings/functions'] = 6500, ['bindings/program'] = 1800,
   ['bindings/lua/core'] = 1150, ['bindings/lua/nn'] = 3470, ['bindings/lua/optim'] = 1950,
   ['bindings/lua/data'] = 2850, ['bindings/lua/io'] = 550, ['bindings/lua/help'] = 1050, ['bindings/lua/script'] = 2750,
   ['bindings/lua/compile'] = 2950, ['bindings/lua/extras'] = 9300, ['scripts'] = 11750,
