@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -26,17 +28,19 @@
 namespace mt::program {
 namespace {
 
-constexpr char kRecord = '\x1e';  // begins a record: rank, wait status, host, last call, a newline
+constexpr char kRecord = '\x1e';  // begins a record: rank, status, host, last call, a newline
+constexpr int kWaits = 0;         // a status: it waits for too long
 constexpr int kPollMs = 100;
-constexpr double kEndSeconds = 4;     // which mpirun has to end the other processes
-constexpr double kOrphanSeconds = 2;  // after which no process of a killed mpirun is left
+constexpr double kMoreSeconds = 0.5;  // than its limit a process waits until its parent reports it
+constexpr double kEndSeconds = 3;     // which mpirun has to end the other processes
+constexpr double kOrphanSeconds = 0.5;  // after which no process of a killed mpirun is left
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A process that has failed.
+/// A process that has failed, or waits for too long.
 struct Ended {
   int rank = 0, status = 0;  // of waitpid
   std::string host, call;
@@ -57,6 +61,8 @@ class Messages {
  public:
   std::optional<Ended> first;  // a process that was killed rather than one that raised an error
   std::string explanation;     // mpirun's own, of the end of a process
+  std::vector<Ended> waiting;
+  Clock::time_point waits_since;
 
   void add(const char* text, size_t n) {
     for (const char* c = text; c != text + n; ++c) {
@@ -69,6 +75,24 @@ class Messages {
     std::fwrite(out_.data(), 1, out_.size(), stderr);
     out_.clear();
   }
+  /// What ended the processes, of which there are `count`; nothing if it is unknown.
+  std::string described(int count) {
+    if (find_first()) return first->described(count);
+    if (waiting.empty()) return "";
+    std::vector<int> missing;
+    for (int rank = 0; rank < count; ++rank)
+      if (std::ranges::none_of(waiting, [&](const Ended& e) { return e.rank == rank; }))
+        missing.push_back(rank);
+    const Ended& e = waiting[0];
+    return fmt::format(
+        "{} did not answer in {}, for which process {} of {} on {} has waited too long",
+        missing.empty()       ? "the network"
+        : missing.size() == 1 ? fmt::format("process {}", missing[0])
+                              : fmt::format("processes {}", fmt::join(missing, ", ")),
+        e.call, e.rank, count, e.host);
+  }
+
+ private:
   /// Without a record (its writer was killed too) takes the first process from mpirun's explanation.
   bool find_first() {
     constexpr char kText[] = "mpirun noticed that process rank";
@@ -85,7 +109,6 @@ class Messages {
     return first.has_value();
   }
 
- private:
   std::string out_, record_, dashes_, block_;
   bool in_record_ = false, at_start_ = true;
   static constexpr size_t kDashes = 74;
@@ -97,7 +120,12 @@ class Messages {
     if (std::sscanf(record_.c_str(), "%d %d %n%*s%n", &e.rank, &e.status, &host, &call) == 2) {
       e.host = record_.substr(host, call - host);
       e.call = record_.substr(std::min(record_.size(), size_t(call) + 1));
-      if (!first || (WIFSIGNALED(e.status) && !WIFSIGNALED(first->status))) first = e;
+      if (e.status == kWaits) {
+        if (waiting.empty()) waits_since = Clock::now();
+        waiting.push_back(e);
+      } else if (!first || (WIFSIGNALED(e.status) && !WIFSIGNALED(first->status))) {
+        first = e;
+      }
     }
     record_.clear(), in_record_ = false;
   }
@@ -183,7 +211,9 @@ int wait_for_end(pid_t child, int from, Messages& messages) {
       killed |= told > 0;
       told = asked_times;
     }
-    if (!ending && (told || messages.first)) ending = Clock::now();
+    const bool is_stuck = !messages.waiting.empty() && since(messages.waits_since) > kMoreSeconds;
+    if (!ending && is_stuck) kill(child, SIGTERM);
+    if (!ending && (told || messages.first || is_stuck)) ending = Clock::now();
     killed |= ending && since(*ending) > kEndSeconds;
     if (killed) kill(child, SIGKILL);
   }
@@ -239,6 +269,7 @@ std::vector<std::string> command_of(const Processes& p, const std::vector<std::s
   }
   setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / most)).c_str(), false);
   setenv("MTORCH_RESTART", "0", true);
+  setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", false);  // no process does anything at SIGTERM
   for (char** variable = environ; *variable; ++variable) {
     const std::string name(*variable, strcspn(*variable, "="));
     if (name.rfind("MTORCH_", 0) == 0 || name == "OMP_NUM_THREADS" || name == "LUA_PATH" ||
@@ -300,9 +331,11 @@ int run_processes(const Processes& given, const std::vector<std::string>& words)
       return 128 + asked;
     }
     if (status == 0) return 0;
-    std::string what = fmt::format("mpirun ended with status {}", status);
-    if (messages.find_first()) what = messages.first->described(p.count);
-    else say(stderr, "{}", messages.explanation);
+    std::string what = messages.described(p.count);
+    if (what.empty()) {
+      say(stderr, "{}", messages.explanation);
+      what = fmt::format("mpirun ended with status {}", status);
+    }
     const bool is_usage = messages.first && WIFEXITED(messages.first->status) &&
                           WEXITSTATUS(messages.first->status) == 2;
     const bool goes_on = restart < p.restarts && !is_usage;
@@ -314,11 +347,21 @@ int run_processes(const Processes& given, const std::vector<std::string>& words)
   }
 }
 
+/// Brings the launcher what a process has come to.
+static void write_record(int status, const char* call) {
+  char host[256] = "?";
+  gethostname(host, sizeof host - 1);
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const std::string record =
+      fmt::format("{}{} {} {} {}\n", kRecord, rank ? rank : "0", status, host, call);
+  if (write(STDERR_FILENO, record.data(), record.size()) < 0) _exit(1);
+}
+
 void report_end() {
-  constexpr size_t kCallBytes = 256;
-  void* const room =
-      mmap(nullptr, kCallBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  char* const call = room == MAP_FAILED ? nullptr : static_cast<char*>(room);
+  void* const room = mmap(nullptr, sizeof(dist::CallNote), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return;
+  auto& note = *new (room) dist::CallNote{};
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
@@ -327,26 +370,24 @@ void report_end() {
     if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (child == 0 && getppid() != self) _exit(1);
     sigprocmask(SIG_SETMASK, &before, nullptr);
-    if (call) dist::note_calls_in(call, kCallBytes);
+    dist::note_calls_in(&note);
     return;
   }
   int status = 0;
-  bool is_told = false;  // by mpirun, to end
-  for (const timespec second{1, 0}; waitpid(child, &status, WNOHANG) == 0;) {
-    if (sigtimedwait(&all, nullptr, &second) == SIGTERM) kill(child, SIGTERM), is_told = true;
+  bool is_told = false, has_waited = false;  // told by mpirun to end
+  for (const timespec turn{0, 250000000}; waitpid(child, &status, WNOHANG) == 0;) {
+    if (sigtimedwait(&all, nullptr, &turn) == SIGTERM) kill(child, SIGTERM), is_told = true;
     if (getppid() != starter) kill(child, SIGKILL), is_told = true;
+    const int64_t began = note.since;
+    if (!began || has_waited) continue;
+    const Clock::time_point start{Clock::duration(began)};
+    if (since(start) > note.limit + kMoreSeconds)
+      write_record(kWaits, note.text), has_waited = true;
   }
   const timespec soon{0, 20000000};  // the signal that ended the child may still arrive here
   for (int got; status != 0 && !is_told && (got = sigtimedwait(&all, nullptr, &soon)) > 0;)
     is_told = got == SIGTERM;
-  if (status != 0 && !is_told) {
-    char host[256] = "?";
-    gethostname(host, sizeof host - 1);
-    const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    const std::string record =
-        fmt::format("{}{} {} {} {}\n", kRecord, rank ? rank : "0", status, host, call ? call : "");
-    if (write(STDERR_FILENO, record.data(), record.size()) < 0) _exit(1);
-  }
+  if (status != 0 && !is_told) write_record(status, note.text);
   _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
 

@@ -73,7 +73,7 @@ if os.execute 'command -v mpirun >/dev/null' ~= 0 then
   print 'the rest is skipped: there is no mpirun'
 else
   test('two processes go on where one was killed', function()
-    local text, status = run('--processes 2', '--checkpoint @two/state --save @resumed --shard optimizer')
+    local text, status = run('--processes 2', '--checkpoint @two/state --save @resumed --shard parameters')
     assert(status == '0' and text:find '2 processes, goes on after step 4\n', text)
     near(parameters 'resumed', whole)
   end)
@@ -87,11 +87,6 @@ else
     text, status = run('--processes 2', '--save @undisturbed')
     assert(status == '0', text)
     assert(parameters 'undisturbed':equal(resumed), 'the parameters differ')
-  end)
-  test('parameters in parts', function()
-    local text, status = run('--processes 2', '--save @parts --shard parameters')
-    assert(status == '0', text)
-    near(parameters 'parts', whole)
   end)
 end
 os.execute(("rm -r '%s'"):format(folder))
