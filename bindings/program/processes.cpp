@@ -44,6 +44,9 @@ double since(Clock::time_point start) {
 struct Ended {
   int rank = 0, status = 0;  // of waitpid
   std::string host, call;
+  int exit_status() const {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
   std::string described(int count) const {
     std::string text = fmt::format("process {} of {} on {} ", rank, count, host);
     if (WIFSIGNALED(status)) {
@@ -126,6 +129,8 @@ class Messages {
       } else if (!first || (WIFSIGNALED(e.status) && !WIFSIGNALED(first->status))) {
         first = e;
       }
+    } else {
+      out_ += kRecord + record_ + c;  // a script has written it
     }
     record_.clear(), in_record_ = false;
   }
@@ -323,7 +328,7 @@ int run_processes(const Processes& given, const std::vector<std::string>& words)
     }
     close(ends[1]);
     Messages messages;
-    const int status = wait_for_end(child, ends[0], messages);
+    int status = wait_for_end(child, ends[0], messages);
     close(ends[0]);
     if (asked) {
       say(stderr, "mtorch: all processes are ended by signal {} ({})\n", int(asked),
@@ -336,8 +341,9 @@ int run_processes(const Processes& given, const std::vector<std::string>& words)
       say(stderr, "{}", messages.explanation);
       what = fmt::format("mpirun ended with status {}", status);
     }
-    const bool is_usage = messages.first && WIFEXITED(messages.first->status) &&
-                          WEXITSTATUS(messages.first->status) == 2;
+    if (messages.first) status = messages.first->exit_status();
+    else if (!messages.waiting.empty()) status = 1;
+    const bool is_usage = messages.first && status == 2;
     const bool goes_on = restart < p.restarts && !is_usage;
     if (goes_on) what += fmt::format("; restart {} of {}", restart + 1, p.restarts);
     else if (p.restarts > 0 && !is_usage)
