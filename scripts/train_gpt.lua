@@ -84,6 +84,7 @@ end
 
 local path = options.tokens or options.data:gsub('/+$', '') .. '.tokens'
 local tokens = io.open(path, 'rb')
+if not tokens and not io.open(options.data) then refuse("--data: '%s' cannot be opened", options.data) end
 dist.barrier()
 if not tokens and dist.local_rank() == 0 then write_tokens(path) end
 dist.barrier()

@@ -55,6 +55,7 @@ end)
 
 test('wrong flags are one sentence', function()
   for words, sentence in pairs{['--heads 3'] = '--heads 3 do not divide --width 16',
+    ['--data /nope --tokens @none'] = "--data: '/nope' cannot be opened",
     ['--context 4000'] = "/tokens' has %d+ tokens, too few for --context 4000"} do
     local text, status = run('', words)
     assert(status == '1' and text:find('^train_gpt: .*' .. sentence:gsub('%-', '%%-') .. '\n$'), text)
