@@ -116,7 +116,7 @@ local function status_of_run(seconds)
   return (await(seconds, function() return tonumber(read 'status') end))
 end
 local function finish(name)
-  local status = status_of_run(60)
+  local status = status_of_run(100)
   local text = read 'out' or ''
   assert(status, name .. ' does not end: ' .. text)
   assert(await(3, function() return left() == '' end), name .. ' leaves processes')
