@@ -153,7 +153,7 @@ target_link_libraries(mtorch_gdb PRIVATE engine)
 # clang would describe a type where its constructors are, in the engine, which may have no debug information.
 target_compile_options(mtorch_gdb PRIVATE -g -O0 $<$<CXX_COMPILER_ID:Clang>:-fstandalone-debug>)
 foreach(path program/symbols program/program program/interrupt program/blas program/install program/packages gates/format
-    program/gdb program/resume)
+    program/gdb program/resume program/hosts)
   get_filename_component(script ${path} NAME)
   add_test(NAME ${script} COMMAND sh tests/${path}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
@@ -162,11 +162,16 @@ add_test(NAME nightly.interrupt COMMAND sh tests/program/interrupt.sh ${CMAKE_BI
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME nightly.resume COMMAND sh tests/program/resume.sh ${CMAKE_BINARY_DIR} 200 CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME nightly.hosts COMMAND sh tests/program/hosts.sh ${CMAKE_BINARY_DIR} all CONFIGURATIONS nightly
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME nightly.dist_faults COMMAND mtorch tests/lua/test_dist_faults.lua 300 today CONFIGURATIONS nightly
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_test(NAME nightly.packages COMMAND sh tests/program/packages.sh --bare CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(nightly.interrupt nightly.resume nightly.packages PROPERTIES LABELS nightly TIMEOUT 7200)
-set_tests_properties(nightly.packages PROPERTIES SKIP_RETURN_CODE 77)
-set_tests_properties(program interrupt nightly.interrupt nightly.resume PROPERTIES RUN_SERIAL ON)
+set_tests_properties(nightly.interrupt nightly.resume nightly.hosts nightly.dist_faults nightly.packages PROPERTIES
+  LABELS nightly TIMEOUT 7200)
+set_tests_properties(nightly.hosts nightly.packages PROPERTIES SKIP_RETURN_CODE 77)
+set_tests_properties(program interrupt nightly.interrupt nightly.resume nightly.dist_faults PROPERTIES RUN_SERIAL ON)
 
 # Faults in the Lua code that can be seen without running it.
 add_test(NAME luacheck COMMAND sh -c "command -v luacheck >/dev/null || { echo skipped: luacheck is not here; exit 77; }; \
@@ -319,6 +324,6 @@ set_tests_properties(build PROPERTIES FIXTURES_SETUP built TIMEOUT 7200)
 get_property(quick DIRECTORY PROPERTY TESTS)
 list(FILTER quick INCLUDE REGEX "^(engine|lua)[.]|^cublas[.]half$|^device[.](elementwise|index|nn|random|shape|training)$|\
 ^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|gdb|luacheck|symbols|hostile)$")
-list(FILTER quick EXCLUDE REGEX "engine[.]course_cuda|lua[.](memory|cuda_)")
+list(FILTER quick EXCLUDE REGEX "engine[.]course_cuda|lua[.](memory|cuda_|dist_faults|train_gpt)")
 list(APPEND quick lua.cuda_operations)
 set_property(TEST ${quick} APPEND PROPERTY LABELS quick)

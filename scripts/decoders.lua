@@ -1,4 +1,5 @@
--- decoders.lua -- GPT-2 and Llama as modules, with the names of transformers: for gpt2.lua and the benchmark
+-- decoders.lua -- GPT-2 and Llama as modules, with the names of transformers: for gpt2.lua, train_gpt.lua
+-- and the benchmark
 --
 -- GPT2(config) and Llama(config) take the entries of config.json. net(ids[, caches]) returns the logits of each next
 -- token; `caches`, a list with {k =, v =} for each layer, has the keys and values of the text so far and gets the new
@@ -35,6 +36,14 @@ local function cached_length(caches) return caches and caches[1] and caches[1].k
 
 -- ---- GPT-2 ---------------------------------------------------------------------------------------
 
+--- The embedding of tokens, whose matrix is also the output matrix: of positions, or with `is_output` of features.
+local TokenEmbedding = nn.class('TokenEmbedding', nn.Embedding)
+
+function TokenEmbedding:forward(x, is_output)
+  if is_output then return mt.linear(x, self.weight) end
+  return nn.Embedding.forward(self, x)
+end
+
 local GPT2Block = nn.class 'GPT2Block'
 
 function GPT2Block:__init(c)
@@ -65,18 +74,27 @@ end
 function GPT2:__init(c)
   local blocks = {}
   for i = 1, c.n_layer do blocks[i] = GPT2Block(c) end
-  self.transformer = nn.ModuleDict{wte = nn.Embedding(c.vocab_size, c.n_embd),
+  self.transformer = nn.ModuleDict{wte = TokenEmbedding(c.vocab_size, c.n_embd),
     wpe = nn.Embedding(c.n_positions, c.n_embd), h = nn.ModuleList(blocks),
     ln_f = nn.LayerNorm(c.n_embd, {eps = c.layer_norm_epsilon})}
   self.places = c.n_positions
 end
 
---- Returns the logits of each next token [batch x length x tokens]; the embedding is also the output matrix.
+--- Draws the parameters for a training from the start, as GPT-2's.
+function GPT2:initialize()
+  for name, p in self:named_parameters() do
+    local std = name:find 'c_proj%.weight$' and 0.02 / math.sqrt(2 * #self.transformer.h) or 0.02
+    if p:dim() > 1 then nn.init.normal_(p, {std = std}) elseif name:find 'bias$' then nn.init.zeros_(p) end
+  end
+  return self
+end
+
+--- Returns the logits of each next token [batch x length x tokens].
 function GPT2:forward(ids, caches)
-  local t = self.transformer
-  local x = t.wte(ids) + t.wpe.weight:narrow(1, cached_length(caches) + 1, ids.shape[2])
+  local t, before = self.transformer, cached_length(caches)
+  local x = t.wte(ids) + t.wpe(mt.range(before + 1, before + ids.shape[2], {device = ids.device}))
   for i = 1, #t.h do x = t.h[i](x, cache_of(caches, i)) end
-  return mt.linear(t.ln_f(x), t.wte.weight)
+  return t.wte(t.ln_f(x), true)
 end
 
 -- ---- Llama ---------------------------------------------------------------------------------------

@@ -1,11 +1,7 @@
 // commands.cpp -- `mtorch jupyter install | uninstall | kernel FILE`, `mtorch debug [script]`, `mtorch compare FILE..`
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <thread>
+#include <string>
 
 #include "bindings/program/program.h"
 #include "kernels/dynamic_library.h"
@@ -15,13 +11,6 @@ namespace {
 
 constexpr char kUsage[] =
     "jupyter needs one of: install [--prefix=FOLDER], uninstall [--prefix=FOLDER], kernel CONNECTION_FILE";
-
-std::string program_path() {
-  char* const full = realpath("/proc/self/exe", nullptr);
-  const std::string path = full ? full : "./mtorch";
-  std::free(full);
-  return path;
-}
 
 /// Opens the plug-in beside the program, or in its ../lib/mtorch.
 DynamicLibrary open_plugin(std::string& why) {
@@ -83,23 +72,6 @@ int start(lua_State* L, const char* module, const std::vector<std::string>& word
 }
 
 }  // namespace
-
-std::string run_processes(int n, const std::vector<std::string>& words) {
-  const int cores = std::max(1, int(std::thread::hardware_concurrency()));
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(n), "--bind-to",
-                                      "none",   "-x", "OMP_NUM_THREADS"};
-  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  if (n > cores) command.emplace_back("--oversubscribe");
-  setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / n)).c_str(), false);
-  command.push_back(program_path());
-  command.insert(command.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  return errno == ENOENT ? "there is no mpirun; on Debian: apt-get install openmpi-bin"
-                         : fmt::format("mpirun cannot be started: {}", std::strerror(errno));
-}
 
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words) {
   if (words.empty() || access(words[0].c_str(), F_OK) == 0) return {};  // a script of that name

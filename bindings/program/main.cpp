@@ -364,11 +364,15 @@ bool take_interrupt() {
 
 namespace {
 
+/// The option of a process that run_processes has started.
+constexpr char kStarted[] = "--started-process";
+
 struct Options {
   std::vector<std::string> code, libraries;
-  bool interactive = false, version = false, clean = false, watch = false;
+  bool interactive = false, version = false, clean = false, watch = false, is_started = false;
   std::string device, seed, profile;
-  int threads = 0, processes = 1;
+  int threads = 0;
+  Processes processes;
   std::vector<std::string> rest;
 };
 
@@ -557,10 +561,18 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   app.add_option("--threads", o.threads, "the number of threads of kernels")
       ->type_name("N")
       ->check(number(1, 1024, true, "a whole number from 1 to 1024"));
-  app.add_option("--processes", o.processes,
+  app.add_option("--processes", o.processes.count,
                  "start several processes of the script, by mpirun (mt.dist)")
       ->type_name("N")
       ->check(number(1, 65536, true, "a whole number from 1 to 65536"));
+  app.add_option("--hosts", o.processes.hosts,
+                 "the machines of the processes, with their numbers: a:4,b:4")
+      ->type_name("LIST");
+  app.add_option("--restarts", o.processes.restarts,
+                 "how often all processes are started again after one has failed")
+      ->type_name("N")
+      ->check(number(0, 1000000, true, "a whole number from 0 to 1000000"));
+  app.add_flag(kStarted, o.is_started)->group("");
   app.add_option("--seed", o.seed, "the seed of the random numbers")
       ->type_name("N")
       ->check(number(-HUGE_VAL, HUGE_VAL, false, "a number"));
@@ -585,18 +597,19 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   return std::nullopt;
 }
 
-/// The same command line without --processes, by mpirun.
-int start_processes(const Options& o, const std::vector<std::string>& words) {
+/// The same command line without the options of Processes, by mpirun.
+int start_processes(Options& o, const std::vector<std::string>& words) {
   if (o.rest.empty() && o.code.empty()) return usage("--processes needs a script");
+  if (const std::string why = check_hosts(o.processes); !why.empty()) return usage(why);
   const size_t script = words.size() - o.rest.size();
-  std::vector<std::string> others;
+  std::vector<std::string> others = {kStarted};
   for (size_t i = 1; i < words.size(); ++i) {
-    const bool is_option = i < script;
-    if (is_option && words[i] == "--processes") ++i;
-    else if (!is_option || words[i].rfind("--processes=", 0) != 0) others.push_back(words[i]);
+    const std::string name = i < script ? words[i].substr(0, words[i].find('=')) : "";
+    if (name != "--processes" && name != "--hosts" && name != "--restarts")
+      others.push_back(words[i]);
+    else if (name == words[i]) ++i;
   }
-  say(stderr, "mtorch: --processes: {}\n", run_processes(o.processes, others));
-  return 1;
+  return run_processes(o.processes, others);
 }
 
 /// Grows the stack by 1 MiB in advance: in a full address space it could not grow later.
@@ -612,9 +625,13 @@ int main(int argc, char** argv) {
   hold_streams();
   std::atexit(check_output);
   Options o;
-  const std::vector<std::string> words(argv, argv + argc);
+  std::vector<std::string> words(argv, argv + argc);
   if (const auto status = read_options(argc, argv, o)) return *status;
-  if (o.processes > 1) return start_processes(o, words);
+  if (o.processes.are_asked_for()) return start_processes(o, words);
+  if (o.is_started) {
+    report_end();
+    std::erase(words, kStarted);
+  }
   if (o.version) say(stdout, "mtorch {} -- {}\n", version(), LUAJIT_VERSION);
   if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
     return o.rest.size() == 1 ? doctor() : usage("doctor takes no arguments");

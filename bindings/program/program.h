@@ -39,9 +39,25 @@ int repl(lua_State* L);
 const char* version();
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
-/// Becomes mpirun, which starts n processes of this program with these words; returns why there is no mpirun. Each
-/// process has its part of the cores as threads unless OMP_NUM_THREADS is set.
-std::string run_processes(int n, const std::vector<std::string>& words);
+/// The path of this program.
+std::string program_path();
+
+/// `mtorch --processes N --hosts a:4,b:4 --restarts N`
+struct Processes {
+  int count = 0, restarts = 0;  // count 0: not given
+  std::string hosts;
+  bool are_asked_for() const { return count > 1 || restarts > 0 || !hosts.empty(); }
+};
+/// Why the hosts are wrong, or nothing; without a count it becomes that of the hosts' places.
+std::string check_hosts(Processes&);
+/// Starts the processes of this program with these words by mpirun, says how one that failed has ended, and starts all
+/// again while restarts are left; returns the exit status. Each process has its part of the cores as threads unless
+/// OMP_NUM_THREADS is set.
+int run_processes(const Processes&, const std::vector<std::string>& words);
+/// In a process that run_processes has started: forks, and returns in the child. The parent waits for its end, which it
+/// reports with the last call of mt.dist.
+void report_end();
+
 /// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing if the words are no command.
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 

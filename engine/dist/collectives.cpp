@@ -45,7 +45,7 @@ void by_columns(const char* operation, const Tensor& from, const Tensor& to, con
 }
 /// The same for a function of MPI that copies bytes.
 template <class... Root>
-void exchange(const char* operation, auto* call, const Tensor& from, const Tensor& to,
+void exchange(const char* operation, auto call, const Tensor& from, const Tensor& to,
               const Group& group, Root... root) {
   const int bytes = int(item_size(from.dtype()));
   const Object byte = datatype(Dtype::u8);

@@ -7,14 +7,29 @@ namespace mt::dist {
 /// Open MPI's objects are identified by their address.
 using Object = const void*;
 
+/// While it lives, the process waits for others inside MPI (CallNote).
+struct Waiting {
+  Waiting();
+  ~Waiting();
+};
+/// A function of MPI that returns when other processes have called it too.
+template <class F> struct Waits;
+template <class... Parameters> struct Waits<int(Parameters...)> {
+  int (*function)(Parameters...);
+  int operator()(Parameters... p) const {
+    const Waiting waiting;
+    return function(p...);
+  }
+};
+
 /// Open MPI 4 or 5 (the ABI of libmpi.so.40).
 struct Mpi : RequiredLibrary {
   Mpi() : RequiredLibrary("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
 
   template <class... Parameters> using Call = int(Parameters...);
-  Call<int*, char***, int, int*>* init_thread =
-      find<Call<int*, char***, int, int*>>("MPI_Init_thread");
-  Call<>* finalize = find<Call<>>("MPI_Finalize");
+  using Init = Call<int*, char***, int, int*>;
+  Waits<Init> init_thread{find<Init>("MPI_Init_thread")};
+  Waits<Call<>> finalize{find<Call<>>("MPI_Finalize")};
   Call<Object, int*>* comm_rank = find<Call<Object, int*>>("MPI_Comm_rank");
   Call<Object, int*>* comm_size = find<Call<Object, int*>>("MPI_Comm_size");
   Call<Object, Object>* set_errhandler = find<Call<Object, Object>>("MPI_Comm_set_errhandler");
@@ -24,20 +39,20 @@ struct Mpi : RequiredLibrary {
   using StartReduce = Call<const void*, void*, int, Object, Object, Object, Request*>;
   StartReduce* start_all_reduce = find<StartReduce>("MPI_Iallreduce");
   using Reduce = Call<const void*, void*, int, Object, Object, Object>;
-  Reduce* all_reduce = find<Reduce>("MPI_Allreduce");
-  Reduce* reduce_scatter = find<Reduce>("MPI_Reduce_scatter_block");
+  Waits<Reduce> all_reduce{find<Reduce>("MPI_Allreduce")};
+  Waits<Reduce> reduce_scatter{find<Reduce>("MPI_Reduce_scatter_block")};
   using Exchange = Call<const void*, int, Object, void*, int, Object, Object>;
-  Exchange* all_gather = find<Exchange>("MPI_Allgather");
-  Exchange* all_to_all = find<Exchange>("MPI_Alltoall");
+  Waits<Exchange> all_gather{find<Exchange>("MPI_Allgather")};
+  Waits<Exchange> all_to_all{find<Exchange>("MPI_Alltoall")};
   using Rooted = Call<const void*, int, Object, void*, int, Object, int, Object>;
-  Rooted* gather = find<Rooted>("MPI_Gather");
-  Rooted* scatter = find<Rooted>("MPI_Scatter");
+  Waits<Rooted> gather{find<Rooted>("MPI_Gather")};
+  Waits<Rooted> scatter{find<Rooted>("MPI_Scatter")};
   using Broadcast = Call<void*, int, Object, int, Object>;
-  Broadcast* broadcast = find<Broadcast>("MPI_Bcast");
+  Waits<Broadcast> broadcast{find<Broadcast>("MPI_Bcast")};
   using Send = Call<const void*, int, Object, int, int, Object, Request*>;
   Send* send = find<Send>("MPI_Isend");
   using BlockingSend = Call<const void*, int, Object, int, int, Object>;
-  BlockingSend* send_now = find<BlockingSend>("MPI_Send");
+  Waits<BlockingSend> send_now{find<BlockingSend>("MPI_Send")};
   struct Status {
     int source, tag, error, cancelled;
     size_t count;  // bytes
@@ -45,9 +60,10 @@ struct Mpi : RequiredLibrary {
   using Probe = Call<int, int, Object, int*, Status*>;
   Probe* probe = find<Probe>("MPI_Iprobe");
   using Receive = Call<void*, int, Object, int, int, Object, Status*>;
-  Receive* receive = find<Receive>("MPI_Recv");
+  Waits<Receive> receive{find<Receive>("MPI_Recv")};
 
-  Call<Object, int, int, Object*>* split = find<Call<Object, int, int, Object*>>("MPI_Comm_split");
+  using Split = Call<Object, int, int, Object*>;
+  Waits<Split> split{find<Split>("MPI_Comm_split")};
 
   Object world = object("ompi_mpi_comm_world");
   Object errors_return = object("ompi_mpi_errors_return");

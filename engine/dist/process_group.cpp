@@ -12,6 +12,24 @@
 
 namespace mt::dist {
 
+namespace {
+double max_seconds = 600;  // the limit of a call that waits for other processes
+CallNote* note = nullptr;
+void note_call(const std::string& call) {
+  if (note) note->text[call.copy(note->text, sizeof note->text - 1)] = 0;
+}
+}  // namespace
+
+void note_calls_in(CallNote* to) { note = to; }
+Waiting::Waiting() {
+  if (!note) return;
+  note->limit = max_seconds;
+  note->since = std::chrono::steady_clock::now().time_since_epoch().count();
+}
+Waiting::~Waiting() {
+  if (note) note->since = 0;
+}
+
 const Mpi& mpi() {
   static const Mpi library;
   return library;
@@ -75,10 +93,14 @@ struct World : Group {
       refuse_other_launchers();
       return;
     }
+    note_call("dist.init");
+    // Processes start at different times.
+    const double limit = std::exchange(max_seconds, std::max(max_seconds, 60.0));
     constexpr int kSerialized = 2;  // MPI_THREAD_SERIALIZED: one thread at a time calls MPI
     int provided = 0, size = 1;
     if (mpi().init_thread(nullptr, nullptr, kSerialized, &provided) != 0)
       fail("mt.dist: MPI_Init_thread failed; is mpirun of the same Open MPI as libmpi.so.40?");
+    max_seconds = limit;
     communicator = mpi().world;
     mpi().set_errhandler(communicator, mpi().errors_return);
     check("mt.dist", mpi().comm_rank(communicator, &rank));
@@ -99,8 +121,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double max_seconds = 600;  // the limit of a call that waits for other processes
-std::string lost;          // why mt.dist is unusable: a wait was abandoned
+std::string lost;  // why mt.dist is unusable: a wait was abandoned
 
 /// Messages to waiting processes: from one that has waited for too long, with its call, or that has ended.
 struct Notices {
@@ -157,6 +178,7 @@ struct Notices {
 };
 
 [[noreturn]] void fail_ended(const char* operation, int64_t ended, const std::string& call) {
+  note_call(fmt::format("{}, but process {} has ended", call, ended));
   fail(
       "{}: process {} has ended, but process {} calls {}; all processes must make equally many "
       "calls, so give each equally many batches",
@@ -199,6 +221,7 @@ void wait(const Wait& w, const std::function<bool()>& done) {
   }
   lost = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
   if (interrupted) check_interrupt();
+  note_call(fmt::format("{}, but {} did not answer", w.call, notices.missing()));
   fail(
       "{}: process {} has waited for {:.1f} s, but {} did not answer; find out why, or increase "
       "the limit: dist.init{{timeout={:.0f}}}",
@@ -246,6 +269,7 @@ void finalize_at_exit(int status) {
     if (why.empty()) {
       Notices{all(), Notices::kNoCall}.notify(Notices::kEnded);
       while (!compare("mt.dist", all(), "the end of the program", true).equal) continue;
+      note_call("the end of the program");
       mpi().finalize();
       return;
     }
@@ -262,12 +286,14 @@ void wait_for(const char* operation, const std::string& call, int process,
   Group other;
   other.ranks = {process};
   check_usable(operation, other);
+  note_call(call);
   wait({operation, call, other, Notices::kNoCall, max_seconds}, done);
 }
 
 void agree(const char* operation, const Group& group, const std::string& call) {
   if (group.position(all().rank) < 0)
     fail("{}: process {} is not in the group {}", operation, all().rank, group.shown());
+  note_call(call);
   const Calls calls = compare(operation, group, call, false);
   if (calls.ended >= 0) fail_ended(operation, calls.ended, call);
   if (!calls.equal)

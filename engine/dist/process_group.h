@@ -6,6 +6,7 @@
 // into one buffer, those on a GPU through CPU memory.
 #pragma once
 #include <array>
+#include <atomic>
 #include <memory>
 
 #include "engine/core/tensor.h"
@@ -26,6 +27,14 @@ int size(const Group& = world());
 /// The maximum time a call waits for the other processes (initially 600 s), before it throws Error
 /// that names the missing ones. After that, or Ctrl-C, every later call throws Error.
 void set_timeout(double seconds);
+/// What a process says of itself to its parent, which shares this memory (bindings/program/processes.cpp).
+struct CallNote {
+  char text[240];  // the last call
+  double limit;    // seconds, for since
+  std::atomic<int64_t>
+      since;  // when it began to wait in MPI, where no deadline ends it; in ns of steady_clock, or 0
+};
+void note_calls_in(CallNote*);
 
 enum class Reduction { sum, mean, max, min };
 constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean", "max", "min"}; }

@@ -359,6 +359,7 @@ local function resume_checkpoints(folder)
   eq(dist.checkpoint.resume(folder .. '/none', {}), nil)
   raises(function() dist.checkpoint.resume(folder .. '/layer', {layer = nn.ColumnParallelLinear(5, 12)}) end,
     'the 3 processes had different tensors.*not ' .. size)
+  raises(function() mt.checkpoint.resume(folder .. '/parallel', {}) end, 'dist.checkpoint.resume reads it')
   raises(function() dist.checkpoint.resume(folder .. '/parallel', {model = nn.Linear(1, 1)}) end,
     "nothing is changed, 'model' does not fit")
 end

@@ -9,7 +9,7 @@ local function read(path)
 end
 local text = read 'README.md'
 local examples = {}
-local pages = {'README.md'}
+local pages = {'README.md', 'docs/many_machines.md'}
 for path in io.popen 'ls docs/guide/*.md':lines() do pages[#pages + 1] = path end
 for _, path in ipairs(pages) do
   local count = 0

@@ -106,7 +106,7 @@ run '' --version && expect '--version ends' 0 "$out"
 has '--version names the program and LuaJIT' out 'LuaJIT 2.'
 run '' -v -e 'io.write("x")' && has '-v and then the code' out x
 run '' --help && is '--help' "$status" 0
-for word in -e -l -i --version --device --threads --processes --seed script; do
+for word in -e -l -i --version --device --threads --processes --hosts --restarts --seed script; do
   has "--help shows $word" out "$word"
 done
 run '' --helpp && is 'an unknown option is a usage error' "$status" 2
@@ -125,6 +125,9 @@ usage_error() {
 }
 usage_error --device '--device needs a value'
 usage_error -e '-e needs a value'
+usage_error '--hosts a:2,b:0 x.lua' \
+  "--hosts: machines with numbers of processes are needed, as in a:4,b:4, got 'a:2,b:0'"
+usage_error '--hosts a:2,b --processes 4 x.lua' '--hosts a:2,b has 3 places, fewer than --processes 4'
 usage_error '--threads 1.5' "--threads: a whole number from 1 to 1024 is needed, got '1.5'"
 usage_error '--seed=x' "--seed: a number is needed, got 'x'"
 usage_error '--thread=3' "unknown option '--thread=3' (did you mean --threads?)"

@@ -25,6 +25,9 @@ local function read(path)
       (kind == 'zip' or kind == 'torch') and "; mt.load(path) reads PyTorch's files" or '')
   end
   local content = save.read('checkpoint.resume', path)
+  if type(content) == 'table' and type(content.dist) == 'table' then
+    core.fail("checkpoint.resume: '%s' is a file of dist.checkpoint.save; dist.checkpoint.resume reads it", path)
+  end
   run_state.check('checkpoint.resume', path, content)
   return content
 end
