@@ -103,7 +103,8 @@ const Entry kDist[] = {
          "tensors")},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
-     "process by rank. The list is read in process root alone; nil will do in the others, which get CPU tensors.",
+     "process by rank. The list is read in process root alone; nil will do in the others, which get tensors on "
+     "the default device.",
      takes<std::optional<TensorList>, int64_t, InGroup>([](Args& a) {
        const TensorList list = a.given(1) ? a.tensors(1) : TensorList();
        return a.push(dist::scatter(list, a.integer(2), group_of(group_at(a, 3))));
@@ -121,11 +122,11 @@ const Entry kDist[] = {
      }>},
     {"recv(x, from, tag=0, dtype=nil)",
      "Receives what process `from` sends: into the tensor x, or into a new one of the shape x, "
-     "recv({2, 3}, 0), of dtype or the default one. Returns it.",
+     "recv({2, 3}, 0), of dtype or the default one, on the default device. Returns it.",
      takes<TensorOrShape, int64_t, int64_t, Dtype>([](Args& a) {
        const Tensor* const given = tensor_at(a.L, 1);
        const Dtype dtype = a.given(4) ? a.dtype(4) : default_dtype();
-       const Tensor x = given ? *given : empty(a.shape(1), dtype);
+       const Tensor x = given ? *given : empty(a.shape(1), dtype, default_device());
        dist::recv(x, a.integer(2), check_tag("recv", a.integer(3)));
        return given ? a.self() : a.push(x);
      })},

@@ -1,4 +1,6 @@
 // gradients.cpp -- the average of the processes' gradients at the end of each backward pass, in buckets
+#include <algorithm>
+
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
@@ -23,6 +25,7 @@ struct GradientAverage::State {
   const Group& group;
   std::string call;
   bool enabled = true, has_local = false, knows_used = false;
+  const Device* device = &cpu_device();  // of all parameters, or the CPU
 
   /// Moves the gradients of passes without averages from `.grad` into those of this pass.
   void take_local(TensorList& gradients) {
@@ -44,7 +47,7 @@ struct GradientAverage::State {
       is_new |= gradients[i].defined() && !parameters[i].used;
     const std::string text =
         !unknown && is_new ? call + " with other parameters than in the first pass" : call;
-    agree("backward", group, text);
+    agree("backward", group, text, gpu_for(*device, group));
     if (!unknown && is_new)
       fail(
           "backward: this pass uses other parameters than the first one; leave out {{static=true}}");
@@ -65,7 +68,8 @@ struct GradientAverage::State {
       const Parameter& p = parameters[i];
       bucket.push_back(gradients[i].defined() ? gradients[i] : zeros(p.shape, p.dtype, *p.device));
     }
-    const Buffer buffer(bucket, false);  // other processes may have a gradient
+    const Buffer buffer(bucket, group, wire(bucket[0].dtype(), group),
+                        false);  // other processes may have a gradient
     if (options.bfloat16_wire) average_in_bfloat16("backward", buffer.data, group);
     else reduce_buffer("backward", buffer.data, Reduction::mean, group);
     size_t k = 0;
@@ -108,6 +112,9 @@ GradientAverage::GradientAverage(const TensorList& parameters, const AverageOpti
   register_group_hook(parameters, [state = state_](TensorList& g) { state->end_pass(g); });
   for (const Tensor& p : parameters)
     state_->parameters.push_back({p.shape(), p.dtype(), &p.device(), p.impl()->hooks->back()});
+  if (std::ranges::all_of(parameters,
+                          [&](auto& p) { return &p.device() == &parameters[0].device(); }))
+    state_->device = &parameters[0].device();
 }
 
 void GradientAverage::enable(bool on) { state_->enabled = on; }

@@ -55,6 +55,10 @@ function testing.raises(fn, pattern)
   return tostring(message)
 end
 
+-- The default device of the test and of the processes that it starts; nil: the CPU.
+testing.device = os.getenv 'TEST_DEVICE'
+if testing.device then mt.set_default_device(testing.device) end
+
 --- Runs n processes of the running test file, with the arguments --process ..; returns their output and 'status N'.
 function testing.processes(n, ...)
   local program = arg[0]
