@@ -142,6 +142,11 @@ const Entry kDistParts[] = {
        return std::make_unique<LuaAverage>(
            list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same}, group_of(g));
      }>},
+    {"reduce_alone(x, abort=false)",
+     "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",
+     bind<[](const Tensor& x, std::optional<bool> abort) {
+       dist::reduce_alone(x, abort.value_or(false));
+     }>},
     {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
      bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},
 };

@@ -18,7 +18,7 @@ const Gpu* gpu_for(const Device& d, const Group& group) {
   const Gpu& gpu = mt::gpu_of(d);
   if (link.gpu) return link.gpu == &gpu ? &gpu : nullptr;
   const std::string_view words = gpu.collectives(true);
-  if (words.starts_with("NCCL")) return &gpu;
+  if (words.starts_with("NCCL ")) return &gpu;
   static bool told = rank() != 0 || words.starts_with("off");
   if (!std::exchange(told, true)) fprintf(stderr, "mt.dist: %s\n", words.data());
   return nullptr;
@@ -127,6 +127,17 @@ void run(const char* operation, const Collective& c, const Group& group) {
   if (c.count == 0) return;
   start(operation, c, group);
   finish(group);
+}
+
+void reduce_alone(const Tensor& x, bool abort) {
+  constexpr const char* kName = "reduce_alone";
+  static Group& alone = *new Group;
+  alone.ranks = {rank()};
+  const Gpu* gpu = gpu_for(x.device(), alone);
+  if (!gpu || !connect(kName, *gpu, alone)) fail("{}: NCCL cannot be used", kName);
+  if (abort) gpu->group_abort(alone.link.handle, "it was aborted");
+  void* const all = x.data_as<void>();
+  run(kName, {Collective::Kind::all_reduce, all, all, x.numel(), 0, x.dtype()}, alone);
 }
 
 }  // namespace mt::dist

@@ -76,8 +76,13 @@ struct ProcessGroup {
   std::string why = {};  // it failed
   ProcessGroup* next = nullptr;
 };
-ProcessGroup*& groups() {
-  static ProcessGroup* all[kMaxGpus];
+struct OfGpu {
+  ProcessGroup* groups = nullptr;
+  uint64_t collectives = 0;
+  std::string words;
+};
+OfGpu& of_gpu() {
+  static OfGpu all[kMaxGpus];
   return all[current_device()];
 }
 ProcessGroup& group_of(void* group) { return *static_cast<ProcessGroup*>(group); }
@@ -170,7 +175,10 @@ int call(const ProcessGroup& g, const Collective& c) {
 const char* nccl_words(bool open) {
   if (is_off()) return "off (MTORCH_NCCL=0)";
   if (open) gpu_library().use();
-  return gpu_library().words();
+  OfGpu& g = of_gpu();
+  if (g.collectives == 0) return gpu_library().words();
+  g.words = gpu_library().words() + (", " + std::to_string(g.collectives) + " collectives");
+  return g.words.c_str();
 }
 
 const char* bus() {
@@ -187,8 +195,8 @@ bool group_id(char* id) {
 
 void* group_join(const char* id, int rank, int size, bool (*stop)(double seconds)) {
   ProcessGroup* const g = new ProcessGroup{gpu_library().use(), nullptr, rank, size, stop};
-  g->next = groups();
-  groups() = g;
+  g->next = of_gpu().groups;
+  of_gpu().groups = g;
   if (!g->nccl.library) return fail(*g, nccl_words(false)), g;
   for (cudaEvent_t* event : {&g->before, &g->after})
     check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
@@ -206,6 +214,7 @@ void group_start(void* group, const Collective& c) {
   if (!check(cudaEventRecord(g.before, stream()), "a collective") ||
       !check(cudaStreamWaitEvent(g.nccl.handle, g.before, 0), "a collective"))
     return;
+  ++of_gpu().collectives;
   settle(g, call(g, c));
 }
 
@@ -232,7 +241,7 @@ const char* group_error(void* group) { return group_of(group).why.c_str(); }
 void wait_for_groups() {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  for (ProcessGroup* g = groups(); g; g = g->next) {
+  for (ProcessGroup* g = of_gpu().groups; g; g = g->next) {
     for (int turn = 0; g->queued; ++turn) {
       const cudaError_t e = cudaEventQuery(g->after);
       g->queued = e == cudaErrorNotReady;

@@ -73,7 +73,7 @@ inline bool functions_of(const DynamicLibrary& library, Nccl& lib) {
 }
 constexpr const char* kNcclName = "libnccl.so.2";
 
-/// "NCCL 2.28.9, /usr/local/cuda/lib64/libnccl.so.2", or why it is not used; `open` opens it first.
+/// "NCCL 2.28.9, /usr/local/cuda/lib64/libnccl.so.2, 12 collectives", or why it is not used; `open` opens it first.
 const char* nccl_words(bool open);
 
 // The functions of Gpu with these names (kernels/gpu.h).

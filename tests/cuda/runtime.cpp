@@ -218,7 +218,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   if (recording) return answer();
   // Other processes need this one, which may wait for them elsewhere next: work is put off only if it is stuck.
-  constexpr auto kPatience = std::chrono::milliseconds(1500);
+  constexpr auto kPatience = std::chrono::milliseconds(800);
   for (const auto begin = Clock::now(); !event_of(e).done(); std::this_thread::yield()) {
     if (Clock::now() - begin < kPatience) continue;
     stream_of(s).push([e = event_of(e)]() mutable { return e.done(); });

@@ -40,7 +40,7 @@ if arg[1] ~= '--process' then
     print 'the rest is skipped: there is no mpirun'
   else
     test('4 processes', function()
-      local text = t.processes(4, arg[1] or t.device and 60 or 100, arg[2] or 1)
+      local text = t.processes(4, '', arg[1] or t.device and 60 or 100, arg[2] or 1)
       for r = 0, 2 do assert(text:find(('process %d of 4 is done'):format(r), 1, true), text) end
       assert(text:find 'from process%s0' and not text:find 'from process%s[123]', text)
       assert(text:find 'status 0', text)

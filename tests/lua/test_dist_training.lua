@@ -290,7 +290,7 @@ local folder = os.tmpname()
 os.remove(folder)
 os.execute(("mkdir '%s'"):format(folder))
 local function run(n, mode)
-  local text = t.processes(n, mode, folder)
+  local text = t.processes(n, '', mode, folder)
   for r = 0, n - 1 do assert(text:find(('process %d of %d is done'):format(r, n), 1, true), text) end
   assert(text:find 'status 0', text)
 end

@@ -60,13 +60,14 @@ testing.device = os.getenv 'TEST_DEVICE'
 if testing.device then mt.set_default_device(testing.device) end
 
 --- Runs n processes of the running test file, with the arguments --process ..; returns their output and 'status N'.
-function testing.processes(n, ...)
+--- `settings` are environment variables ('A=1').
+function testing.processes(n, settings, ...)
   local program = arg[0]
   for i = -1, -100, -1 do program = arg[i] or program end
   local words = {}
   for i, word in ipairs{arg[0], '--process', ...} do words[i] = ("'%s'"):format(word) end
-  local pipe = io.popen(("OMP_NUM_THREADS=1 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 60 '%s' " ..
-    '--processes %d %s 2>&1; echo status $?'):format(program, n, table.concat(words, ' ')))
+  local pipe = io.popen(("OMP_NUM_THREADS=1 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 %s timeout -k 1 60 '%s' " ..
+    '--processes %d %s 2>&1; echo status $?'):format(settings, program, n, table.concat(words, ' ')))
   local text = pipe:read '*a'
   pipe:close()
   return text
