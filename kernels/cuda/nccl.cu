@@ -232,6 +232,7 @@ void group_finish(void* group) {
   ProcessGroup& g = group_of(group);
   if (stopped() || !g.why.empty()) return;
   check(cudaStreamWaitEvent(stream(), g.after, 0), "a collective");
+  if (synchronous()) wait_for_groups();
   started("a collective");
 }
 

@@ -36,7 +36,6 @@ enum { kInt8 = 0, kUint8 = 1, kInt32 = 2, kInt64 = 4, kFloat = 7, kDouble = 8 };
 enum { kSum = 0, kMax = 2, kMin = 3 };
 constexpr int kRanks = 8;
 constexpr size_t kArea = size_t(32) << 20, kBox = size_t(1) << 20;
-int64_t calls[2];  // operations that were done; questions for the state while it was in progress
 
 /// The number after "NAME=" in MTORCH_EMULATED_NCCL, or `otherwise`.
 double order(const char* name, double otherwise) {
@@ -45,6 +44,13 @@ double order(const char* name, double otherwise) {
   const size_t at = all.find(std::string(",") + name + "=");
   return at == all.npos ? otherwise : std::atof(all.c_str() + all.find('=', at) + 1);
 }
+
+const struct {
+  double us = order("us", 0), gbps = order("gbps", 1e9);
+  int progress = int(order("progress", 0)), fail_at = int(order("fail_at", 0)),
+      fail_rank = int(order("fail_rank", -1)), fail_join = int(order("fail_join", -1)),
+      stuck_rank = int(order("stuck_rank", -1)), stuck_at = int(order("stuck_at", 1));
+} orders;
 
 [[noreturn]] void stop(const std::string& what) {
   std::fprintf(stderr, "emulated NCCL: %s\n", what.c_str());
@@ -239,7 +245,7 @@ struct Messages {
 
 /// Queues work in the stream, which takes as long as was ordered.
 template <class Work> void queue(Work work, void* stream, size_t bytes) {
-  const double seconds = order("us", 0) * 1e-6 + double(bytes) * 8 / (order("gbps", 1e9) * 1e9);
+  const double seconds = orders.us * 1e-6 + double(bytes) * 8 / (orders.gbps * 1e9);
   emulation::start_on(stream, [work, seconds, began = Clock::time_point(), runs = false]() mutable {
     if (!runs) began = Clock::now(), runs = true;
     const bool late = std::chrono::duration<double>(Clock::now() - began).count() >= seconds;
@@ -257,16 +263,15 @@ template <class Work> int begin(Work work, void* stream, size_t bytes) {
   if (c.joins || c.start) stop("a call while the last one is in progress");
   if (!stream) stop("the stream of the other work");
   const int n = ++c.operations, rank = c.rank;
-  ++calls[0];
-  if (n == int(order("fail_at", 0)) && (order("fail_rank", rank) == rank)) {
+  if (n == orders.fail_at && (orders.fail_rank < 0 || orders.fail_rank == rank)) {
     c.error = "ordered by MTORCH_EMULATED_NCCL";
     return kSystemError;
   }
-  if (rank == int(order("stuck_rank", -1)) && n >= int(order("stuck_at", 1))) {
+  if (rank == orders.stuck_rank && n >= orders.stuck_at) {
     emulation::start_on(stream, [&c] { return c.aborted; });
     return kSuccess;
   }
-  c.questions = int(order("progress", 0));
+  c.questions = orders.progress;
   if (c.questions == 0) return queue(work, stream, bytes), kSuccess;
   c.start = [=] { queue(work, stream, bytes); };
   return kInProgress;
@@ -284,9 +289,6 @@ ncclComm* messages_of = nullptr;
 void* messages_stream = nullptr;
 
 }  // namespace
-
-/// How many operations there were, and questions for the state of a call in progress.
-MT_SHOWN int64_t emulated_nccl_calls(int which) { return calls[which]; }
 
 MT_SHOWN int ncclGetVersion(int* version) {
   *version = 22809;
@@ -322,13 +324,13 @@ MT_SHOWN int ncclCommInitRankConfig(ncclComm** made, int size, Id id, int rank,
   if (at == MAP_FAILED) return kSystemError;
   ncclComm* const c = *made = new ncclComm{static_cast<Shared*>(at), id, rank, size};
   cudaGetDevice(&c->all->ranks[rank].device);
-  if (rank == int(order("fail_join", -1))) {
+  if (rank == orders.fail_join) {
     c->all->failed = 1;
     shm_unlink(id.name);
     c->error = "ordered by MTORCH_EMULATED_NCCL";
     return kSystemError;
   }
-  c->questions = int(order("progress", 0));
+  c->questions = orders.progress;
   ++c->all->here;
   return kInProgress;
 }
@@ -336,7 +338,6 @@ MT_SHOWN int ncclCommInitRankConfig(ncclComm** made, int size, Id id, int rank,
 MT_SHOWN int ncclCommGetAsyncError(ncclComm* c, int* status) {
   if (c->aborted) stop("a call with an aborted communicator");
   *status = kInProgress;
-  calls[1] += c->joins || c->start;
   if (c->joins && c->all->failed) return *status = kSystemError, kSuccess;
   if (c->joins && c->all->here < c->size) return kSuccess;
   if ((c->joins || c->start) && --c->questions > 0) return kSuccess;

@@ -40,15 +40,17 @@ print(x:sum():item())]])
     return t.finish()
   end
 
-  local function run(n, mode, settings)
-    return t.processes(n, library .. ' MTORCH_EMULATED_GPU=eight ' .. (settings or ''), mode)
+  --- Starts n processes; returns a function that checks that all get to their end, and returns what they print.
+  local function start(n, mode, settings, fails)
+    local wait = t.start_processes(n, library .. ' MTORCH_EMULATED_GPU=eight ' .. (settings or ''), mode)
+    return function()
+      local text = wait()
+      local _, done = text:gsub('process %d is done', '')
+      assert(done == n and (text:find 'status 0' == nil) == (fails or false), text)
+      return text
+    end
   end
-  local function passes(n, mode, settings, fails)
-    local text = run(n, mode, settings)
-    local _, done = text:gsub('process %d is done', '')
-    assert(done == n and (text:find 'status 0' == nil) == (fails or false), text)
-    return text
-  end
+  local function passes(...) return start(...)() end
   t.test('no tensor goes through the CPU', function() passes(4, 'collectives') end)
   t.test('calls that are in progress, and late work', function()
     passes(3, 'collectives', 'MTORCH_EMULATED_NCCL=progress=3,us=500')
@@ -69,9 +71,11 @@ print(x:sum():item())]])
     assert(not text:find 'NCCL', text)
   end)
   t.test('errors of NCCL', function()
-    passes(3, 'fails', 'MTORCH_EMULATED_NCCL=fail_at=2', true)
-    passes(2, 'stuck', 'MTORCH_EMULATED_NCCL=stuck_rank=1,stuck_at=2', true)
-    passes(2, 'never', 'MTORCH_EMULATED_NCCL=progress=100000000', true)
+    local stuck = 'MTORCH_EMULATED_NCCL=stuck_rank=1,stuck_at=2'
+    local running = {start(2, 'interrupted', stuck, true), start(2, 'stuck', stuck, true),
+      start(2, 'never', 'MTORCH_EMULATED_NCCL=progress=100000000', true),
+      start(3, 'fails', 'MTORCH_EMULATED_NCCL=fail_at=2', true)}
+    for _, wait in ipairs(running) do wait() end
   end)
   return t.finish()
 end
@@ -246,6 +250,13 @@ function modes.stuck()
   raises(function() y:item() end, 'a collective failed: it waited for the other processes for')
   raises(function() dist.all_reduce_(x) end, 'all_reduce_: process %d: it waited for the other processes')
   eq(on_gpu{1}:item(), 1)
+end
+
+function modes.interrupted()
+  local x = dist.all_reduce_(on_gpu{1})
+  dist.all_reduce_(x)
+  os.execute '(sleep 1; kill -INT $PPID) &'
+  raises(function() x:item() end, 'interrupted!')
 end
 
 --- Connecting never ends.
