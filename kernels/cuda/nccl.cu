@@ -71,9 +71,10 @@ struct ProcessGroup {
   int rank, size;
   bool (*stop)(double seconds);
   cudaEvent_t before = nullptr, after = nullptr;
-  bool works = false;    // the last call is in progress: its work is not in the stream yet
-  bool queued = false;   // `after` was recorded, and has not been seen
-  std::string why = {};  // it failed
+  const char* name = "";  // of the last collective
+  bool works = false;     // the last call is in progress: its work is not in the stream yet
+  bool queued = false;    // `after` was recorded, and has not been seen
+  std::string why = {};   // it failed
   ProcessGroup* next = nullptr;
 };
 struct OfGpu {
@@ -214,6 +215,10 @@ void group_start(void* group, const Collective& c) {
   if (!check(cudaEventRecord(g.before, stream()), "a collective") ||
       !check(cudaStreamWaitEvent(g.nccl.handle, g.before, 0), "a collective"))
     return;
+  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "broadcast",
+                                    "all_gather", "gather",         "scatter",
+                                    "all_to_all", "send",           "recv"};
+  g.name = kNames[int(c.kind)];
   ++of_gpu().collectives;
   settle(g, call(g, c));
 }
@@ -231,9 +236,12 @@ GroupState group_state(void* group) {
 void group_finish(void* group) {
   ProcessGroup& g = group_of(group);
   if (stopped() || !g.why.empty()) return;
-  check(cudaStreamWaitEvent(stream(), g.after, 0), "a collective");
+  {
+    const Timed timed(g.name);  // how long the GPU waits
+    check(cudaStreamWaitEvent(stream(), g.after, 0), "a collective");
+  }
   if (synchronous()) wait_for_groups();
-  started("a collective");
+  started(g.name);
 }
 
 void group_abort(void* group, const char* why) { fail(group_of(group), why); }

@@ -159,6 +159,12 @@ function modes.collectives()
   local a, b = mt.ones(1), on_gpu{2}
   dist.all_reduce_{a, b}
   eq({a:item(), b:item(), collectives() - used}, {size, 2 * size, 0})
+  -- the profiler measures how long the GPU waits for a collective
+  local found = {}
+  for _, row in ipairs(mt.profile(function() dist.all_reduce_(on_gpu{1}) end, {quiet = true})) do
+    if row.name == 'cuda: all_reduce' then found = {row.calls, row.self_cuda > 0} end
+  end
+  eq(found, {1, true})
   -- calls that differ are refused before
   raises(function() dist.all_reduce_(on_gpu{1}, rank == 0 and 'max' or 'min') end, 'the processes call it differently')
   -- another group has a connection of its own
