@@ -38,7 +38,8 @@ const Entry kDist[] = {
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
      "size. Every other function of mt.dist does so if it is called first. timeout: how many "
      "seconds a call waits for the other processes, at first 600; then an error names the "
-     "missing ones, and mt.dist cannot be used any more.",
+     "missing ones, and mt.dist cannot be used any more. Tensors go from GPU to GPU if all processes "
+     "call a function with tensors of their own GPU and have NCCL; otherwise through the CPU's memory.",
      bind<[](std::optional<double> timeout) {
        if (timeout) dist::set_timeout(*timeout);
        return std::pair(dist::rank(), dist::size());

@@ -56,7 +56,10 @@ print(x:sum():item())]])
     passes(3, 'collectives', 'MTORCH_EMULATED_NCCL=progress=3,us=500')
   end)
   t.test('dist.parallel and send', function() passes(3, 'training') end)
-  t.test('a graph', function() passes(2, 'graph') end)
+  t.test('graphs', function()
+    passes(2, 'graph')
+    passes(2, 'graph_of_step')
+  end)
   t.test('processes without a GPU of their own, or without NCCL', function()
     local slow = "the GPUs' tensors go through the CPU's memory\n"
     local text = passes(3, 'through_cpu', 'MTORCH_EMULATED_GPU=')
@@ -228,6 +231,34 @@ function modes.graph()
   big = nil
   collectgarbage()
   eq(last():tolist(), {4, 4})
+end
+
+--- A whole step of training as a graph has the parameters of one that is not, and nothing goes to the CPU.
+function modes.graph_of_step()
+  local function train(graphed)
+    mt.manual_seed(1)
+    local net = mt.nn.Sequential(mt.nn.Linear(3, 5), mt.nn.Tanh(), mt.nn.Linear(5, 1)):to 'cuda'
+    dist.parallel(net)
+    local opt = mt.optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
+    local x, y = (mt.randn(6, 3) + rank):to 'cuda', mt.randn(6, 1):to 'cuda'
+    local function step()
+      opt:zero_grad()
+      local loss = (net(x) - y):pow(2):mean()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    step()
+    local run = graphed and mt.cuda.graph(step, 0) or step
+    local before = mt.cuda.memory_stats()
+    for _ = 1, 5 do run() end
+    local after = mt.cuda.memory_stats()
+    eq({after.copies, after.waits}, {before.copies, before.waits})
+    return mt.nn.parameters_to_vector(net:parameters()):detach():cpu()
+  end
+  local eager = train(false)
+  assert(train(true):equal(eager))
+  for _, other in ipairs(dist.all_gather(eager)) do assert(other:equal(eager)) end
 end
 
 function modes.through_cpu()
