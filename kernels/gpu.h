@@ -76,7 +76,7 @@ struct Collective {
   Dtype dtype = Dtype::u8;
   Op op = Op::sum;
 };
-enum class GroupState { ready, works, failed };
+enum class GroupState { ready, working, failed };
 
 struct Gpu : Device {
   GpuVerbs gpu_verbs;
@@ -153,7 +153,7 @@ struct Gpu : Device {
   void* (*group_join)(const char* id, int rank, int size, bool (*stop)(double seconds));
   /// Starts an operation after the GPU's earlier work; the group must be ready.
   void (*group_start)(void* group, const Collective&);
-  /// Whether joining or starting is done: `works` if it waits for other processes.
+  /// Whether joining or starting is done: `working` if it waits for other processes.
   GroupState (*group_state)(void* group);
   /// Later work of the GPU waits for the operations that the group has started; until then their memory
   /// must not be freed or written.

@@ -23,8 +23,8 @@ struct Group {
       {};                    // of an agreement; MPI may write here after the wait was abandoned
   mutable std::string lost;  // why it is unusable
   mutable GpuLink link;
-  mutable const Gpu* gpu =
-      nullptr;  // where the agreed call is, if it goes by the link; null: by MPI
+  /// Where the data of the agreed call is, if it goes by the link; null: it goes by MPI.
+  mutable const Gpu* gpu = nullptr;
   /// The position of a process of the world, or -1.
   int position(int64_t rank) const;
   /// "{0, 2}"

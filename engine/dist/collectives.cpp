@@ -56,9 +56,9 @@ void exchange(const char* operation, Kind kind, const Tensor& from, const Tensor
               const Group& group, int root = 0) {
   const int64_t bytes = item_size(from.dtype());
   if (on_gpu(from))
-    return run(operation,
-               {kind, from.data_as<void>(), to.data_as<void>(), from.shape()[1] * bytes, root},
-               group);
+    return run_on_gpus(
+        operation, {kind, from.data_as<void>(), to.data_as<void>(), from.shape()[1] * bytes, root},
+        group);
   const Object byte = datatype(Dtype::u8);
   by_columns(operation, from, to, [&](const void* a, void* b, int n) {
     n *= int(bytes);
@@ -161,7 +161,8 @@ void reduce_buffer(const char* operation, const Tensor& data, Reduction how, con
   const Dtype d = data.dtype();
   void* const all = data.data_as<void>();
   if (on_gpu(data))
-    run(operation, {Kind::all_reduce, all, all, data.numel(), 0, d, kGpuOps[int(how)]}, group);
+    run_on_gpus(operation, {Kind::all_reduce, all, all, data.numel(), 0, d, kGpuOps[int(how)]},
+                group);
   else
     in_parts(data.numel(), [&](int64_t at, int n) {
       check(operation,
@@ -219,10 +220,10 @@ void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Gr
   const Tensor part = rows_of(from, 1, from.shape()[1]);
   const Object op = mpi().object(kOps[int(how)]);
   if (on_gpu(from))
-    run(kName,
-        {Kind::reduce_scatter, from.data_as<void>(), part.data_as<void>(), part.numel(), 0,
-         from.dtype(), kGpuOps[int(how)]},
-        group);
+    run_on_gpus(kName,
+                {Kind::reduce_scatter, from.data_as<void>(), part.data_as<void>(), part.numel(), 0,
+                 from.dtype(), kGpuOps[int(how)]},
+                group);
   else
     by_columns(kName, from, part, [&](const void* a, void* b, int n) {
       return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
@@ -243,7 +244,7 @@ void broadcast_(const TensorList& list, int64_t root, const Group& group) {
     const Buffer buffer(subset, group, subset[0].dtype());
     const int64_t bytes = buffer.data.numel() * item_size(subset[0].dtype());
     char* const all = buffer.data.data_as<char>();
-    if (group.gpu) run(kName, {Kind::broadcast, all, all, bytes, position}, group);
+    if (group.gpu) run_on_gpus(kName, {Kind::broadcast, all, all, bytes, position}, group);
     else
       in_parts(bytes, [&](int64_t at, int n) {
         check(kName,
@@ -413,8 +414,9 @@ struct Message {
   }
   void transfer(Kind kind, const Tensor& elements) const {
     void* const all = elements.data_as<void>();
-    run(name, {kind, all, all, elements.numel() * item_size(x.dtype()), pair->position(other)},
-        *pair);
+    run_on_gpus(name,
+                {kind, all, all, elements.numel() * item_size(x.dtype()), pair->position(other)},
+                *pair);
   }
   /// Calls f(first byte, number, type, tag) for the elements of a packed tensor.
   void transfer(const Tensor& elements, auto f) const {

@@ -68,9 +68,9 @@ GroupState state_of(const GpuLink& link) { return link.gpu->group_state(link.han
 /// Waits until joining or the last call is not in progress any more.
 void settle(const char* operation, const Group& group) {
   const GpuLink& link = group.link;
-  if (state_of(link) != GroupState::works) return;
+  if (state_of(link) != GroupState::working) return;
   try {
-    wait_for_group(operation, group, [&] { return state_of(link) != GroupState::works; });
+    wait_for_group(operation, group, [&] { return state_of(link) != GroupState::working; });
   } catch (...) {
     link.gpu->group_abort(link.handle, "the wait was abandoned");
     throw;
@@ -112,7 +112,7 @@ bool connect(const char* operation, const Gpu& gpu, const Group& group) {
   return false;
 }
 
-void start(const char* operation, const Collective& c, const Group& group) {
+void start_on_gpus(const char* operation, const Collective& c, const Group& group) {
   if (c.count == 0) return;
   mark_untraceable();
   const GpuLink& link = group.link;
@@ -122,11 +122,11 @@ void start(const char* operation, const Collective& c, const Group& group) {
   group.lost = link.gpu->group_error(link.handle);
   fail("{}: process {}: {}", operation, rank(), group.lost);
 }
-void finish(const Group& group) { group.link.gpu->group_finish(group.link.handle); }
-void run(const char* operation, const Collective& c, const Group& group) {
+void finish_on_gpus(const Group& group) { group.link.gpu->group_finish(group.link.handle); }
+void run_on_gpus(const char* operation, const Collective& c, const Group& group) {
   if (c.count == 0) return;
-  start(operation, c, group);
-  finish(group);
+  start_on_gpus(operation, c, group);
+  finish_on_gpus(group);
 }
 
 void reduce_alone(const Tensor& x, bool abort) {
@@ -137,7 +137,7 @@ void reduce_alone(const Tensor& x, bool abort) {
   if (!gpu || !connect(kName, *gpu, alone)) fail("{}: NCCL cannot be used", kName);
   if (abort) gpu->group_abort(alone.link.handle, "it was aborted");
   void* const all = x.data_as<void>();
-  run(kName, {Collective::Kind::all_reduce, all, all, x.numel(), 0, x.dtype()}, alone);
+  run_on_gpus(kName, {Collective::Kind::all_reduce, all, all, x.numel(), 0, x.dtype()}, alone);
 }
 
 }  // namespace mt::dist

@@ -23,11 +23,14 @@ const Gpu* gpu_for(const TensorList&, const Group&);
 const Gpu* gpu_for(const Device&, const Group&);
 /// Connects the group at the first call, which all its processes make; returns whether it is connected.
 bool connect(const char* operation, const Gpu&, const Group&);
-/// Queues a collective; the GPU's later work does not wait for it until `finish`, so the tensors must neither be
-/// written nor freed.
-void start(const char* operation, const Collective&, const Group&);
-void finish(const Group&);
+/// Queues a collective; the GPU's later work does not wait for it until `finish_on_gpus`, before which the tensors must
+/// neither be written nor freed.
+void start_on_gpus(const char* operation, const Collective&, const Group&);
+void finish_on_gpus(const Group&);
 /// Both.
-void run(const char* operation, const Collective&, const Group&);
+void run_on_gpus(const char* operation, const Collective&, const Group&);
+
+/// For a check of NCCL on one GPU: reduces x, in place, in a group of this process alone; `abort` ends that group.
+void reduce_alone(const Tensor& x, bool abort);
 
 }  // namespace mt::dist

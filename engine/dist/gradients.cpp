@@ -68,8 +68,8 @@ struct GradientAverage::State {
       const Parameter& p = parameters[i];
       bucket.push_back(gradients[i].defined() ? gradients[i] : zeros(p.shape, p.dtype, *p.device));
     }
-    const Buffer buffer(bucket, group, wire(bucket[0].dtype(), group),
-                        false);  // other processes may have a gradient
+    // Not shared, even with one gradient: other processes may have more.
+    const Buffer buffer(bucket, group, wire(bucket[0].dtype(), group), false);
     if (options.bfloat16_wire) average_in_bfloat16("backward", buffer.data, group);
     else reduce_buffer("backward", buffer.data, Reduction::mean, group);
     size_t k = 0;

@@ -27,9 +27,6 @@ int size(const Group& = world());
 /// that names the missing ones. After that, or Ctrl-C, every later call throws Error.
 void set_timeout(double seconds);
 
-/// For a check of NCCL on one GPU: reduces x, in place, in a group of this process alone; `abort` ends that group.
-void reduce_alone(const Tensor& x, bool abort);
-
 enum class Reduction { sum, mean, max, min };
 constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean", "max", "min"}; }
 

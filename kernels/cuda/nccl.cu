@@ -71,10 +71,10 @@ struct ProcessGroup {
   int rank, size;
   bool (*stop)(double seconds);
   cudaEvent_t before = nullptr, after = nullptr;
-  const char* name = "";  // of the last collective
-  bool works = false;     // the last call is in progress: its work is not in the stream yet
-  bool queued = false;    // `after` was recorded, and has not been seen
-  std::string why = {};   // it failed
+  const char* name = "";     // of the last collective
+  bool in_progress = false;  // the last call: its work is not in the stream yet
+  bool queued = false;       // `after` was recorded, and has not been seen
+  std::string why = {};      // it failed
   ProcessGroup* next = nullptr;
 };
 struct OfGpu {
@@ -92,7 +92,7 @@ ProcessGroup& group_of(void* group) { return *static_cast<ProcessGroup*>(group);
 void fail(ProcessGroup& g, const std::string& why) {
   if (!g.why.empty()) return;
   g.why = why;
-  g.works = false;
+  g.in_progress = false;
   if (g.communicator) g.nccl.library->abort(g.communicator);
   g.communicator = nullptr;
 }
@@ -105,11 +105,11 @@ std::string text_of(const ProcessGroup& g, int status) {
 /// After a call of NCCL: it failed, is in progress, or has queued all work.
 void settle(ProcessGroup& g, int status) {
   if (status == ccl::kInProgress) {
-    g.works = true;
+    g.in_progress = true;
   } else if (status != ccl::kSuccess) {
     fail(g, text_of(g, status));
   } else {
-    g.works = false;
+    g.in_progress = false;
     check(cudaEventRecord(g.after, g.nccl.handle), "a collective");
     g.queued = !capturing();
   }
@@ -185,7 +185,9 @@ const char* nccl_words(bool open) {
 const char* bus() {
   static char all[kMaxGpus][32];
   char* const text = all[current_device()];
-  if (!*text) check(cudaDeviceGetPCIBusId(text, sizeof all[0], current_device()), "its place");
+  if (!*text)
+    check(cudaDeviceGetPCIBusId(text, sizeof all[0], current_device()),
+          "reading the place of the GPU");
   return text;
 }
 
@@ -225,12 +227,14 @@ void group_start(void* group, const Collective& c) {
 
 GroupState group_state(void* group) {
   ProcessGroup& g = group_of(group);
-  if (g.works) {
+  if (g.in_progress) {
     int status = ccl::kSuccess;
     const int answer = g.nccl.library->state(g.communicator, &status);
     settle(g, answer == ccl::kSuccess ? status : answer);
   }
-  return !g.why.empty() ? GroupState::failed : g.works ? GroupState::works : GroupState::ready;
+  return !g.why.empty()  ? GroupState::failed
+         : g.in_progress ? GroupState::working
+                         : GroupState::ready;
 }
 
 void group_finish(void* group) {
