@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
 #include "engine/ops/ops.h"

@@ -1,6 +1,7 @@
 // process_group.cpp -- joins the processes that mpirun started; agreements, deadlines, the end of processes
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
