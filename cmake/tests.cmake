@@ -10,19 +10,20 @@ endif()
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
-# What is declared of cuDNN is compared with its own header, where that is there.
-foreach(header cudnn.h cuda_runtime_api.h)
+# What is declared of cuDNN and NCCL is compared with their own headers, where those are there.
+foreach(header cudnn.h cuda_runtime_api.h nccl.h)
   find_path(folder_of_${header} ${header} HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
   mark_as_advanced(folder_of_${header})
   if(folder_of_${header})
-    set_property(SOURCE tests/unit/test_cudnn.cpp APPEND PROPERTY COMPILE_OPTIONS -idirafter ${folder_of_${header}})
+    set_property(SOURCE tests/unit/test_cudnn.cpp tests/unit/test_nccl.cpp APPEND PROPERTY COMPILE_OPTIONS
+      -idirafter ${folder_of_${header}})
   endif()
 endforeach()
 if(NOT MTORCH_BUNDLE)
   target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
 endif()
 foreach(tag ops half symbolic course accuracy reference shape reduce matmul linalg conv index autograd loss memory threads
-    random optim profile io code cudnn emitter onednn)
+    random optim profile io code cudnn nccl emitter onednn)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 
@@ -117,6 +118,13 @@ foreach(name conv nn)
 endforeach()
 set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PROPERTIES ENVIRONMENT
   "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDNN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
+
+# Processes with an emulated GPU each, by the emulation's own NCCL.
+foreach(name dist dist_collectives dist_training)
+  add_test(NAME nccl.${name} COMMAND mtorch --threads 1 tests/lua/test_${name}.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(nccl.${name} PROPERTIES ENVIRONMENT
+    "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_NCCL=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_EMULATED_GPU=eight;TEST_DEVICE=cuda;OMP_NUM_THREADS=1")
+endforeach()
 
 # Some of them again with the emulated GPU as the default device.
 foreach(name autograd compile compile_fused compile_notices create data distributions einsum elementwise errors fft float8 gradient half index inplace layers linalg loader master_weights metrics modules nn

@@ -9,8 +9,9 @@
 namespace mt {
 
 /// The version of the interface, which must be the same in the engine and the plug-in.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 6;
-constexpr int kMaxGpus = 16;  // in one machine
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 7;
+constexpr int kMaxGpus = 16;   // in one machine
+constexpr int kGroupId = 128;  // the bytes of a group's id
 
 /// The use of memory in bytes; `allocations` and the fields after it count since the start.
 struct GpuUse {
@@ -51,6 +52,31 @@ struct GpuVerbs {
   /// Like `upload` from page-locked memory, which must not be changed before a synchronisation.
   void (*upload_later)(void* to, const void* from, size_t bytes);
 };
+
+/// An operation of a group of processes on packed elements in the GPU's memory. `count`: of one
+/// process's part. Reductions are of u8, i8, i32, i64, f32, f64; the others move bytes.
+struct Collective {
+  enum class Kind {
+    all_reduce,
+    reduce_scatter,
+    broadcast,
+    all_gather,
+    gather,
+    scatter,
+    all_to_all,
+    send,
+    recv
+  };
+  enum class Op { sum, max, min };
+  Kind kind;
+  const void* from;
+  void* to;
+  int64_t count;
+  int root = 0;  // a position in the group; the other process of send and recv
+  Dtype dtype = Dtype::u8;
+  Op op = Op::sum;
+};
+enum class GroupState { ready, working, failed };
 
 struct Gpu : Device {
   GpuVerbs gpu_verbs;
@@ -116,6 +142,24 @@ struct Gpu : Device {
   void (*replay)(void* graph, const Replay&);
   /// The graph's arena is freed with the last tensor in it.
   void (*drop_graph)(void* graph);
+
+  /// The library for collectives of GPUs, as `products` (MTORCH_NCCL); if it is used, its name is first.
+  const char* (*collectives)(bool open);
+  /// The place of the GPU in the machine: two processes with the same one cannot be in a group.
+  const char* (*bus)();
+  /// The id of a new group, of kGroupId bytes, for all its processes.
+  bool (*group_id)(char* id);
+  /// Joins the group as process `rank`. Once stop(seconds) returns true it does not wait any longer.
+  void* (*group_join)(const char* id, int rank, int size, bool (*stop)(double seconds));
+  /// Starts an operation after the GPU's earlier work; the group must be ready.
+  void (*group_start)(void* group, const Collective&);
+  /// Whether joining or starting is done: `working` if it waits for other processes.
+  GroupState (*group_state)(void* group);
+  /// Later work of the GPU waits for the operations that the group has started; until then their memory
+  /// must not be freed or written.
+  void (*group_finish)(void* group);
+  void (*group_abort)(void* group, const char* why);
+  const char* (*group_error)(void* group);
 };
 
 }  // namespace mt

@@ -68,8 +68,9 @@ int memory_stats(Args& a) {
       {"allocated", u.allocated}, {"peak", u.peak},     {"reserved", u.reserved},
       {"free", u.free},           {"total", u.total},   {"allocations", u.allocations},
       {"launches", u.launches},   {"copies", u.copies}, {"waits", u.waits}};
-  lua_createtable(a.L, 0, 11);
+  lua_createtable(a.L, 0, 12);
   a.set("products", gpu.products(false)), a.set("convolutions", gpu.convolutions(false));
+  a.set("collectives", gpu.collectives(false));
   for (const auto& [name, value] : fields) a.set(name, value);
   return 1;
 }

@@ -1,5 +1,6 @@
 // dist.cpp -- mt.dist: collective operations on tensors of several processes
 #include "engine/core/device.h"
+#include "engine/dist/gpu_link.h"
 #include "engine/dist/process_group.h"
 
 #include "bindings/functions/functions.h"
@@ -38,7 +39,8 @@ const Entry kDist[] = {
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
      "size. Every other function of mt.dist does so if it is called first. timeout: how many "
      "seconds a call waits for the other processes, at first 600; then an error names the "
-     "missing ones, and mt.dist cannot be used any more.",
+     "missing ones, and mt.dist cannot be used any more. Tensors go from GPU to GPU if all processes "
+     "call a function with tensors of their own GPU and have NCCL; otherwise through the CPU's memory.",
      bind<[](std::optional<double> timeout) {
        if (timeout) dist::set_timeout(*timeout);
        return std::pair(dist::rank(), dist::size());
@@ -103,7 +105,8 @@ const Entry kDist[] = {
          "tensors")},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
-     "process by rank. The list is read in process root alone; nil will do in the others, which get CPU tensors.",
+     "process by rank. The list is read in process root alone; nil will do in the others, which get tensors on "
+     "the default device.",
      takes<std::optional<TensorList>, int64_t, InGroup>([](Args& a) {
        const TensorList list = a.given(1) ? a.tensors(1) : TensorList();
        return a.push(dist::scatter(list, a.integer(2), group_of(group_at(a, 3))));
@@ -121,11 +124,11 @@ const Entry kDist[] = {
      }>},
     {"recv(x, from, tag=0, dtype=nil)",
      "Receives what process `from` sends: into the tensor x, or into a new one of the shape x, "
-     "recv({2, 3}, 0), of dtype or the default one. Returns it.",
+     "recv({2, 3}, 0), of dtype or the default one, on the default device. Returns it.",
      takes<TensorOrShape, int64_t, int64_t, Dtype>([](Args& a) {
        const Tensor* const given = tensor_at(a.L, 1);
        const Dtype dtype = a.given(4) ? a.dtype(4) : default_dtype();
-       const Tensor x = given ? *given : empty(a.shape(1), dtype);
+       const Tensor x = given ? *given : empty(a.shape(1), dtype, default_device());
        dist::recv(x, a.integer(2), check_tag("recv", a.integer(3)));
        return given ? a.self() : a.push(x);
      })},
@@ -140,6 +143,11 @@ const Entry kDistParts[] = {
              InGroup g) {
        return std::make_unique<LuaAverage>(
            list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same}, group_of(g));
+     }>},
+    {"reduce_alone(x, abort=false)",
+     "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",
+     bind<[](const Tensor& x, std::optional<bool> abort) {
+       dist::reduce_alone(x, abort.value_or(false));
      }>},
     {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
      bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},

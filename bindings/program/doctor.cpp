@@ -115,6 +115,9 @@ int doctor() {
     row("cublas", products.starts_with("cuBLAS"), products);
     const std::string convolutions = gpu->convolutions(true);
     row("cudnn", convolutions.starts_with("cuDNN"), convolutions);
+    const std::string collectives = gpu->collectives(true);
+    row("nccl", collectives.starts_with("NCCL "),
+        collectives + (collectives.starts_with("NCCL ") ? ", for processes with a GPU each" : ""));
   }
   const std::string compiler = nvrtc_unavailable_reason(), folder = code_cache().folder();
   row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);

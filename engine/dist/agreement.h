@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 
+#include "engine/dist/gpu_link.h"
 #include "engine/dist/mpi.h"
 #include "engine/dist/process_group.h"
 
@@ -18,21 +19,27 @@ struct Group {
   std::vector<int> ranks;  // in the world
   int64_t id = 0;
   mutable int64_t calls = 0;
-  mutable int64_t numbers[3] =
+  mutable int64_t numbers[4] =
       {};                    // of an agreement; MPI may write here after the wait was abandoned
   mutable std::string lost;  // why it is unusable
+  mutable GpuLink link;
+  /// Where the data of the agreed call is, if it goes by the link; null: it goes by MPI.
+  mutable const Gpu* gpu = nullptr;
   /// The position of a process of the world, or -1.
   int position(int64_t rank) const;
   /// "{0, 2}"
   std::string shown() const;
 };
 
-/// Throws Error in all processes of the group if their calls differ.
-void agree(const char* operation, const Group&, const std::string& call);
+/// Throws Error in all processes of the group if their calls differ. If all pass a GPU (gpu_for), and the group can be
+/// connected, `gpu` of the group becomes it.
+void agree(const char* operation, const Group&, const std::string& call, const Gpu* = nullptr);
+/// Waits until done() in a call on which the group has agreed.
+void wait_for_group(const char* operation, const Group&, const std::function<bool()>& done);
+/// The maximum time of a wait in seconds.
+double time_limit();
 /// Whether several threads may call MPI in turn.
 bool threads_may_call();
-/// How long a call may wait, in seconds.
-double time_limit();
 /// Makes every later call throw Error, which says why.
 void set_lost(const std::string& why);
 /// Whether all processes of the group say yes.
@@ -47,13 +54,15 @@ std::string described(const TensorList&);
 void reduce_buffer(const char* operation, const Tensor& data, Reduction, const Group&);
 void average_in_bfloat16(const char* operation, const Tensor& data, const Group&);
 
-/// The dtype for MPI; storage-only floats are sent as float32, bool as uint8.
+/// The dtype in which elements are reduced: storage-only floats are sent as float32, bool as uint8.
 Dtype wire(Dtype);
-/// Tensors of one dtype in one buffer; a single tensor that MPI can use directly is not copied.
+Dtype wire(Dtype, const Group&);
+/// Tensors of one dtype in one buffer of another, where the group's agreed call is; a single tensor that can be used
+/// directly is not copied.
 struct Buffer {
   Tensor data;
   bool shared = false;  // `data` is the memory of the tensor
-  explicit Buffer(const TensorList&, bool may_share = true);
+  Buffer(const TensorList&, const Group&, Dtype, bool may_share = true);
   /// Calls f(tensor, its part of the buffer).
   void each(const TensorList& list,
             const std::function<void(const Tensor&, const Tensor&)>& f) const;

@@ -1,6 +1,8 @@
-// collectives.cpp -- operations of a group on tensors, by MPI; messages between two processes
+// collectives.cpp -- operations of a group on tensors, by MPI or NCCL; messages between two processes
 #include <algorithm>
+#include <map>
 
+#include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
 #include "engine/ops/ops.h"
@@ -20,13 +22,20 @@ void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
 const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
 constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
                                 "ompi_mpi_op_min"};
+constexpr Collective::Op kGpuOps[] = {Collective::Op::sum, Collective::Op::sum, Collective::Op::max,
+                                      Collective::Op::min};
+using Kind = Collective::Kind;
 
-/// The elements in order, in CPU memory, as rows.
-Tensor packed(const Tensor& x, int64_t rows) {
-  return reshape(contiguous(to(x, cpu_device())), {rows, x.numel() / rows});
+/// Where the agreed call needs its data.
+const Device& place(const Group& group) { return group.gpu ? *group.gpu : cpu_device(); }
+bool on_gpu(const Tensor& x) { return !is_cpu(x.device()); }
+
+/// The elements in order, on the device, as rows.
+Tensor packed(const Tensor& x, int64_t rows, const Device& device) {
+  return reshape(contiguous(to(x, device)), {rows, x.numel() / rows});
 }
 Tensor rows_of(const Tensor& x, int64_t rows, int64_t columns) {
-  return empty({rows, columns}, x.dtype());
+  return empty({rows, columns}, x.dtype(), x.device());
 }
 
 using Blocks = std::function<int(const void* from, void* to, int count)>;
@@ -43,14 +52,24 @@ void by_columns(const char* operation, const Tensor& from, const Tensor& to, con
     copy_(slice(to, 1, at, n), got);
   });
 }
-/// The same for a function of MPI that copies bytes.
-template <class... Root>
-void exchange(const char* operation, auto call, const Tensor& from, const Tensor& to,
-              const Group& group, Root... root) {
-  const int bytes = int(item_size(from.dtype()));
+/// The processes exchange the rows of two packed tensors.
+void exchange(const char* operation, Kind kind, const Tensor& from, const Tensor& to,
+              const Group& group, int root = 0) {
+  const int64_t bytes = item_size(from.dtype());
+  if (on_gpu(from))
+    return run_on_gpus(
+        operation, {kind, from.data_as<void>(), to.data_as<void>(), from.shape()[1] * bytes, root},
+        group);
   const Object byte = datatype(Dtype::u8);
   by_columns(operation, from, to, [&](const void* a, void* b, int n) {
-    return call(a, n * bytes, byte, b, n * bytes, byte, root..., group.communicator);
+    n *= int(bytes);
+    const auto call = [&](const auto& f, auto... root) {
+      return f(a, n, byte, b, n, byte, root..., group.communicator);
+    };
+    return kind == Kind::all_gather   ? call(mpi().all_gather)
+           : kind == Kind::all_to_all ? call(mpi().all_to_all)
+           : kind == Kind::gather     ? call(mpi().gather, root)
+                                      : call(mpi().scatter, root);
   });
 }
 
@@ -118,14 +137,13 @@ std::string described(const TensorList& list) {
   return text;
 }
 
-Buffer::Buffer(const TensorList& list, bool may_share) {
+Buffer::Buffer(const TensorList& list, const Group& group, Dtype d, bool may_share) {
   const Tensor& x = list[0];
-  const Dtype d = wire(x.dtype());
-  shared =
-      may_share && list.size() == 1 && is_cpu(x.device()) && x.is_contiguous() && x.dtype() == d;
+  shared = may_share && list.size() == 1 && &x.device() == &place(group) && x.is_contiguous() &&
+           x.dtype() == d;
   int64_t n = 0;
   for (const Tensor& x : list) n += x.numel();
-  data = shared ? view_of(x, {n}, {1}, 0) : empty({n}, d);
+  data = shared ? view_of(x, {n}, {1}, 0) : empty({n}, d, place(group));
   if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
 }
 void Buffer::each(const TensorList& list,
@@ -142,26 +160,32 @@ void Buffer::copy_to(const TensorList& list) const {
 
 void reduce_buffer(const char* operation, const Tensor& data, Reduction how, const Group& group) {
   const Dtype d = data.dtype();
-  in_parts(data.numel(), [&](int64_t at, int n) {
-    check(operation,
-          mpi().all_reduce(kInPlace, data.data_as<char>() + at * item_size(d), n, datatype(d),
-                           mpi().object(kOps[int(how)]), group.communicator));
-  });
+  void* const all = data.data_as<void>();
+  if (on_gpu(data))
+    run_on_gpus(operation, {Kind::all_reduce, all, all, data.numel(), 0, d, kGpuOps[int(how)]},
+                group);
+  else
+    in_parts(data.numel(), [&](int64_t at, int n) {
+      check(operation,
+            mpi().all_reduce(kInPlace, data.data_as<char>() + at * item_size(d), n, datatype(d),
+                             mpi().object(kOps[int(how)]), group.communicator));
+    });
   if (how == Reduction::mean) divide(data, group);
 }
 
 void average_in_bfloat16(const char* operation, const Tensor& data, const Group& group) {
   const int64_t n = size(group), columns = (data.numel() + n - 1) / n;
-  const Tensor sent = zeros({n, columns}, Dtype::bf16), got = rows_of(sent, n, columns);
+  const Tensor sent = zeros({n, columns}, Dtype::bf16, data.device()),
+               got = rows_of(sent, n, columns);
   const auto elements = [&](const Tensor& x) {
     return slice(reshape(x, {n * columns}), 0, 0, data.numel());
   };
   copy_(elements(sent), data);
-  exchange(operation, mpi().all_to_all, sent, got, group);
+  exchange(operation, Kind::all_to_all, sent, got, group);
   Tensor sum = to(slice(got, 0, 0, 1), Dtype::f32);
   for (int64_t i = 1; i < n; ++i) sum = add(sum, to(slice(got, 0, i, 1), Dtype::f32));
   divide(sum, group);
-  exchange(operation, mpi().all_gather, to(sum, Dtype::bf16), got, group);
+  exchange(operation, Kind::all_gather, to(sum, Dtype::bf16), got, group);
   copy_(data, elements(got));
 }
 
@@ -173,9 +197,10 @@ void all_reduce_(const TensorList& list, Reduction how, const Group& group) {
     check_reduction(kName, x, how);
   }
   if (size(group) == 1) return;
-  agree(kName, group, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)));
+  agree(kName, group, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)),
+        gpu_for(list, group));
   by_dtype(list, [&](const TensorList& subset) {
-    const Buffer buffer(subset);
+    const Buffer buffer(subset, group, wire(subset[0].dtype(), group));
     reduce_buffer(kName, buffer.data, how, group);
     buffer.copy_to(subset);
   });
@@ -190,13 +215,20 @@ void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Gr
   if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
   agree(kName, group,
         fmt::format("{}({}) of {} into {}", kName, names_of(how)[int(how)], described({x}),
-                    described({out})));
-  const Tensor from = to(packed(x, size(group)), wire(x.dtype()));
+                    described({out})),
+        gpu_for({x, out}, group));
+  const Tensor from = to(packed(x, size(group), place(group)), wire(x.dtype(), group));
   const Tensor part = rows_of(from, 1, from.shape()[1]);
   const Object op = mpi().object(kOps[int(how)]);
-  by_columns(kName, from, part, [&](const void* a, void* b, int n) {
-    return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
-  });
+  if (on_gpu(from))
+    run_on_gpus(kName,
+                {Kind::reduce_scatter, from.data_as<void>(), part.data_as<void>(), part.numel(), 0,
+                 from.dtype(), kGpuOps[int(how)]},
+                group);
+  else
+    by_columns(kName, from, part, [&](const void* a, void* b, int n) {
+      return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
+    });
   if (how == Reduction::mean) divide(part, group);
   copy_(out, reshape(part, out.shape()));
 }
@@ -207,14 +239,18 @@ void broadcast_(const TensorList& list, int64_t root, const Group& group) {
   const NoGrad off;
   for (const Tensor& x : list) check_writable(kName, x);
   if (size(group) == 1) return;
-  agree(kName, group, fmt::format("{}({}) of {}", kName, root, described(list)));
+  agree(kName, group, fmt::format("{}({}) of {}", kName, root, described(list)),
+        gpu_for(list, group));
   by_dtype(list, [&](const TensorList& subset) {
-    const Buffer buffer(subset);
-    const Dtype d = buffer.data.dtype();
-    in_parts(buffer.data.numel(), [&](int64_t at, int n) {
-      check(kName, mpi().broadcast(buffer.data.data_as<char>() + at * item_size(d), n, datatype(d),
-                                   position, group.communicator));
-    });
+    const Buffer buffer(subset, group, subset[0].dtype());
+    const int64_t bytes = buffer.data.numel() * item_size(subset[0].dtype());
+    char* const all = buffer.data.data_as<char>();
+    if (group.gpu) run_on_gpus(kName, {Kind::broadcast, all, all, bytes, position}, group);
+    else
+      in_parts(bytes, [&](int64_t at, int n) {
+        check(kName,
+              mpi().broadcast(all + at, n, datatype(Dtype::u8), position, group.communicator));
+      });
     if (rank() != root) buffer.copy_to(subset);
   });
 }
@@ -222,10 +258,11 @@ void broadcast_(const TensorList& list, int64_t root, const Group& group) {
 TensorList all_gather(const Tensor& x, const Group& group) {
   constexpr const char* kName = "all_gather";
   const NoGrad off;
-  const Tensor from = packed(x, 1), rows = rows_of(from, size(group), from.shape()[1]);
-  if (size(group) == 1) return unpacked(from, x);
-  agree(kName, group, fmt::format("{} of {}", kName, described({x})));
-  exchange(kName, mpi().all_gather, from, rows, group);
+  if (size(group) == 1) return unpacked(packed(x, 1, place(group)), x);
+  agree(kName, group, fmt::format("{} of {}", kName, described({x})), gpu_for({x}, group));
+  const Tensor from = packed(x, 1, place(group)),
+               rows = rows_of(from, size(group), from.shape()[1]);
+  exchange(kName, Kind::all_gather, from, rows, group);
   return unpacked(rows, x);
 }
 
@@ -235,9 +272,11 @@ void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
   check_writable(kName, out);
   check_parts(kName, out, x, group);
   if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
-  agree(kName, group, fmt::format("{} of {} into {}", kName, described({x}), described({out})));
-  const Tensor from = packed(x, 1), rows = rows_of(from, size(group), from.shape()[1]);
-  exchange(kName, mpi().all_gather, from, rows, group);
+  agree(kName, group, fmt::format("{} of {} into {}", kName, described({x}), described({out})),
+        gpu_for({x, out}, group));
+  const Tensor from = packed(x, 1, place(group)),
+               rows = rows_of(from, size(group), from.shape()[1]);
+  exchange(kName, Kind::all_gather, from, rows, group);
   copy_(out, reshape(rows, out.shape()));
 }
 
@@ -245,11 +284,12 @@ TensorList gather(const Tensor& x, int64_t root, const Group& group) {
   constexpr const char* kName = "gather";
   const int position = root_of(kName, root, group);
   const NoGrad off;
-  const Tensor from = packed(x, 1);
-  if (size(group) == 1) return unpacked(from, x);
-  agree(kName, group, fmt::format("{}({}) of {}", kName, root, described({x})));
+  if (size(group) == 1) return unpacked(packed(x, 1, place(group)), x);
+  agree(kName, group, fmt::format("{}({}) of {}", kName, root, described({x})),
+        gpu_for({x}, group));
+  const Tensor from = packed(x, 1, place(group));
   const Tensor rows = rows_of(from, rank() == root ? size(group) : 0, from.shape()[1]);
-  exchange(kName, mpi().gather, from, rows, group, position);
+  exchange(kName, Kind::gather, from, rows, group, position);
   return unpacked(rows, x);
 }
 
@@ -268,17 +308,20 @@ Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
       std::ranges::copy(list[0].shape(), form + 2);
     }
   }
-  if (size(group) > 1) agree(kName, group, fmt::format("{}({}){}", kName, root, fault));
+  const Device& device = is_root && fault.empty() ? list[0].device() : default_device();
+  if (size(group) > 1)
+    agree(kName, group, fmt::format("{}({}){}", kName, root, fault), gpu_for(device, group));
   if (!fault.empty()) fail("{}{}", kName, fault);
   if (size(group) == 1) return clone(list[0]);
   check(kName,
         mpi().broadcast(form, kMaxDims + 2, datatype(Dtype::i64), position, group.communicator));
   Shape shape;
   for (int64_t i = 0; i < form[1]; ++i) shape.push(form[2 + i]);
-  const Tensor x = is_root ? list[0] : empty(shape, Dtype(form[0]));
-  const Tensor part = empty({1, x.numel()}, x.dtype());
-  const Tensor rows = is_root ? packed(stack(list), size(group)) : rows_of(part, 0, x.numel());
-  exchange(kName, mpi().scatter, rows, part, group, position);
+  const Tensor x = is_root ? list[0] : empty(shape, Dtype(form[0]), device);
+  const Tensor part = empty({1, x.numel()}, x.dtype(), place(group));
+  const Tensor rows =
+      is_root ? packed(stack(list), size(group), place(group)) : rows_of(part, 0, x.numel());
+  exchange(kName, Kind::scatter, rows, part, group, position);
   return unpacked(part, x)[0];
 }
 
@@ -286,11 +329,12 @@ TensorList all_to_all(const TensorList& list, const Group& group) {
   constexpr const char* kName = "all_to_all";
   const NoGrad off;
   if (const std::string fault = fault_of(list, group); !fault.empty()) fail("{}{}", kName, fault);
-  const Tensor rows = packed(stack(list), size(group)),
+  const Tensor all = stack(list);
+  if (size(group) == 1) return unpacked(packed(all, 1, place(group)), list[0]);
+  agree(kName, group, fmt::format("{} of {}", kName, described(list)), gpu_for({all}, group));
+  const Tensor rows = packed(all, size(group), place(group)),
                got = rows_of(rows, size(group), rows.shape()[1]);
-  if (size(group) == 1) return unpacked(rows, list[0]);
-  agree(kName, group, fmt::format("{} of {}", kName, described(list)));
-  exchange(kName, mpi().all_to_all, rows, got, group);
+  exchange(kName, Kind::all_to_all, rows, got, group);
   return unpacked(got, list[0]);
 }
 
@@ -302,6 +346,15 @@ void barrier(const Group& group) {
 
 namespace {
 
+/// This process and another one as a group, which both connect when they first exchange GPU tensors.
+Group& pair_with(int other) {
+  static auto& pairs = *new std::map<int, Group>;
+  Group& pair = pairs[other];
+  pair.ranks = {std::min(rank(), other), std::max(rank(), other)};
+  pair.id = (int64_t(1) << 20) + pair.ranks[1];
+  return pair;
+}
+
 /// Both processes say what they send or receive, compare it, and only then send data.
 struct Message {
   const char* name;
@@ -309,6 +362,8 @@ struct Message {
   int other;
   int said, data;  // tags of MPI
   std::string call;
+  Group* pair = nullptr;
+  const Gpu* gpu = nullptr;  // if both processes can use it, `linked`
 
   Message(const char* name, const Tensor& x, int64_t process, int64_t tag)
       : name(name),
@@ -320,16 +375,18 @@ struct Message {
       fail("{}: process {}; this is {}, and the others are 0 to {}", name, process, rank(),
            size() - 1);
     call = fmt::format("{} of {}, process {}, tag {}", name, described({x}), process, tag);
+    pair = &pair_with(other);
+    gpu = gpu_for(x.device(), *pair);
   }
   void say(int tag) const {
     static auto& text = *new std::string;  // MPI may read it after the wait was abandoned
     Mpi::Request request;
-    text = described({x});
+    text = (gpu ? "g" : "c") + described({x});
     check(name, mpi().send(text.data(), int(text.size()), datatype(Dtype::u8), other, tag,
                            mpi().world, &request));
   }
   /// Waits for the other's text; throws Error if it differs.
-  void hear(int tag) const {
+  void hear(int tag) {
     Mpi::Status status{};
     wait_for(name, call, other, [&] {
       int there = 0;
@@ -340,8 +397,27 @@ struct Message {
     check(name, mpi().receive(text.data(), int(text.size()), datatype(Dtype::u8), other, tag,
                               mpi().world, &status));
     if (tag == said) say(data);
-    if (text != described({x}))
-      fail("{}: process {} calls {}, but process {} has {}", name, rank(), call, other, text);
+    if (text.substr(1) != described({x}))
+      fail("{}: process {} calls {}, but process {} has {}", name, rank(), call, other,
+           text.substr(1));
+    if (text[0] != 'g') gpu = nullptr;
+  }
+  /// After both have heard: whether the data goes from GPU to GPU.
+  bool linked() const {
+    if (!gpu) return false;
+    if (!pair->communicator) {
+      Object everyone = nullptr, two = nullptr;
+      check(name, mpi().group_of(mpi().world, &everyone));
+      check(name, mpi().include(everyone, 2, pair->ranks.data(), &two));
+      check(name, mpi().create_group(mpi().world, two, said, &pair->communicator));
+    }
+    return connect(name, *gpu, *pair);
+  }
+  void transfer(Kind kind, const Tensor& elements) const {
+    void* const all = elements.data_as<void>();
+    run_on_gpus(name,
+                {kind, all, all, elements.numel() * item_size(x.dtype()), pair->position(other)},
+                *pair);
   }
   /// Calls f(first byte, number, type, tag) for the elements of a packed tensor.
   void transfer(const Tensor& elements, auto f) const {
@@ -355,10 +431,11 @@ struct Message {
 
 void send(const Tensor& x, int64_t to, int64_t tag) {
   const NoGrad off;
-  const Message message("send", x, to, tag);
+  Message message("send", x, to, tag);
   message.say(message.said);
   message.hear(message.data);
-  message.transfer(packed(x, 1), [&](const char* from, int n, Object type, int tag) {
+  if (message.linked()) return message.transfer(Kind::send, packed(x, 1, x.device()));
+  message.transfer(packed(x, 1, cpu_device()), [&](const char* from, int n, Object type, int tag) {
     return mpi().send_now(from, n, type, message.other, tag, mpi().world);
   });
 }
@@ -366,13 +443,16 @@ void send(const Tensor& x, int64_t to, int64_t tag) {
 void recv(const Tensor& x, int64_t from, int64_t tag) {
   const NoGrad off;
   check_writable("recv", x);
-  const Message message("recv", x, from, tag);
+  Message message("recv", x, from, tag);
   message.hear(message.said);
-  const Tensor elements = empty({1, x.numel()}, x.dtype());
-  message.transfer(elements, [&](char* at, int n, Object type, int tag) {
-    Mpi::Status status{};
-    return mpi().receive(at, n, type, message.other, tag, mpi().world, &status);
-  });
+  const bool linked = message.linked();
+  const Tensor elements = empty({1, x.numel()}, x.dtype(), linked ? x.device() : cpu_device());
+  if (linked) message.transfer(Kind::recv, elements);
+  else
+    message.transfer(elements, [&](char* at, int n, Object type, int tag) {
+      Mpi::Status status{};
+      return mpi().receive(at, n, type, message.other, tag, mpi().world, &status);
+    });
   copy_(x, reshape(elements, x.shape()));
 }
 

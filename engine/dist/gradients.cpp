@@ -46,6 +46,7 @@ struct AverageGroup : GradientGroup {
   const Group& group;
   std::string call;
   bool enabled = true, has_local = false, knows_used = false;
+  const Device* device = &cpu_device();  // of all parameters, or the CPU
 
   AverageGroup(const AverageOptions& options, const Group& group)
       : options(options),
@@ -59,7 +60,8 @@ struct AverageGroup : GradientGroup {
     for (size_t i = 0; i < reached.size(); ++i) is_new |= reached[i] && !parameters[i].users;
     const bool differs = !unknown && is_new;
     agree("backward", group,
-          call + (differs ? " with other parameters than in the first pass" : ""));
+          call + (differs ? " with other parameters than in the first pass" : ""),
+          gpu_for(*device, group));
     if (differs)
       fail(
           "backward: this pass uses other parameters than the first one; leave out {{static=true}}");
@@ -79,6 +81,7 @@ class Pass : public GroupPass {
  public:
   Pass(AverageGroup& all, const std::vector<bool>& reached)
       : all_(all),
+        gpu_(all.group.gpu),
         places_(all.parameters.size()) {
     for (int d = 0; d < kDtypes; ++d) {
       double bytes = HUGE_VAL;  // of the last bucket
@@ -136,7 +139,9 @@ class Pass : public GroupPass {
   Tensor part_of(size_t i) {
     Bucket& b = buckets_[places_[i].bucket];
     const Parameter& p = all_.parameters[i];
-    if (!b.data.defined()) b.data = empty({b.elements}, wire(p.dtype));
+    if (!b.data.defined())
+      b.data = empty({b.elements}, wire(p.dtype),
+                     gpu_ ? static_cast<const Device&>(*gpu_) : cpu_device());
     return reshape(view_of(b.data, {product(p.shape)}, {1}, places_[i].at), p.shape);
   }
   /// Writes a gradient, which may be undefined, plus that of earlier passes into the bucket.
@@ -144,7 +149,7 @@ class Pass : public GroupPass {
     const Tensor part = part_of(i), local = all_.has_local ? all_.parameters[i].local() : Tensor();
     if (gradient.defined()) copy_(part, local.defined() ? mt::add(local, gradient) : gradient);
     else if (local.defined()) copy_(part, local);
-    else copy_(part, scalar(0, part.dtype()));
+    else copy_(part, scalar(0, part.dtype(), part.device()));
   }
   /// Sends the next buckets, as far as they are full.
   void send_full(bool at_end) {
@@ -153,14 +158,25 @@ class Pass : public GroupPass {
       if (!at_end && (b.missing > 0 || b.at_end)) return;
       for (const size_t i : b.members)
         if (!places_[i].reached) add(i, {});
-      b.job = start_in_background([data = b.data, &all = all_] {
+      const auto average = [data = b.data, &all = all_] {
         if (all.options.bfloat16_wire) average_in_bfloat16("backward", data, all.group);
         else reduce_buffer("backward", data, Reduction::mean, all.group);
-      });
+      };
+      if (!gpu_) b.job = start_in_background(average);
+      else if (all_.options.bfloat16_wire) average();
+      else start_on_gpus("backward", sum_of(b.data), all_.group);
     }
+  }
+  static Collective sum_of(const Tensor& data) {
+    void* const all = data.data_as<void>();
+    return {Collective::Kind::all_reduce, all, all, data.numel(), 0, data.dtype()};
   }
   void wait() const {
     for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
+    if (!gpu_ || all_.options.bfloat16_wire || buckets_.empty()) return;
+    finish_on_gpus(all_.group);
+    for (const Bucket& b : buckets_)
+      copy_(b.data, div(b.data, scalar(size(all_.group), b.data.dtype(), b.data.device())));
   }
   /// The pass has failed here: the others, which wait for its buckets, fail too; then all may go on.
   void fail_everywhere() {
@@ -175,6 +191,7 @@ class Pass : public GroupPass {
   }
 
   AverageGroup& all_;
+  const Gpu* const gpu_;       // that of the buckets; null: they are sent by MPI
   std::vector<Place> places_;  // of the parameters
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  // the bucket to be sent next
@@ -206,6 +223,9 @@ GradientAverage::GradientAverage(const TensorList& parameters, const AverageOpti
     const Tensor& p = parameters[i];
     group_->parameters.push_back({p.shape(), p.dtype(), &p.device(), group_->members[i]});
   }
+  if (std::ranges::all_of(parameters,
+                          [&](auto& p) { return &p.device() == &parameters[0].device(); }))
+    group_->device = &parameters[0].device();
 }
 
 void GradientAverage::enable(bool on) { group_->enabled = on; }

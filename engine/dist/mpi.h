@@ -65,6 +65,12 @@ struct Mpi : RequiredLibrary {
   using Split = Call<Object, int, int, Object*>;
   Waits<Split> split{find<Split>("MPI_Comm_split")};
 
+  Call<Object, Object*>* group_of = find<Call<Object, Object*>>("MPI_Comm_group");
+  using Include = Call<Object, int, const int*, Object*>;
+  Include* include = find<Include>("MPI_Group_incl");
+  using CreateGroup = Call<Object, Object, int, Object*>;
+  CreateGroup* create_group = find<CreateGroup>("MPI_Comm_create_group");
+
   Object world = object("ompi_mpi_comm_world");
   Object errors_return = object("ompi_mpi_errors_return");
   Object object(const char* name) const { return find<char>(name); }

@@ -1,6 +1,7 @@
 // process_group.cpp -- joins the processes that mpirun started; agreements, deadlines, the end of processes
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -44,6 +45,9 @@ void check(const char* operation, int status) {
 }
 
 Dtype wire(Dtype d) { return is_reduced_float(d) ? Dtype::f32 : d == Dtype::b8 ? Dtype::u8 : d; }
+Dtype wire(Dtype d, const Group& group) {
+  return group.gpu && d == Dtype::i16 ? Dtype::i32 : wire(d);  // NCCL has no int16
+}
 Object datatype(Dtype d) {
   switch (wire(d)) {
     case Dtype::u8: return mpi().object("ompi_mpi_uint8_t");
@@ -238,29 +242,33 @@ void check_usable(const char* operation, const Group& group) {
          why);
 }
 
+int64_t number_of_call(const Group& group) { return (group.id << 40) + group.calls; }
+
 /// The calls of all processes, compared by an all-reduce whose count does not depend on the call.
 struct Calls {
   bool equal;
   int64_t ended;  // a process that has exited, or -1
+  bool on_gpus;   // all processes can use their GPU for it
 };
-Calls compare(const char* operation, const Group& group, const std::string& call, bool ended) {
+Calls compare(const char* operation, const Group& group, const std::string& call, bool ended,
+              bool on_gpu = false) {
   const auto hash = int64_t(std::hash<std::string>()(call) >> 1);
   check_usable(operation, group);
   int64_t* const numbers = group.numbers;
   numbers[0] = hash, numbers[1] = -hash, numbers[2] = ended ? all().rank : -1;
+  numbers[3] = !on_gpu;
   ++group.calls;
   const auto in_place = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
   Mpi::Request request;
   check(operation,
-        mpi().start_all_reduce(in_place, numbers, 3, datatype(Dtype::i64),
+        mpi().start_all_reduce(in_place, numbers, 4, datatype(Dtype::i64),
                                mpi().object("ompi_mpi_op_max"), group.communicator, &request));
-  wait({operation, call, group, (group.id << 40) + group.calls, ended ? HUGE_VAL : max_seconds},
-       [&] {
-         int is = 0;
-         check(operation, mpi().test(&request, &is, nullptr));
-         return is != 0;
-       });
-  return {numbers[0] == -numbers[1], numbers[2]};
+  wait({operation, call, group, number_of_call(group), ended ? HUGE_VAL : max_seconds}, [&] {
+    int is = 0;
+    check(operation, mpi().test(&request, &is, nullptr));
+    return is != 0;
+  });
+  return {numbers[0] == -numbers[1], numbers[2], numbers[3] == 0};
 }
 
 void finalize_at_exit(int status) {
@@ -290,16 +298,24 @@ void wait_for(const char* operation, const std::string& call, int process,
   wait({operation, call, other, Notices::kNoCall, max_seconds}, done);
 }
 
-void agree(const char* operation, const Group& group, const std::string& call) {
+void wait_for_group(const char* operation, const Group& group, const std::function<bool()>& done) {
+  const std::string call = operation;
+  wait({operation, call, group, number_of_call(group), max_seconds}, done);
+}
+double time_limit() { return max_seconds; }
+
+void agree(const char* operation, const Group& group, const std::string& call, const Gpu* gpu) {
+  group.gpu = nullptr;
   if (group.position(all().rank) < 0)
     fail("{}: process {} is not in the group {}", operation, all().rank, group.shown());
   note_call(call);
-  const Calls calls = compare(operation, group, call, false);
+  const Calls calls = compare(operation, group, call, false, gpu != nullptr);
   if (calls.ended >= 0) fail_ended(operation, calls.ended, call);
   if (!calls.equal)
     fail(
         "{}: the processes call it differently, or with other sizes or dtypes; process {} calls {}",
         operation, all().rank, call);
+  if (calls.on_gpus && connect(operation, *gpu, group)) group.gpu = gpu;
 }
 
 bool all_agree(const char* operation, const Group& group, bool yes) {
@@ -331,7 +347,6 @@ const Group& make_group(std::vector<int64_t> ranks) {
 }
 
 bool threads_may_call() { return all().serialized; }
-double time_limit() { return max_seconds; }
 void set_lost(const std::string& why) { lost = why; }
 
 void set_timeout(double seconds) {

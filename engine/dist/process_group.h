@@ -3,7 +3,7 @@
 // All processes of a group call each function in the same order with tensors of equal sizes and dtypes; a call that
 // differs throws Error in all of them, because the processes compare their calls before any data is sent
 // (agreement.h). Processes are named by their ranks in the world, also within a group. Tensors of any layout are packed
-// into one buffer, those on a GPU through CPU memory.
+// into one buffer. MPI moves the data through CPU memory, or NCCL from GPU to GPU (gpu_link.h).
 #pragma once
 #include <array>
 #include <atomic>
@@ -39,8 +39,9 @@ void note_calls_in(CallNote*);
 enum class Reduction { sum, mean, max, min };
 constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean", "max", "min"}; }
 
-/// Reduces each tensor over the processes (sum, mean, ..) in place; the order of additions depends
-/// only on the number of processes. 16-bit floats are added in float32; mean needs floats.
+/// Reduces each tensor over the processes (sum, mean, ..) in place; all get the same bits. The order of additions
+/// depends only on the number of processes, with NCCL also on the machines. 16-bit floats are added in float32; mean
+/// needs floats.
 void all_reduce_(const TensorList&, Reduction, const Group& = world());
 /// Cuts the elements of x, in order, into one part for each process; `out` becomes the reduction of its own part.
 void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction, const Group& = world());
@@ -58,7 +59,8 @@ TensorList all_to_all(const TensorList&, const Group& = world());
 /// Returns when all processes have called it.
 void barrier(const Group& = world());
 
-/// `send` returns when the other process has received x; `recv` writes into x, whose shape and dtype must be equal.
+/// `send` returns when the other process has received x, or both GPUs have it in their queues; `recv` writes into x,
+/// whose shape and dtype must be equal.
 void send(const Tensor& x, int64_t to, int64_t tag);
 void recv(const Tensor& x, int64_t from, int64_t tag);
 

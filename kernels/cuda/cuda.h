@@ -29,6 +29,7 @@ int processors();
 int current_device();
 /// Records an error: `doing` names the failed action. Returns whether there was none.
 bool check(cudaError_t error, const char* doing);
+void record_error(const char* what);
 
 /// Whether an error makes further work pointless: then verbs launch nothing.
 bool stopped();

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/nccl.h"
 #include "kernels/cuda/state.h"
 
 namespace mt::cuda {
@@ -326,6 +327,7 @@ void event_record(void* e) {
 }
 void event_wait(void* e) {
   ++state().waits;
+  wait_for_groups();
   check(cudaEventSynchronize(static_cast<cudaEvent_t>(e)), "waiting for an event");
 }
 bool event_done(void* e) {

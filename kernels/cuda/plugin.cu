@@ -10,6 +10,7 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/modules.h"
+#include "kernels/cuda/nccl.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/verbs.h"
 
@@ -190,7 +191,8 @@ template <int I> GpuProperties properties() {
 #define MT_GPU_FUNCTIONS(V) \
   V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
   V(event_drop) V(event_record) V(event_wait) V(event_done) V(event_ms) V(capture) V(captured) \
-  V(graph_numbers) V(write_numbers) V(replay) V(drop_graph)
+  V(graph_numbers) V(write_numbers) V(replay) V(drop_graph) V(bus) V(group_id) V(group_join) \
+  V(group_start) V(group_state) V(group_finish) V(group_abort)
 // clang-format on
 template <int I> Gpu table() {
   Gpu d{};
@@ -211,6 +213,8 @@ template <int I> Gpu table() {
   d.properties = On<I, properties<I>>::call;
   d.products = Of<I, cublas_words>::call;
   d.convolutions = Of<I, cudnn_words>::call;
+  d.collectives = Of<I, nccl_words>::call;
+  d.group_error = Of<I, group_error>::call;
 #define MT_FILL(name) d.name = On<I, name>::call;
   MT_GPU_FUNCTIONS(MT_FILL)
 #undef MT_FILL
@@ -356,6 +360,12 @@ bool check(cudaError_t error, const char* doing) {
   return false;
 }
 
+void record_error(const char* what) {
+  State& g = gpus[current];
+  if (!g.has_error) std::snprintf(g.error, sizeof g.error, "%s", what);
+  g.has_error = true;
+}
+
 void started(const char* name) {
   State& g = gpus[current];
   if (g.recording) return;
@@ -367,6 +377,7 @@ void wait() {
   State& g = gpus[current];
   if (g.recording || g.device_lost) return;
   ++g.waits;
+  wait_for_groups();
   const bool look = g.unsettled && g.seen;
   if (look)
     check(cudaMemcpyAsync(g.seen, g.found, sizeof *g.seen, cudaMemcpyDeviceToHost, g.stream),

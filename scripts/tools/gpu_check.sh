@@ -9,7 +9,7 @@
 # the end. Status: 0 if all that ran passed, or if there is no GPU ("skipped"); 1 if not.
 # --emulated runs the same parts with the kernels on the CPU: sizes are cut, and what only hardware
 # can do is "not run: emulated". --quick: a few parts, small sizes. --only: of the groups here,
-# bench, models, large, cuda, device, waiting, cpu, cudnn, sanitizer, races, script.
+# bench, models, large, cuda, device, waiting, cpu, cudnn, nccl, sanitizer, races, script.
 # MTORCH_CUDA_PLUGIN may name the plug-in.
 set -u
 
@@ -168,7 +168,7 @@ else
     name=$(basename "$file" .lua)
     wait=
     case ${name#test_} in
-      cuda_graph | cuda_async_errors) continue ;; # run separately below
+      cuda_graph | cuda_async_errors | cuda_nccl) continue ;; # run separately below
       cuda_index | cuda_softmax) wait=$sync ;;
     esac
     list cuda "${name#test_}" 200 "$wait \"\$program\" $file"
@@ -223,6 +223,9 @@ case $cudnn_words in
       >"$out/result/cudnn.all"
     ;;
 esac
+
+# ---- NCCL: a group of one GPU; emulated, of several processes ----
+if [ $quick = no ]; then part nccl groups 30 '"$program" tests/lua/test_cuda_nccl.lua'; fi
 
 # ---- compute-sanitizer, if it is installed and permitted ----
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || :)

@@ -40,6 +40,10 @@ void launch(const char* name, bool together, dim3 grid, dim3 block, size_t share
 /// The same as part of the stream: done, or recorded while it is captured, or made to fail.
 void start(const char* name, bool together, dim3 grid, dim3 block, size_t shared,
            std::function<void()> kernel);
+/// Work of another stream than the first: it is tried until it returns that it is done.
+void start_on(void* stream, std::function<bool()> step);
+/// Whether this memory of a GPU has been allocated, and not freed.
+bool is_held(const void*, size_t bytes);
 void* shared();
 /// That memory, for races.cpp.
 void* shared_begin();
@@ -210,8 +214,8 @@ template <class T> MT_ATOMIC T atomicCAS(T* at, T expected, T v) {
 //   MTORCH_EMULATED_FAULT=5:700        the 5th launch fails with error 700; those from 700 on, and
 //                                      214 and 220, are seen by the next call that waits, and stay
 //   MTORCH_EMULATED_MEMORY=1048576     as many bytes there are
-//   MTORCH_EMULATED_GPU=nopools,pageable,turing   it has no memory pools; it reads the host's pageable memory;
-//                                      its compute capability is 7.5, not 9.0
+//   MTORCH_EMULATED_GPU=nopools,pageable,turing,eight   it has no memory pools; it reads the host's pageable
+//                                      memory; its compute capability is 7.5, not 9.0; there are 8, not 2
 //   MTORCH_EMULATED_RUNTIME=12080      the version of CUDA that the plug-in was built with
 //   MTORCH_EMULATED_COUNT=35:12000     cudaGetDeviceCount answers 35, the driver is CUDA 12.0
 
@@ -253,7 +257,8 @@ using cudaMemPool_t = void*;
 using cudaEvent_t = void*;
 using cudaGraph_t = void*;
 using cudaGraphExec_t = void*;
-constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0, cudaEventDefault = 0;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0, cudaEventDefault = 0,
+                   cudaEventDisableTiming = 2;
 struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount, major, minor;
@@ -279,11 +284,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind
 cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t);
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned);
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t);
 const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaGetDeviceCount(int* n);
 cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDevice(int*);
+cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int device);
 cudaError_t cudaDriverGetVersion(int* v);
 cudaError_t cudaRuntimeGetVersion(int* v);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int);

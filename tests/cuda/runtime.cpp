@@ -1,11 +1,15 @@
-// runtime.cpp -- CUDA's runtime for the emulation: memory, one stream, events, graphs, errors to order
+// runtime.cpp -- CUDA's runtime for the emulation: memory, streams, events, graphs, errors to order
+//
+// The first stream does its work at once, unless it waits for another, whose work is done as late as possible.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <map>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,9 +64,30 @@ cudaError_t refuse_in_capture() {
   spoilt = true;
   return answer(cudaErrorStreamCaptureUnsupported);
 }
+
+/// Work that has not been done yet, in order: each is tried until it returns that it is done.
+struct Stream {
+  std::deque<std::function<bool()>> steps;
+  uint64_t begun = 0, done = 0;
+
+  void push(std::function<bool()> step) {
+    steps.push_back(std::move(step));
+    ++begun;
+  }
+  /// Returns whether nothing is left.
+  bool advance() {
+    for (; !steps.empty() && steps.front()(); ++done) steps.pop_front();
+    return steps.empty();
+  }
+};
+Stream first;
+Stream& stream_of(cudaStream_t s) { return s ? *static_cast<Stream*>(s) : first; }
+
 cudaError_t queue(Work work) {
   if (recording) recording->push_back(std::move(work));
-  else if (sticky == cudaSuccess) work();
+  else if (sticky != cudaSuccess) return answer();
+  else if (first.advance()) work();
+  else first.push([work = std::move(work)] { return work(), true; });
   return answer();
 }
 
@@ -94,7 +119,12 @@ using Clock = std::chrono::steady_clock;
 struct Event {
   Clock::time_point at;
   bool recorded = false;
+  Stream* stream = &first;
+  uint64_t place = 0;  // so many of the stream's steps come before
+
+  bool done() { return stream->done >= place || (stream->advance(), stream->done >= place); }
 };
+Event& event_of(cudaEvent_t e) { return *static_cast<Event*>(e); }
 
 }  // namespace
 
@@ -110,6 +140,20 @@ void emulation::start(const char* name, bool together, dim3 grid, dim3 block, si
     queue([=, run = std::move(kernel)] { launch(name, together, grid, block, shared, run); });
 }
 
+void emulation::start_on(void* stream, std::function<bool()> step) {
+  if (!recording) return stream_of(stream).push(std::move(step));
+  recording->push_back([step = std::move(step)] {
+    while (!step()) std::this_thread::yield();
+  });
+}
+bool emulation::is_held(const void* p, size_t bytes) {
+  auto at = blocks.upper_bound(const_cast<void*>(p));
+  if (at == blocks.begin()) return false;
+  --at;
+  const auto* const begin = static_cast<const char*>(at->first);
+  return static_cast<const char*>(p) + bytes <= begin + at->second;
+}
+
 cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
   if (n > size_t(1) << 44) return answer(cudaErrorInvalidValue);
   const cudaError_t e = refuse_in_capture();
@@ -117,7 +161,7 @@ cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
 }
 cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
   const cudaError_t e = refuse_in_capture();
-  return e == cudaSuccess ? put(p) : e;
+  return e == cudaSuccess ? queue([p] { put(p); }) : e;
 }
 cudaError_t cudaMalloc(void** p, size_t n) { return take(p, n); }
 cudaError_t cudaFree(void* p) {
@@ -140,6 +184,12 @@ cudaError_t cudaFreeHost(void* p) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t) {
   if (kind != cudaMemcpyDeviceToDevice && recording) return refuse_in_capture();
+  if (kind == cudaMemcpyHostToDevice && !first.advance()) {  // the call reads the host's memory
+    const auto* const at = static_cast<const char*>(from);
+    return queue([to, bytes = std::vector<char>(at, at + n)] {
+      if (!bytes.empty()) emulation::copy(to, bytes.data(), bytes.size());
+    });
+  }
   return queue([=] {
     if (n) emulation::copy(to, from, n);
   });
@@ -149,9 +199,31 @@ cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
     if (n) emulation::fill(p, v, n);
   });
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return refuse_in_capture(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  while (!recording && !stream_of(s).advance()) std::this_thread::yield();
+  return refuse_in_capture();
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   *s = nullptr;
+  return answer();
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) {
+  *s = new Stream;
+  return answer();
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0, *greatest = -5;
+  return answer();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  if (recording) return answer();
+  // Other processes need this one, which may wait for them elsewhere next: work is put off only if it is stuck.
+  constexpr auto kPatience = std::chrono::milliseconds(800);
+  for (const auto begin = Clock::now(); !event_of(e).done(); std::this_thread::yield()) {
+    if (Clock::now() - begin < kPatience) continue;
+    stream_of(s).push([e = event_of(e)]() mutable { return e.done(); });
+    break;
+  }
   return answer();
 }
 cudaError_t cudaGetLastError() {
@@ -184,11 +256,28 @@ const char* cudaGetErrorName(cudaError_t e) {
     default: return "cudaErrorUnknown";
   }
 }
+/// Whether MTORCH_EMULATED_GPU has the word.
+static bool is_said(const char* word) {
+  const char* const text = std::getenv("MTORCH_EMULATED_GPU");
+  return text && std::string_view(text).find(word) != std::string_view::npos;
+}
 cudaError_t cudaGetDeviceCount(int* n) {
-  *n = orders().count_error ? 0 : 2;
+  *n = orders().count_error ? 0 : is_said("eight") ? 8 : 2;
   return answer(static_cast<cudaError_t>(orders().count_error));
 }
-cudaError_t cudaSetDevice(int) { return answer(); }
+static int current = 0;
+cudaError_t cudaSetDevice(int device) {
+  current = device;
+  return answer();
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current;
+  return answer();
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int device) {
+  std::snprintf(text, size_t(room), "0000:%02x:00.0", device);
+  return answer();
+}
 cudaError_t cudaDriverGetVersion(int* v) {
   *v = orders().driver;
   return cudaSuccess;
@@ -197,11 +286,6 @@ cudaError_t cudaRuntimeGetVersion(int* v) {
   const char* const text = std::getenv("MTORCH_EMULATED_RUNTIME");
   *v = text ? std::atoi(text) : 13000;
   return cudaSuccess;
-}
-/// Whether MTORCH_EMULATED_GPU has the word.
-static bool is_said(const char* word) {
-  const char* const text = std::getenv("MTORCH_EMULATED_GPU");
-  return text && std::string_view(text).find(word) != std::string_view::npos;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {"an emulation on the CPU",
@@ -249,13 +333,21 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
   delete static_cast<Event*>(e);
   return answer();
 }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) {
-  static_cast<Event*>(e)->at = Clock::now();
-  static_cast<Event*>(e)->recorded = true;
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  Event& event = event_of(e);
+  event.at = Clock::now();
+  event.recorded = true;
+  event.stream = &stream_of(s);
+  event.place = recording ? 0 : event.stream->begun;
   return answer();
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return answer(); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return answer(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  while (!event_of(e).done()) std::this_thread::yield();
+  return answer();
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  return answer(event_of(e).done() ? cudaSuccess : cudaErrorNotReady);
+}
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t first, cudaEvent_t second) {
   const auto span = static_cast<Event*>(second)->at - static_cast<Event*>(first)->at;
   *ms = std::chrono::duration<float, std::milli>(span).count();

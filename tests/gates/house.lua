@@ -370,12 +370,12 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 29500, ['kernels/cpu/verbs'] = 5550, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
+  ['kernels'] = 30000, ['kernels/cpu/verbs'] = 5550, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 520,
   ['kernels/cpu/jit'] = 3750, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 1650,
-  ['kernels/cuda'] = 7500, ['kernels/math'] = 2550,
-  ['engine'] = 38120, ['engine/core'] = 2700, ['engine/autograd'] = 2600, ['engine/ops'] = 11900,
+  ['kernels/cuda'] = 7900, ['kernels/math'] = 2550,
+  ['engine'] = 38450, ['engine/core'] = 2700, ['engine/autograd'] = 2600, ['engine/ops'] = 11900,
   ['engine/linalg'] = 1790, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,
-  ['engine/dist'] = 1290, ['engine/gpu'] = 2150, ['engine/compiler'] = 9300,
+  ['engine/dist'] = 1630, ['engine/gpu'] = 2150, ['engine/compiler'] = 9300,
   ['bindings'] = 40050, ['bindings/core'] = 4650, ['bindings/functions'] = 6500, ['bindings/program'] = 1850,
   ['bindings/lua/core'] = 1150, ['bindings/lua/nn'] = 3530, ['bindings/lua/optim'] = 1950,
   ['bindings/lua/data'] = 2850, ['bindings/lua/io'] = 550, ['bindings/lua/help'] = 1050, ['bindings/lua/script'] = 2750,

@@ -55,18 +55,26 @@ function testing.raises(fn, pattern)
   return tostring(message)
 end
 
---- Runs n processes of the running test file, with the arguments --process ..; returns their output and 'status N'.
-function testing.processes(n, ...)
+-- The default device of the test and of the processes that it starts; nil: the CPU.
+testing.device = os.getenv 'TEST_DEVICE'
+if testing.device then mt.set_default_device(testing.device) end
+
+--- Starts n processes of the running test file, with the arguments --process ..; returns a function that waits for them
+--- and returns their output and 'status N'. `settings` are environment variables ('A=1').
+function testing.start_processes(n, settings, ...)
   local program = arg[0]
   for i = -1, -100, -1 do program = arg[i] or program end
   local words = {}
   for i, word in ipairs{arg[0], '--process', ...} do words[i] = ("'%s'"):format(word) end
-  local pipe = io.popen(("OMP_NUM_THREADS=1 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 60 '%s' " ..
-    '--processes %d %s 2>&1; echo status $?'):format(program, n, table.concat(words, ' ')))
-  local text = pipe:read '*a'
-  pipe:close()
-  return text
+  local pipe = io.popen(("OMP_NUM_THREADS=1 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 %s timeout -k 1 60 '%s' " ..
+    '--processes %d %s 2>&1; echo status $?'):format(settings, program, n, table.concat(words, ' ')))
+  return function()
+    local text = pipe:read '*a'
+    pipe:close()
+    return text
+  end
 end
+function testing.processes(...) return testing.start_processes(...)() end
 
 --- Runs one test; a failure prints one line that begins with file:line. A test that takes longer than
 --- MTORCH_SLOW_TEST seconds, if this variable is set, is printed too.

@@ -27,7 +27,7 @@ return {
   memory_stats = core.declare("memory_stats(device: device = 'cuda')",
     'Bytes of a GPU: allocated (in tensors), peak, ' ..
     'reserved (from the driver, in use or kept for reuse), free, total; and the numbers of allocations, launches, ' ..
-    'copies and waits; products and convolutions name the libraries of large ones.',
+    'copies and waits; products, convolutions and collectives name the libraries of large ones.',
     function(device) return require('mtorch.cuda').memory_stats(device) end),
   empty_cache = core.declare("empty_cache(device: device = 'cuda')",
     'Returns memory that is kept for reuse to the driver.',

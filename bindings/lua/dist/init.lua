@@ -1,10 +1,10 @@
 -- init.lua -- mt.dist: training by several processes that mpirun starts
 --
--- Operations on tensors are those of engine/dist: MPI moves the data, after all processes of the group have compared
--- their calls. The rest is built of them here. dist.parallel averages gradients at the end of each backward pass;
--- optim.Sharded keeps a part of each parameter's state in each process (it reduces and scatters gradients and gathers
--- parameters at each step), dist.shard a part of each parameter too, which each layer gathers for its forward and
--- backward. Both present their whole states in state_dict(), so that a checkpoint fits any number of processes.
+-- Operations on tensors are those of engine/dist: MPI or NCCL moves the data, after all processes of the group have
+-- compared their calls. The rest is built of them here. dist.parallel averages gradients at the end of each backward
+-- pass; optim.Sharded keeps a part of each parameter's state in each process (it reduces and scatters gradients and
+-- gathers parameters at each step), dist.shard a part of each parameter too, which each layer gathers for its forward
+-- and backward. Both present their whole states in state_dict(), so that a checkpoint fits any number of processes.
 local core = require 'mtorch.core'
 
 local dist, parts = core.dist()
