@@ -392,7 +392,8 @@ local function main()
     if mean then print(mean) end
   end
   if options.save ~= '' then report.save(options.save, run) end
-  if options.plot ~= '' then require 'bench.graphs'[options.graph](options.plot, run, columns) end
+  local fault = options.plot ~= '' and require 'bench.graphs'[options.graph](options.plot, run, columns)
+  if fault then quit('%s', fault) end
   if old and options.compare:match('%.json$') and not compare(old, run, list, contenders) then os.exit(1) end
   for _, c in ipairs(contenders or {}) do c:stop() end
 end

@@ -239,10 +239,12 @@ local function place(taken, x, y, text, right)
 end
 
 --- Draws GFLOP/s over arithmetic intensity (operations per byte of inputs and results) under the machine's limits.
+--- Returns why it cannot, as the others never do.
 function graphs.roofline(path, run, columns)
   local machine = run.machine or {}
   local bandwidth = 2 * 2 ^ 22 / machine.copy.us / 1e3 -- GB/s, read and written
   local peak, points = machine.peak, points_of(run, columns[1].name)
+  if #points == 0 then return 'no row has known numbers of operations and bytes, which the roofline needs' end
   for _, p in ipairs(points) do peak = math.max(peak or 0, p.y) end
   local page = svg(760, 470)
   local panel = {title = '', left = 62, top = 60, wide = 670, high = 340, x_lo = -1.5, x_hi = 2.8, y_lo = -0.5,

@@ -100,6 +100,11 @@ t.test('graphs are drawn from files', function()
     assert(status == 0 and text:find(words, 1, true) and text:find('A &amp; B', 1, true), graph)
     assert(not text:find 'nan' and not text:find 'inf', graph)
   end
+  mt.data.save_json(path '.json', {rows = {{name = 'start', results = {mtorch = {us = 1}}}},
+    machine = {copy = {us = 3}}, columns = {{name = 'mtorch', title = ''}}})
+  local text, status = run(('--from %s --plot %s --graph roofline'):format(path '.json', path '.svg'))
+  t.eq(status, 1)
+  assert(text:find 'no row has known numbers of operations', text)
 end)
 
 for _, ending in ipairs{'', '.json', '.old.json', '.new.json', '.svg'} do os.remove(path(ending)) end
