@@ -5,9 +5,10 @@
 --   mtorch --processes 8 --restarts 3 scripts/train_gpt.lua --data books --device cuda --bf16 \
 --     --layers 12 --heads 12 --width 768 --context 1024 --checkpoint gpt.ckpt
 --
--- The token ids are written once into a file, from which each step reads its windows, so that the text may be larger
--- than memory. The windows of a step depend on the seed and on the step alone: a run that goes on from its checkpoint,
--- also in another number of processes, sees the same ones as a run that was not stopped. Radford et al. 2019.
+-- The token ids are written once into a file (PATH.tokens, PATH.NAME-SIZE.tokens with a tokenizer), from which each
+-- step reads its windows, so that the text may be larger than memory. The windows of a step depend on the seed and on
+-- the step alone: a run that goes on from its checkpoint, also in another number of processes, sees the same ones as a
+-- run that was not stopped. Radford et al. 2019.
 local ffi = require 'ffi'
 local mt = require 'mtorch'
 local refuse = require 'refuse'
@@ -17,7 +18,7 @@ local nn, optim, data, dist = mt.nn, mt.optim, mt.data, mt.dist
 local options = mt.args{
   {'data', help = 'text file, or folder of text files', metavar = 'PATH', required = true},
   {'tokenizer', help = "tokenizer.json of Hugging Face's; without it each byte is a token", metavar = 'FILE'},
-  {'tokens', help = 'file of the token ids, written if it is not there (PATH.tokens)', metavar = 'FILE'},
+  {'tokens', help = 'file of the token ids, written if missing; remove it when the text changes', metavar = 'FILE'},
   {'layers', 6, 'layers', type = 'int', min = 1},
   {'heads', 6, 'attention heads; they must divide the width', type = 'int', min = 1},
   {'width', 384, 'features of a token', type = 'int', min = 1},
@@ -48,6 +49,7 @@ local context, device, seed = options.context, options.device, options.seed or 1
 if options.width % options.heads ~= 0 then
   refuse('--heads %d do not divide --width %d', options.heads, options.width)
 end
+if options.prompt == '' then refuse '--prompt needs at least one character' end
 if options.batch % size ~= 0 then refuse('%d processes cannot share --batch %d equally', size, options.batch) end
 
 -- ---- the text as a file of token ids, 4 bytes each -------------------------------------------------
@@ -70,19 +72,23 @@ end
 local function write_tokens(path)
   local unfinished = ('%s.%d'):format(path, rank)
   local out = assert(io.open(unfinished, 'wb'))
-  local names = io.popen(("find '%s' -type f ! -name '*.tokens*' | LC_ALL=C sort"):format(options.data))
+  local folder, written = options.data:gsub("'", [['\'']]), 0
+  local names = io.popen(("find '%s' -type f ! -name '*.tokens*' | LC_ALL=C sort"):format(folder))
   for name in names:lines() do
     local file = assert(io.open(name, 'rb'))
     local ids = encode(file:read '*a')
     file:close()
     assert(out:write(ffi.string(ids:data(), 4 * #ids)))
+    written = written + #ids
   end
   names:close()
   assert(out:close())
+  if written == 0 then os.remove(unfinished) refuse("--data: '%s' has no text", options.data) end
   assert(os.rename(unfinished, path))
 end
 
-local path = options.tokens or options.data:gsub('/+$', '') .. '.tokens'
+local kind = tokenizer and ('.%s-%d'):format(options.tokenizer:match '([^/]*)%.%w+$' or 'bpe', tokenizer:size()) or ''
+local path = options.tokens or options.data:gsub('/+$', '') .. kind .. '.tokens'
 local tokens = io.open(path, 'rb')
 if not tokens and not io.open(options.data) then refuse("--data: '%s' cannot be opened", options.data) end
 dist.barrier()

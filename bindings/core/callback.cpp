@@ -9,7 +9,7 @@
 
 namespace mt::lua {
 
-/// What belongs to one Lua state: a thread, and the callbacks of computed tensors.
+/// What belongs to one Lua state: a thread, and the callbacks that tensors own.
 ///
 /// The thread is used only for its stack: the coroutine of the first call may be garbage later, and
 /// Lua 5.1 has no access to the main thread.
@@ -18,7 +18,7 @@ struct Callback::State {
   bool open = true;
   int next = 0;
   int cycle = 0;  // the number of collector cycles
-  std::vector<Callback*> computed = {};
+  std::vector<Callback*> kept = {};
   bool watched = false;  // the next cycle of the collector will check them
 };
 
@@ -158,7 +158,7 @@ Callback::Callback(lua_State* L, int index, int owner) : state_(state_of(L)), id
   lua_pop(L, 1);
   const TensorImpl* const t = tensor_at(L, owner)->impl();
   holder_ = t->node ? static_cast<const void*>(t->node) : t;
-  state_->computed.push_back(this);
+  state_->kept.push_back(this);
   hold();
 }
 
@@ -169,12 +169,12 @@ void Callback::keep_for(const void* holder) {
   if (!lua_checkstack(L, 6) || !push(L)) return;
   set_entry(L, &kFunctions, id_, lua_gettop(L));
   lua_pop(L, 1);
-  state_->computed.push_back(this);
+  state_->kept.push_back(this);
   watch(L);
 }
 
 Callback::~Callback() {
-  auto& all = state_->computed;
+  auto& all = state_->kept;
   if (holder_) all.erase(std::remove(all.begin(), all.end(), this), all.end());
   if (!state_->open) return;
   lua_State* L = state_->L;
@@ -204,7 +204,7 @@ bool Callback::push(lua_State* L) const {
 
 void Callback::hold() {
   lua_State* L = state_->L;
-  if (ref_ != LUA_NOREF || !lua_checkstack(L, 8) || !push(L)) return;
+  if (!state_->open || ref_ != LUA_NOREF || !lua_checkstack(L, 8) || !push(L)) return;
   ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
   watch(L);
 }
@@ -289,7 +289,7 @@ int Callback::on_gc(lua_State* L) {
   state->watched = false;
   ++state->cycle;
   bool more = false;
-  for (Callback* c : state->computed)
+  for (Callback* c : state->kept)
     if (c->ref_ != LUA_NOREF && (state->cycle < c->next_scan_ || !c->release_root())) more = true;
   collect_cycles();
   if (more || any_suspects()) watch(L);

@@ -29,7 +29,7 @@ class Callback : public std::enable_shared_from_this<Callback> {
   bool push(lua_State* L) const;
   /// Keeps it from now on as long as something leads to this node or checkpoint, which owns it.
   void keep_for(const void* holder);
-  /// Keeps it in the registry, because something else leads to its tensor's node.
+  /// Keeps it in the registry, because something else leads to its tensor or node.
   void hold();
   /// Makes the collector's next cycle look for unreachable functions and cycles of gradients.
   static void watch(lua_State* L);

@@ -149,6 +149,8 @@ const Entry kDistParts[] = {
      bind<[](const Tensor& x, std::optional<bool> abort) {
        dist::reduce_alone(x, abort.value_or(false));
      }>},
+    {"sent_early(state)", "How many buffers have been sent before the end of their passes.",
+     bind<[](const LuaAverage& average) { return average.sent_early(); }>},
     {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
      bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},
 };

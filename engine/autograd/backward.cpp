@@ -226,9 +226,10 @@ class BackwardPass : public Walk {
 
   void end_groups() {
     if (!groups_) return;
-    groups_->end(gradient_of, [this](const Ref<TensorImpl>& leaf, Tensor g) {
+    groups_->end(gradient_of, [this](const Ref<TensorImpl>& leaf, Tensor g, bool whole) {
       if (!leaf->pending) leaves_.push_back(leaf);
       put(*leaf, std::move(g));
+      if (whole) replaced_.insert(leaf.get());
     });
   }
 
@@ -243,7 +244,7 @@ class BackwardPass : public Walk {
   void accumulate_grads() {
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
-      const bool joins = leaf->grad != nullptr;
+      const bool joins = leaf->grad != nullptr && !replaced_.count(leaf.get());
       if (joins && grad_enabled()) g = add(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       else if (joins) g = to(g, leaf->grad->dtype);
       else if (!is_owned(g)) g = clone(g);
@@ -253,7 +254,7 @@ class BackwardPass : public Walk {
     const InterruptGuard guard;
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
-      if (leaf->grad && !grad_enabled()) {
+      if (leaf->grad && !grad_enabled() && !replaced_.count(leaf.get())) {
         Tensor(Ref<TensorImpl>::share(leaf->grad)) += g;
       } else {
         Ref<TensorImpl>::adopt(leaf->grad);
@@ -263,6 +264,7 @@ class BackwardPass : public Walk {
       }
     }
     leaves_.clear();
+    if (groups_) groups_->committed();
   }
 
  private:
@@ -492,6 +494,7 @@ class BackwardPass : public Walk {
   std::vector<Ready> ready_;  // a heap; each entry owns a reference
   std::vector<Ref<TensorImpl>> leaves_;
   std::unique_ptr<LeafGroups> groups_;
+  std::unordered_set<const TensorImpl*> replaced_;  // leaves whose gradient includes `.grad`
 };
 
 /// The gradient at `root` with which a pass starts.

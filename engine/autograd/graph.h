@@ -50,19 +50,23 @@ struct GroupPass {
   virtual ~GroupPass() = default;
   /// The gradient of a member is complete; undefined if none was computed.
   virtual void ready(size_t member, const Tensor& gradient) = 0;
-  /// All are complete; replaces those that are to be added to `.grad`.
-  virtual void end(TensorList& gradients) = 0;
+  /// All are complete; replaces those that are to be added to `.grad`, or, if it returns true, to replace it.
+  virtual bool end(TensorList& gradients) = 0;
+  /// `.grad` of the leaves has been changed.
+  virtual void committed() = 0;
 };
 /// Leaves whose gradients are combined while `backward` goes on, as by averages over processes.
 struct GradientGroup {
-  const uint64_t number = next_number();  // groups of a pass are called in the order of creation
   std::vector<std::weak_ptr<Hook>> members;
-  virtual ~GradientGroup() = default;
-  /// Called before the pass computes gradients, with whether it reaches each member; null: nothing to do.
-  virtual std::unique_ptr<GroupPass> begin(std::vector<bool> reached) = 0;
-
- private:
-  static uint64_t next_number();
+  uint64_t number = 0;  // groups of a pass are called in the order of creation
+  virtual ~GradientGroup();
+  struct Start {
+    std::vector<bool> reached;  // the members for which the pass computes gradients
+    int64_t order;              // a hash of the order in which these will be complete
+    bool undisturbed;           // no function of the user and no other group runs meanwhile
+  };
+  /// Called before a pass computes gradients; null: nothing to do.
+  virtual std::unique_ptr<GroupPass> begin(Start) = 0;
 };
 struct CustomFunction;  // function.h
 struct Checkpoint;      // function.h

@@ -6,18 +6,28 @@
 namespace mt {
 namespace {
 
-std::atomic<uint64_t> groups_made = 0;
+std::atomic<int> groups_alive = 0;
 
-/// The leaves with hooks that a graph leads to, and the sequence number of the first operation on each.
-std::unordered_map<TensorImpl*, uint64_t> leaves_with_hooks(const Tensor& root) {
-  std::unordered_map<TensorImpl*, uint64_t> found;
+/// What a graph leads to.
+struct Reached {
+  std::unordered_map<TensorImpl*, uint64_t> leaves;  // with hooks: the first operation on each
+  bool runs_functions = false;                       // of the user, during a backward pass
+};
+
+bool calls(const std::vector<std::shared_ptr<Hook>>& hooks) {
+  return std::ranges::any_of(hooks, [](const auto& hook) { return bool(hook->call); });
+}
+
+Reached reached_from(const Tensor& root) {
+  Reached found;
   std::unordered_set<const Node*> visited;
   std::vector<Node*> waiting;
   const auto reach = [&](const Edge& edge, uint64_t user) {
     if (Node* n = edge.node.get(); n && visited.insert(n).second) waiting.push_back(n);
     TensorImpl* const leaf = edge.leaf.get();
     if (!leaf || !leaf->hooks) return;
-    const auto at = found.try_emplace(leaf, user).first;
+    found.runs_functions |= calls(*leaf->hooks);
+    const auto at = found.leaves.try_emplace(leaf, user).first;
     at->second = std::min(at->second, user);
   };
   Edge start;
@@ -26,6 +36,8 @@ std::unordered_map<TensorImpl*, uint64_t> leaves_with_hooks(const Tensor& root) 
   while (!waiting.empty()) {
     Node* const n = waiting.back();
     waiting.pop_back();
+    if (const NodeExtra* e = n->extra.get())
+      found.runs_functions |= e->custom || e->checkpoint || calls(e->hooks);
     for (int i = 0; i < n->inputs; ++i) reach(n->input(i), n->sequence);
   }
   return found;
@@ -33,9 +45,14 @@ std::unordered_map<TensorImpl*, uint64_t> leaves_with_hooks(const Tensor& root) 
 
 }  // namespace
 
-uint64_t GradientGroup::next_number() { return ++groups_made; }
+GradientGroup::~GradientGroup() {
+  if (number > 0) --groups_alive;
+}
 
 void register_group(const TensorList& leaves, const std::shared_ptr<GradientGroup>& group) {
+  static std::atomic<uint64_t> made = 0;
+  group->number = ++made;
+  ++groups_alive;
   for (const Tensor& x : leaves) {
     const auto hook = std::make_shared<Hook>(Hook{{}, {}, group, x.impl()});
     add_hook(x, hook);
@@ -44,34 +61,41 @@ void register_group(const TensorList& leaves, const std::shared_ptr<GradientGrou
 }
 
 std::unique_ptr<LeafGroups> LeafGroups::of(const Tensor& root) {
-  if (groups_made == 0) return nullptr;
-  const auto found = leaves_with_hooks(root);
+  if (groups_alive == 0) return nullptr;
+  const Reached found = reached_from(root);
   auto groups = std::make_unique<LeafGroups>();
-  for (const auto& [leaf, earliest] : found)
+  std::vector<Joined>& joined = groups->joined_;
+  for (const auto& [leaf, earliest] : found.leaves)
     for (const auto& hook : *leaf->hooks)
-      if (hook->group &&
-          std::ranges::find(groups->joined_, hook->group, &Joined::group) == groups->joined_.end())
-        groups->joined_.push_back({hook->group, nullptr});
+      if (hook->group && std::ranges::find(joined, hook->group, &Joined::group) == joined.end())
+        joined.push_back({hook->group, nullptr});
   // All processes begin the passes of their groups in the same order.
-  std::ranges::sort(groups->joined_, {}, [](const Joined& j) { return j.group->number; });
-  for (Joined& joined : groups->joined_) {
-    const auto& members = joined.group->members;
-    std::vector<bool> reached;
-    for (const auto& member : members) {
-      const auto hook = member.lock();
-      reached.push_back(hook && found.count(hook->leaf));
+  std::ranges::sort(joined, {}, [](const Joined& j) { return j.group->number; });
+  const bool undisturbed = joined.size() == 1 && !found.runs_functions;
+  for (Joined& one : joined) {
+    const auto& members = one.group->members;
+    GradientGroup::Start start{std::vector<bool>(members.size()), 0, undisturbed};
+    std::vector<Use> uses;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const auto hook = members[i].lock();
+      const auto at = hook ? found.leaves.find(hook->leaf) : found.leaves.end();
+      if (at == found.leaves.end()) continue;
+      start.reached[i] = true;
+      uses.push_back({at->second, Ref<TensorImpl>::share(at->first), nullptr, i, false});
     }
-    joined.pass = joined.group->begin(reached);
-    if (!joined.pass) continue;
-    for (size_t i = 0; i < members.size(); ++i)
-      if (reached[i]) {
-        TensorImpl* const leaf = members[i].lock()->leaf;
-        groups->uses_.push_back(
-            {found.at(leaf), Ref<TensorImpl>::share(leaf), joined.pass.get(), i, false});
-      }
+    std::ranges::stable_sort(uses, std::greater(), &Use::earliest);
+    uint64_t order = 0;
+    for (const Use& use : uses) order = order * 1000003 + use.member + 1;
+    start.order = int64_t(order >> 1);
+    one.pass = one.group->begin(std::move(start));
+    if (!one.pass) continue;
+    for (Use& use : uses) {
+      use.pass = one.pass.get();
+      groups->uses_.push_back(std::move(use));
+    }
   }
-  std::erase_if(groups->joined_, [](const Joined& joined) { return !joined.pass; });
-  if (groups->joined_.empty()) return nullptr;
+  std::erase_if(joined, [](const Joined& one) { return !one.pass; });
+  if (joined.empty()) return nullptr;
   std::ranges::stable_sort(groups->uses_, std::greater(), &Use::earliest);
   for (Use& use : groups->uses_) use.first = groups->leaves_.insert(use.leaf.get()).second;
   return groups;

@@ -23,7 +23,8 @@ class LeafGroups {
   }
   /// Whether the leaf is reported, rather than treated when the pass ends.
   bool contains(const TensorImpl* leaf) const { return leaves_.count(leaf) > 0; }
-  /// Ends the passes of the groups: get(leaf) returns a gradient, set(leaf, gradient) replaces it.
+  /// Ends the passes of the groups: get(leaf) returns a gradient, set(leaf, gradient, whole) replaces it; `whole`: it
+  /// will be `.grad`.
   template <class Get, class Set> void end(Get get, Set set) {
     for (Joined& joined : joined_) {
       std::vector<Ref<TensorImpl>> leaves;
@@ -33,10 +34,14 @@ class LeafGroups {
         leaves.push_back(hook ? Ref<TensorImpl>::share(hook->leaf) : Ref<TensorImpl>());
         gradients.push_back(hook ? get(*hook->leaf) : Tensor());
       }
-      joined.pass->end(gradients);
+      const bool whole = joined.pass->end(gradients);
       for (size_t i = 0; i < leaves.size(); ++i)
-        if (leaves[i] && gradients[i].defined()) set(leaves[i], std::move(gradients[i]));
+        if (leaves[i] && gradients[i].defined()) set(leaves[i], std::move(gradients[i]), whole);
     }
+  }
+
+  void committed() {
+    for (const Joined& joined : joined_) joined.pass->committed();
   }
 
  private:

@@ -2,7 +2,9 @@
 //
 // The processes agree at the start of a pass on the parameters that any of them uses. The gradients of these fill
 // buckets, in the order in which backward usually computes them. A bucket is sent when it is full and those before it
-// have been sent, so that all processes send in the same order.
+// have been sent. Because other calls of mt.dist must not come between in some processes only, buckets are sent early
+// only if all processes use the same parameters in the same order, and no function of the user runs meanwhile;
+// otherwise the processes first agree at the end of the pass that it has succeeded everywhere.
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
@@ -15,16 +17,14 @@ namespace mt::dist {
 namespace {
 
 struct Parameter {
-  Shape shape;
-  Dtype dtype;
-  const Device* device;
   std::weak_ptr<Hook> hook;  // its leaf may be gone
-  int64_t users =
-      0;  // processes that use it in this pass, or with always_the_same in the first one
-  /// The gradient of passes without averages.
-  Tensor local() const {
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+  const Device* device = nullptr;
+  bool used = false;  // in this pass, or with always_the_same in the first one, by any process
+  Tensor leaf() const {
     const auto held = hook.lock();
-    return held ? Tensor(Ref<TensorImpl>::share(held->leaf)).grad() : Tensor();
+    return held ? Tensor(Ref<TensorImpl>::share(held->leaf)) : Tensor();
   }
 };
 
@@ -32,8 +32,7 @@ struct Parameter {
 struct Bucket {
   std::vector<size_t> members;
   int64_t elements = 0;
-  size_t missing = 0;   // gradients
-  bool at_end = false;  // it is not sent before
+  size_t missing = 0;  // gradients
   Tensor data;
   int64_t job = 0;
 };
@@ -41,37 +40,69 @@ struct Bucket {
 }  // namespace
 
 struct AverageGroup : GradientGroup {
-  std::vector<Parameter> parameters;
-  AverageOptions options;
+  const AverageOptions options;
   const Group& group;
+  std::vector<Parameter> parameters;
+  bool enabled = true;
+  bool has_local = false;  // some `.grad` is of passes without averages
   std::string call;
-  bool enabled = true, has_local = false, knows_used = false;
-  const Device* device = &cpu_device();  // of all parameters, or the CPU
+  const Device* device = nullptr;  // of all parameters, or the CPU
+  // What the processes agreed on in the last pass that exchanged it.
+  bool known = false, early = false;
+  int64_t order = 0;
+  int64_t sent_early = 0;
 
   AverageGroup(const AverageOptions& options, const Group& group)
       : options(options),
         group(group) {}
-  std::unique_ptr<GroupPass> begin(std::vector<bool> reached) override;
+  std::unique_ptr<GroupPass> begin(Start) override;
 
-  /// Finds how many processes use each parameter.
-  void find_used(const std::vector<bool>& reached) {
-    const bool unknown = !options.always_the_same || !knows_used;
+  /// Reads what a conversion may have changed since the last pass.
+  void update() {
+    bool changed = call.empty();
+    for (Parameter& p : parameters) {
+      const Tensor leaf = p.leaf();
+      if (!leaf.defined() || (p.device == &leaf.device() && p.dtype == leaf.dtype())) continue;
+      p.shape = leaf.shape(), p.dtype = leaf.dtype(), p.device = &leaf.device();
+      changed = true;
+    }
+    if (!changed) return;
+    call = "backward of a net with ";
+    device = parameters[0].device;
+    for (const Parameter& p : parameters) {
+      call += fmt::format("{}{} {}", &p == &parameters[0] ? "" : ", ", p.dtype, p.shape);
+      if (p.device != device) device = &cpu_device();
+    }
+  }
+
+  /// The processes agree on the used parameters; returns whether buckets may be sent early.
+  bool agree_on(const std::vector<bool>& used, const Start& start) {
     bool is_new = false;
-    for (size_t i = 0; i < reached.size(); ++i) is_new |= reached[i] && !parameters[i].users;
-    const bool differs = !unknown && is_new;
-    agree("backward", group,
-          call + (differs ? " with other parameters than in the first pass" : ""),
-          gpu_for(*device, group));
+    for (size_t i = 0; i < used.size(); ++i) is_new |= used[i] && !parameters[i].used;
+    const bool exchanges = !options.always_the_same || !known, differs = !exchanges && is_new;
+    const bool as_before = early && start.undisturbed && start.order == order;
+    const char* const note = differs ? " with other parameters than in the first pass"
+                             : !exchanges && as_before ? " in the same order"
+                                                       : "";
+    agree("backward", group, call + note, gpu_for(*device, group));
     if (differs)
       fail(
           "backward: this pass uses other parameters than the first one; leave out {{static=true}}");
-    if (!unknown) return;
-    const std::vector<int64_t> numbers(reached.begin(), reached.end());
-    const Tensor flags = tensor(numbers.data(), {int64_t(numbers.size())});
-    reduce_buffer("backward", flags, Reduction::sum, group);
-    for (size_t i = 0; i < parameters.size(); ++i)
-      parameters[i].users = flags.data_as<const int64_t>()[i];
-    knows_used = true;
+    if (!exchanges) return as_before;
+    std::vector<int64_t> numbers;  // maxima over the processes
+    for (const bool b : used) numbers.push_back(b), numbers.push_back(!b);
+    numbers.insert(numbers.end(), {start.order, -start.order, !start.undisturbed});
+    const Tensor sent = tensor(numbers.data(), {int64_t(numbers.size())});
+    reduce_buffer("backward", sent, Reduction::max, group);
+    const int64_t* const most = sent.data_as<const int64_t>();
+    const size_t n = parameters.size();
+    early = most[2 * n] == -most[2 * n + 1] && most[2 * n + 2] == 0;
+    for (size_t i = 0; i < n; ++i) {
+      parameters[i].used = most[2 * i] != 0;
+      early = early && most[2 * i] + most[2 * i + 1] == 1;  // the same in all processes
+    }
+    known = true, order = start.order;
+    return early;
   }
 };
 
@@ -79,23 +110,22 @@ namespace {
 
 class Pass : public GroupPass {
  public:
-  Pass(AverageGroup& all, const std::vector<bool>& reached)
+  Pass(AverageGroup& all, const std::vector<bool>& reached, bool early)
       : all_(all),
         gpu_(all.group.gpu),
+        early_(early),
         places_(all.parameters.size()) {
     for (int d = 0; d < kDtypes; ++d) {
       double bytes = HUGE_VAL;  // of the last bucket
       for (size_t i = all.parameters.size(); i-- > 0;) {
         const Parameter& p = all.parameters[i];
-        if (p.dtype != Dtype(d) || !p.users) continue;
+        if (p.dtype != Dtype(d) || !p.used) continue;
         if (bytes >= all.options.bucket_mb * 1e6) buckets_.emplace_back(), bytes = 0;
         Bucket& b = buckets_.back();
         places_[i] = {int(buckets_.size()) - 1, b.elements, reached[i]};
         b.members.push_back(i);
         b.elements += product(p.shape);
         b.missing += reached[i];
-        // A bucket that is full earlier in one process must not be sent there before other calls.
-        b.at_end |= p.users < size(all.group);
         bytes += double(product(p.shape) * item_size(wire(p.dtype)));
       }
     }
@@ -107,26 +137,29 @@ class Pass : public GroupPass {
   void ready(size_t i, const Tensor& gradient) override {
     const NoGrad off;
     add(i, gradient);
-    --buckets_[places_[i].bucket].missing;
-    send_full(false);
+    Bucket& b = buckets_[places_[i].bucket];
+    if (--b.missing > 0 || !early_) return;
+    const size_t before = next_;
+    send_full();
+    all_.sent_early += int64_t(next_ - before);
   }
 
-  void end(TensorList& gradients) override {
+  bool end(TensorList& gradients) override {
     const NoGrad off;
-    ended_ = true;
-    send_full(true);
+    if (!early_) check_success();
+    for (size_t i = 0; i < places_.size(); ++i)
+      if (places_[i].bucket >= 0 && !places_[i].reached) add(i, {});
+    for (Bucket& b : buckets_) b.missing = 0;
+    send_full();
     wait();
-    if (!all_agree("backward", all_.group, true))
-      fail("backward: it has failed in another process, so no gradient was added here");
+    if (early_) check_success();
     for (size_t i = 0; i < gradients.size(); ++i) {
-      if (places_[i].bucket < 0) continue;
       const Parameter& p = all_.parameters[i];
-      gradients[i] = to(to(part_of(i), p.dtype), *p.device);
-      if (all_.has_local && p.local().defined())
-        Tensor(Ref<TensorImpl>::share(p.hook.lock()->leaf)).set_grad({});
+      if (places_[i].bucket >= 0) gradients[i] = to(to(part_of(i), p.dtype), *p.device);
     }
-    all_.has_local = false;
+    return all_.has_local;
   }
+  void committed() override { all_.has_local = false; }
 
  private:
   struct Place {
@@ -135,63 +168,70 @@ class Pass : public GroupPass {
     bool reached = false;  // by this pass
   };
 
+  void check_success() {
+    ended_ = true;
+    if (!all_agree("backward", all_.group, true))
+      fail("backward: it has failed in another process, so no gradient was added here");
+  }
   /// The memory of a gradient in its bucket.
   Tensor part_of(size_t i) {
     Bucket& b = buckets_[places_[i].bucket];
     const Parameter& p = all_.parameters[i];
-    if (!b.data.defined())
-      b.data = empty({b.elements}, wire(p.dtype),
-                     gpu_ ? static_cast<const Device&>(*gpu_) : cpu_device());
+    const Device& device = gpu_ ? static_cast<const Device&>(*gpu_) : cpu_device();
+    if (!b.data.defined()) b.data = empty({b.elements}, wire(p.dtype), device);
     return reshape(view_of(b.data, {product(p.shape)}, {1}, places_[i].at), p.shape);
   }
   /// Writes a gradient, which may be undefined, plus that of earlier passes into the bucket.
   void add(size_t i, const Tensor& gradient) {
-    const Tensor part = part_of(i), local = all_.has_local ? all_.parameters[i].local() : Tensor();
+    const Tensor part = part_of(i), leaf = all_.parameters[i].leaf(),
+                 local = all_.has_local && leaf.defined() ? leaf.grad() : Tensor();
     if (gradient.defined()) copy_(part, local.defined() ? mt::add(local, gradient) : gradient);
     else if (local.defined()) copy_(part, local);
     else copy_(part, scalar(0, part.dtype(), part.device()));
   }
   /// Sends the next buckets, as far as they are full.
-  void send_full(bool at_end) {
-    for (; next_ < buckets_.size(); ++next_) {
+  void send_full() {
+    const bool in_bfloat16 = all_.options.bfloat16_wire;
+    for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
       Bucket& b = buckets_[next_];
-      if (!at_end && (b.missing > 0 || b.at_end)) return;
-      for (const size_t i : b.members)
-        if (!places_[i].reached) add(i, {});
-      const auto average = [data = b.data, &all = all_] {
-        if (all.options.bfloat16_wire) average_in_bfloat16("backward", data, all.group);
-        else reduce_buffer("backward", data, Reduction::mean, all.group);
-      };
-      if (!gpu_) b.job = start_in_background(average);
-      else if (all_.options.bfloat16_wire) average();
-      else start_on_gpus("backward", sum_of(b.data), all_.group);
+      if (in_bfloat16) average_in_bfloat16("backward", b.data, all_.group);
+      else if (gpu_) start_on_gpus("backward", sum_of(b.data), all_.group);
+      else
+        b.job = start_in_background([data = b.data, &group = all_.group] {
+          reduce_buffer("backward", data, Reduction::sum, group);
+        });
     }
   }
   static Collective sum_of(const Tensor& data) {
     void* const all = data.data_as<void>();
     return {Collective::Kind::all_reduce, all, all, data.numel(), 0, data.dtype()};
   }
+  /// Waits for the buckets, and divides their sums.
   void wait() const {
+    if (all_.options.bfloat16_wire || buckets_.empty()) return;
     for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
-    if (!gpu_ || all_.options.bfloat16_wire || buckets_.empty()) return;
-    finish_on_gpus(all_.group);
+    if (gpu_) finish_on_gpus(all_.group);
     for (const Bucket& b : buckets_)
       copy_(b.data, div(b.data, scalar(size(all_.group), b.data.dtype(), b.data.device())));
   }
-  /// The pass has failed here: the others, which wait for its buckets, fail too; then all may go on.
+  /// The pass has failed here: the others fail too, once they have the buckets for which they wait.
   void fail_everywhere() {
     try {
       const NoGrad off;
-      for (size_t i = 0; i < places_.size(); ++i)
-        if (places_[i].bucket >= 0) part_of(i);
-      send_full(true);
-      wait();
+      if (early_) {
+        for (size_t i = 0; i < places_.size(); ++i)
+          if (places_[i].bucket >= 0) part_of(i);
+        for (Bucket& b : buckets_) b.missing = 0;
+        send_full();
+        wait();
+      }
       all_agree("backward", all_.group, false);
     } catch (const std::exception& e) { set_lost(fmt::format("backward failed ({})", e.what())); }
   }
 
   AverageGroup& all_;
   const Gpu* const gpu_;       // that of the buckets; null: they are sent by MPI
+  const bool early_;           // full buckets are sent before the end
   std::vector<Place> places_;  // of the parameters
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  // the bucket to be sent next
@@ -200,34 +240,33 @@ class Pass : public GroupPass {
 
 }  // namespace
 
-std::unique_ptr<GroupPass> AverageGroup::begin(std::vector<bool> reached) {
+std::unique_ptr<GroupPass> AverageGroup::begin(Start start) {
   if (!enabled) {
     has_local = true;
     return nullptr;
   }
   const NoGrad off;
-  std::vector<bool> used = reached;
-  for (size_t i = 0; has_local && i < used.size(); ++i)
-    used[i] = used[i] || parameters[i].local().defined();
-  find_used(used);
-  return std::make_unique<Pass>(*this, reached);
+  update();
+  std::vector<bool> used = start.reached;
+  for (size_t i = 0; has_local && i < used.size(); ++i) {
+    const Tensor leaf = parameters[i].leaf();
+    used[i] = used[i] || (leaf.defined() && leaf.grad().defined());
+  }
+  const bool early = agree_on(used, start);
+  return std::make_unique<Pass>(*this, start.reached, early);
 }
 
 GradientAverage::GradientAverage(const TensorList& parameters, const AverageOptions& options,
-                                 const Group& group)
-    : group_(std::make_shared<AverageGroup>(options, group)) {
-  if (size(group) == 1) return;
-  group_->call = "backward of a net with " + described(parameters);
+                                 const Group& group) {
+  if (size(group) == 1 || parameters.empty()) return;
+  group_ = std::make_shared<AverageGroup>(options, group);
   register_group(parameters, group_);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor& p = parameters[i];
-    group_->parameters.push_back({p.shape(), p.dtype(), &p.device(), group_->members[i]});
-  }
-  if (std::ranges::all_of(parameters,
-                          [&](auto& p) { return &p.device() == &parameters[0].device(); }))
-    group_->device = &parameters[0].device();
+  for (const auto& member : group_->members) group_->parameters.push_back({member, {}});
 }
 
-void GradientAverage::enable(bool on) { group_->enabled = on; }
+void GradientAverage::enable(bool on) {
+  if (group_) group_->enabled = on;
+}
+int64_t GradientAverage::sent_early() const { return group_ ? group_->sent_early : 0; }
 
 }  // namespace mt::dist

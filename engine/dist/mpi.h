@@ -69,7 +69,7 @@ struct Mpi : RequiredLibrary {
   using Include = Call<Object, int, const int*, Object*>;
   Include* include = find<Include>("MPI_Group_incl");
   using CreateGroup = Call<Object, Object, int, Object*>;
-  CreateGroup* create_group = find<CreateGroup>("MPI_Comm_create_group");
+  Waits<CreateGroup> create_group{find<CreateGroup>("MPI_Comm_create_group")};
 
   Object world = object("ompi_mpi_comm_world");
   Object errors_return = object("ompi_mpi_errors_return");

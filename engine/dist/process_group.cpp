@@ -1,4 +1,6 @@
 // process_group.cpp -- joins the processes that mpirun started; agreements, deadlines, the end of processes
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -285,6 +287,9 @@ void finalize_at_exit(int status) {
   // Exits without MPI_Finalize, so that mpirun ends the others.
   fprintf(stderr, "mt.dist: process %d of %d has failed, which ends the others (%s)\n", all().rank,
           size(), why.c_str());
+  if (status) return;
+  fflush(nullptr);
+  _exit(1);
 }
 
 }  // namespace
@@ -319,7 +324,10 @@ void agree(const char* operation, const Group& group, const std::string& call, c
 }
 
 bool all_agree(const char* operation, const Group& group, bool yes) {
-  return compare(operation, group, yes ? "yes" : fmt::format("no {}", all().rank), false).equal;
+  const Calls calls = compare(
+      operation, group, yes ? "the end of backward" : fmt::format("no {}", all().rank), false);
+  if (calls.ended >= 0) fail_ended(operation, calls.ended, "the end of backward");
+  return calls.equal;
 }
 
 const Group& world() { return all(); }

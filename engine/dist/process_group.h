@@ -78,6 +78,8 @@ class GradientAverage {
  public:
   GradientAverage(const TensorList& parameters, const AverageOptions&, const Group& = world());
   void enable(bool);
+  /// How many buffers have been sent before the end of their passes.
+  int64_t sent_early() const;
 
  private:
   std::shared_ptr<AverageGroup> group_;

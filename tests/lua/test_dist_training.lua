@@ -5,14 +5,7 @@ local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local nn, optim, dist = mt.nn, mt.optim, mt.dist
 local ffi = require 'ffi'
-ffi.cdef [[
-  int setenv(const char *name, const char *value, int overwrite);
-  int clock_gettime(int clock, int64_t *time);]]
-local function now()
-  local time = ffi.new 'int64_t[2]'
-  ffi.C.clock_gettime(1, time)
-  return tonumber(time[0]) + tonumber(time[1]) * 1e-9
-end
+ffi.cdef 'int setenv(const char *name, const char *value, int overwrite);'
 local f64 = {dtype = 'float64'}
 
 local function make()
@@ -179,24 +172,64 @@ local function check_failing_pass()
   for i, p in ipairs(net:parameters()) do close(p.grad, whole:parameters()[i].grad) end
 end
 
---- Full buckets are sent while the pass goes on: a process comes to the first layer only when the last process, which
---- waits behind the last layer, has sent its last layer's bucket; where a thread or a GPU sends, it does not wait.
+--- Full buckets are sent while the pass goes on, unless functions of the user run or the processes differ.
 local function check_overlap()
-  local net = dist.parallel(make(), {bucket_mb = 1e-5})
-  local hidden = net[1](my_x)
-  local out = net[3](hidden:tanh())
-  local start, seconds
-  out:register_hook(function()
-    start = now()
-    while rank == size - 1 and now() < start + 0.3 do end
-  end)
-  hidden:register_hook(function() seconds = now() - start end)
-  dist.barrier();
-  (out - my_y):pow(2):mean():backward()
-  if rank == size - 1 then return end
-  if os.getenv 'MTORCH_DIST_THREAD' == '1' or os.getenv 'TEST_DEVICE' == 'cuda' then assert(seconds < 0.2, seconds)
-  else assert(seconds > 0.2, seconds)
+  local function sent(make_net, loss)
+    local net = dist.parallel(make_net(), {bucket_mb = 1e-5})
+    loss(net):backward()
+    return require('mtorch.dist.parallel').sent_early(net)
   end
+  eq(sent(make, function(net) return loss_of(net, my_x, my_y) end), 3)
+  eq(sent(make, function(net)
+    local y = net(my_x)
+    y:register_hook(function() end)
+    return y:sum()
+  end), 0)
+  local function pair() return nn.ModuleList{nn.Linear(5, 1):double(), nn.Linear(5, 1):double()} end
+  eq(sent(pair, function(net) return (net[1](my_x) + net[2](my_x)):sum() end), 2)
+  eq(sent(pair, function(net) return (net[1 + rank % 2](my_x) + net[2 - rank % 2](my_x)):sum() end), 0)
+  eq(sent(pair, function(net) return (net[1](my_x) + (rank == 0 and net[2](my_x) or 0)):sum() end), 0)
+end
+
+--- Other calls of mt.dist within a backward pass, two nets in one pass in any order, and nets that are converted later.
+local function check_mixtures()
+  for _, fails in ipairs{false, true} do
+    local net = dist.parallel(nn.Sequential(nn.Linear(5, 4), nn.SyncBatchNorm(4), nn.Linear(4, 1)):double(),
+      {bucket_mb = 1e-5})
+    local hidden = net[1](my_x)
+    if fails and rank == 0 then hidden:register_hook(function() error('on purpose', 0) end) end
+    local loss = net[3](net[2](hidden)):sum()
+    if fails then
+      raises(function() loss:backward() end, rank == 0 and 'on purpose' or 'backward: it has failed in another process')
+    else
+      loss:backward()
+      same_everywhere(net[1].weight.grad)
+    end
+  end
+  local function two(fails)
+    local a, b = dist.parallel(nn.Linear(1, 1):double()), dist.parallel(nn.Linear(1, 1):double())
+    local one, hundred = mt.ones(1, 1, f64), mt.full({1, 1}, 100, f64)
+    local first, second = a, b
+    if rank % 2 == 1 then first, second = b, a end
+    local function value(net) return net(net == a and one or hundred) end
+    local early, late = value(first), value(second)
+    if fails and rank == 0 then early:register_hook(function() error('on purpose', 0) end) end
+    local loss = (early + late):sum()
+    if fails then raises(function() loss:backward() end, rank == 0 and 'on purpose' or 'failed in another process')
+    else
+      loss:backward()
+      eq({a.weight.grad:item(), b.weight.grad:item()}, {1, 100})
+    end
+  end
+  two(false)
+  two(true)
+  two(false)
+  local net = dist.parallel(nn.Linear(5, 1))
+  net:double()
+  net(my_x):sum():backward()
+  eq(net.weight.grad.dtype, 'float64')
+  local copy = dist.parallel(nn.Sequential(nn.Linear(5, 2), nn.BatchNorm1d(2)):double()):clone()
+  if rank == 0 then copy(my_x) end -- a copy belongs to its process
 end
 
 local function check_shard()
@@ -372,6 +405,7 @@ if arg[1] == '--process' then
     check_random_averages()
     check_failing_pass()
     check_overlap()
+    check_mixtures()
   elseif arg[2] == 'save' then
     check_sharded_optimizer()
     check_shard()

@@ -116,6 +116,11 @@ test('nn.quantize: a copy whose linear layers have int8 weights', function()
   local compiled = mt.compile(function(v) return mt.no_grad(q, v) end)
   for _ = 1, 4 do assert(compiled(x):equal(y)) end
   assert(nn.is(nn.quantize(nn.Linear(3, 3)), nn.QuantizedLinear))
+  local two = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+  two[1]:register_forward_hook(function(_, _, out) return out * 0 end)
+  two[2].note = 'kept'
+  local copy = nn.quantize(two)
+  assert(nn.is(copy[1], nn.Linear) and copy[1](mt.ones(1, 3)):eq(0):all() and copy[2].note == 'kept')
   local zeros = nn.Linear(3, 2)
   mt.no_grad(function() zeros.weight:zero_() end)
   assert(nn.quantize(zeros)(mt.ones(1, 3)):equal(zeros(mt.ones(1, 3))))

@@ -247,7 +247,8 @@ print(value(1), steps > 1)
 EOF
 until_found() { for i in $(seq 300); do if "$@" 2>/dev/null; then break; else sleep 0.1; fi; done; }
 (until_found test -e started; sleep 1; sed 's/x + 1$/x + * 1/' watched.lua >next.lua && cp next.lua watched.lua &&
-  until_found grep -q 'old functions stay' err; sleep 1; sed 's/x + [*] 1$/x + 100/' watched.lua >next.lua && cp next.lua watched.lua) &
+  until_found grep -q 'old functions stay' err; sleep 1
+  sed 's/x + [*] 1$/x + 100/' watched.lua >next.lua && cp next.lua watched.lua) &
 run '' watch watched.lua && expect 'mtorch watch takes over a changed function' 0 "101${tab}true"
 has 'and says so' err 'mtorch: watched.lua: took over value'
 has 'after it has refused a wrong one' err "watched.lua: line 5: unexpected symbol near '*'; the old functions stay"

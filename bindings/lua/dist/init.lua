@@ -1,7 +1,7 @@
 -- init.lua -- mt.dist: training by several processes that mpirun starts
 --
 -- Operations on tensors are those of engine/dist: MPI or NCCL moves the data, after all processes of the group have
--- compared their calls. The rest is built of them here. dist.parallel averages gradients at the end of each backward
+-- compared their calls. The rest is built of them here. dist.parallel averages gradients during each backward
 -- pass; optim.Sharded keeps a part of each parameter's state in each process (it reduces and scatters gradients and
 -- gathers parameters at each step), dist.shard a part of each parameter too, which each layer gathers for its forward
 -- and backward. Both present their whole states in state_dict(), so that a checkpoint fits any number of processes.

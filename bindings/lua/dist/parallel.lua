@@ -8,9 +8,11 @@ local parallel = {}
 local averages = setmetatable({}, {__mode = 'k'}) -- of nets: the state of the averaging
 parallel.averaged = setmetatable({}, {__mode = 'k'}) -- parameters whose gradients are averaged
 
---- Before each forward: takes the buffers of the first process, and refuses later parameters.
+--- Before each forward: takes the buffers of the first process, and refuses later parameters. A copy of the net (clone,
+--- nn.quantize) is not averaged, and belongs to this process alone.
 local function check_before_forward(net, sync_buffers)
-  net:register_forward_pre_hook(function()
+  net:register_forward_pre_hook(function(self)
+    if self ~= net then return end
     for name, p in net:named_parameters() do
       if p.requires_grad and not parallel.averaged[p] then
         core.fail('dist.parallel: %s was added or given requires_grad later, so its gradient is not averaged; ' ..
@@ -29,7 +31,8 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   'averages the gradients of its parameters over the processes before it adds them to .grad, so that equal steps ' ..
   'keep the processes equal. Each process reads its own part of the data (DataLoader\'s shard={rank, size}); all ' ..
   'make as many backward passes. Gradients are sent in buffers of bucket_mb megabytes as soon as these are full, ' ..
-  'while the pass goes on, if each process has an idle core (MTORCH_DIST_THREAD). ' ..
+  'while the pass goes on (on a GPU, and where each process has an idle core: MTORCH_DIST_THREAD); with hooks, ' ..
+  'mt.Function or several such nets in a pass, at its end. ' ..
   'buffers: each forward, after eval() as well, first takes the buffers of rank 0 (BatchNorm\'s running ' ..
   "statistics), so all processes make as many; false leaves them to each process. wire: 'bfloat16' sends half the " ..
   'bytes, and adds in float32. static: every pass uses the parameters that the first one used, in any process, ' ..
@@ -55,6 +58,9 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
     end
     return net
   end)
+
+--- How many buffers of gradients a net has sent before the end of its backward passes.
+function parallel.sent_early(net) return parts.sent_early(averages[net]) end
 
 parallel.no_sync = core.declare('no_sync(net, fn: function, ..)',
   'fn(..), whose backward passes of a net of dist.parallel add to .grad without averages; the next pass outside ' ..

@@ -33,19 +33,23 @@ local function quantized(layer, name)
   made.weight = class.Buffer((weight:float() / scale:unsqueeze(2)):round():clamp(-127, 127):to 'int8')
   made.scale = class.Buffer(scale)
   if bias then made.bias = class.Buffer(bias) end
+  for key, value in pairs(layer) do -- the user's own
+    if type(key) == 'string' and not key:find '^__' and rawget(made, key) == nil then rawset(made, key, value) end
+  end
   return made:train(layer.training)
 end
 
 quantize.quantize = core.declare('quantize(net, bits: int = 8)',
-  'A copy of the net for inference whose Linear layers (not those of derived classes, and not the output layer of ' ..
-  'MultiheadAttention) have int8 weights, a quarter of the memory: each output has a scale, the largest weight / ' ..
-  '127, and the inputs stay floats. Products of few rows, as in decoding, read the int8 weights directly. bits: 8.',
+  'A copy of the net for inference whose Linear layers have int8 weights, a quarter of the memory: each output has ' ..
+  'a scale, the largest weight / 127, and the inputs stay floats. Products of few rows, as in decoding, read the int8 ' ..
+  'weights directly. Layers of derived classes, with hooks or a forward of their own, and the output layer of ' ..
+  'MultiheadAttention stay as they are. bits: 8.',
   function(net, bits)
     if not class.is_module(net) then core.fail('quantize: a module is needed, got %s', core.describe(net)) end
     if bits ~= 8 then core.fail('quantize: bits is %s; only 8 is supported', tostring(bits)) end
     local nn, made = mt.nn, {}
     class.walk(net, function(name, value, kind, owner)
-      if kind ~= 'module' or value.__class ~= nn.Linear or made[value] then return end
+      if kind ~= 'module' or value.__class ~= nn.Linear or made[value] or rawget(value, 'forward') then return end
       if owner and owner.__class == nn.MultiheadAttention then return end
       made[value] = quantized(value, name)
     end)
