@@ -41,8 +41,8 @@ end
 
 quantize.quantize = core.declare('quantize(net, bits: int = 8)',
   'A copy of the net for inference whose Linear layers have int8 weights, a quarter of the memory: each output has ' ..
-  'a scale, the largest weight / 127, and the inputs stay floats. Products of few rows, as in decoding, read the int8 ' ..
-  'weights directly. Layers of derived classes, with hooks or a forward of their own, and the output layer of ' ..
+  'a scale, the largest weight / 127, and the inputs stay floats. Products of few rows, as in decoding, read the ' ..
+  'int8 weights directly. Layers of derived classes, with hooks or a forward of their own, and the output layer of ' ..
   'MultiheadAttention stay as they are. bits: 8.',
   function(net, bits)
     if not class.is_module(net) then core.fail('quantize: a module is needed, got %s', core.describe(net)) end
