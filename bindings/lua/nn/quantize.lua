@@ -39,6 +39,9 @@ local function quantized(layer, name)
   return made:train(layer.training)
 end
 
+--- Whether a module computes what Linear computes, and nothing else.
+local function is_linear(m) return m.__class == mt.nn.Linear and not rawget(m, 'forward') end
+
 quantize.quantize = core.declare('quantize(net, bits: int = 8)',
   'A copy of the net for inference whose Linear layers have int8 weights, a quarter of the memory: each output has ' ..
   'a scale, the largest weight / 127, and the inputs stay floats. Products of few rows, as in decoding, read the ' ..
@@ -47,15 +50,14 @@ quantize.quantize = core.declare('quantize(net, bits: int = 8)',
   function(net, bits)
     if not class.is_module(net) then core.fail('quantize: a module is needed, got %s', core.describe(net)) end
     if bits ~= 8 then core.fail('quantize: bits is %s; only 8 is supported', tostring(bits)) end
-    local nn, made = mt.nn, {}
+    if is_linear(net) then return quantized(net, 'net') end
+    local made = {}
     class.walk(net, function(name, value, kind, owner)
-      if kind ~= 'module' or value.__class ~= nn.Linear or made[value] or rawget(value, 'forward') then return end
-      if owner and owner.__class == nn.MultiheadAttention then return end
-      made[value] = quantized(value, name)
+      if kind == 'module' and is_linear(value) and owner.__class ~= mt.nn.MultiheadAttention then
+        made[value] = quantized(value, name)
+      end
     end)
-    if made[net] then return made[net] end
-    if net.__class == nn.Linear then return quantized(net, 'net') end
-    if next(made) == nil then core.fail('quantize: %s has no Linear layers', net.__name) end
+    if next(made) == nil then core.fail('quantize: %s has no Linear layers to quantize', net.__name) end
     return class.copied(net, made)
   end)
 
