@@ -53,6 +53,10 @@ std::string described(const TensorList&);
 /// Reduces the elements of packed tensors, in place. `average` adds and divides what travels in bfloat16.
 void reduce_buffer(const char* operation, const Tensor& data, Reduction, const Group&);
 void average_in_bfloat16(const char* operation, const Tensor& data, const Group&);
+/// The reduction of a packed tensor of a GPU, in place, without the division of a mean.
+Collective reduction_of(const Tensor& data, Reduction);
+/// Divides a sum over the processes by their number, in place.
+void divide(const Tensor& sum, const Group&);
 
 /// The dtype in which elements are reduced: storage-only floats are sent as float32, bool as uint8.
 Dtype wire(Dtype);

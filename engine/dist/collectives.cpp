@@ -81,10 +81,6 @@ TensorList unpacked(const Tensor& rows, const Tensor& x) {
   return list;
 }
 
-void divide(const Tensor& sum, const Group& group) {
-  copy_(sum, div(sum, scalar(size(group), sum.dtype())));
-}
-
 void check_reduction(const char* operation, const Tensor& x, Reduction how) {
   if (how == Reduction::mean && !is_float(x.dtype()))
     fail("{}: the mean of {} is not an integer; use op='sum', or x:float()", operation, x.dtype());
@@ -130,6 +126,14 @@ std::string fault_of(const TensorList& list, const Group& group) {
 
 }  // namespace
 
+void divide(const Tensor& sum, const Group& group) {
+  copy_(sum, div(sum, scalar(size(group), sum.dtype())));
+}
+Collective reduction_of(const Tensor& data, Reduction how) {
+  void* const all = data.data_as<void>();
+  return {Kind::all_reduce, all, all, data.numel(), 0, data.dtype(), kGpuOps[int(how)]};
+}
+
 std::string described(const TensorList& list) {
   std::string text;
   for (const Tensor& x : list)
@@ -160,10 +164,7 @@ void Buffer::copy_to(const TensorList& list) const {
 
 void reduce_buffer(const char* operation, const Tensor& data, Reduction how, const Group& group) {
   const Dtype d = data.dtype();
-  void* const all = data.data_as<void>();
-  if (on_gpu(data))
-    run_on_gpus(operation, {Kind::all_reduce, all, all, data.numel(), 0, d, kGpuOps[int(how)]},
-                group);
+  if (on_gpu(data)) run_on_gpus(operation, reduction_of(data, how), group);
   else
     in_parts(data.numel(), [&](int64_t at, int n) {
       check(operation,

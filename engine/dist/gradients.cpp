@@ -30,7 +30,6 @@ struct Parameter {
 
 /// Gradients of one dtype that are sent together.
 struct Bucket {
-  std::vector<size_t> members;
   int64_t elements = 0;
   size_t missing = 0;  // gradients
   Tensor data;
@@ -123,7 +122,6 @@ class Pass : public GroupPass {
         if (bytes >= all.options.bucket_mb * 1e6) buckets_.emplace_back(), bytes = 0;
         Bucket& b = buckets_.back();
         places_[i] = {int(buckets_.size()) - 1, b.elements, reached[i]};
-        b.members.push_back(i);
         b.elements += product(p.shape);
         b.missing += reached[i];
         bytes += double(product(p.shape) * item_size(wire(p.dtype)));
@@ -149,9 +147,7 @@ class Pass : public GroupPass {
     if (!early_) check_success();
     for (size_t i = 0; i < places_.size(); ++i)
       if (places_[i].bucket >= 0 && !places_[i].reached) add(i, {});
-    for (Bucket& b : buckets_) b.missing = 0;
-    send_full();
-    wait();
+    send_all();
     if (early_) check_success();
     for (size_t i = 0; i < gradients.size(); ++i) {
       const Parameter& p = all_.parameters[i];
@@ -195,24 +191,21 @@ class Pass : public GroupPass {
     for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
       Bucket& b = buckets_[next_];
       if (in_bfloat16) average_in_bfloat16("backward", b.data, all_.group);
-      else if (gpu_) start_on_gpus("backward", sum_of(b.data), all_.group);
+      else if (gpu_) start_on_gpus("backward", reduction_of(b.data, Reduction::sum), all_.group);
       else
         b.job = start_in_background([data = b.data, &group = all_.group] {
           reduce_buffer("backward", data, Reduction::sum, group);
         });
     }
   }
-  static Collective sum_of(const Tensor& data) {
-    void* const all = data.data_as<void>();
-    return {Collective::Kind::all_reduce, all, all, data.numel(), 0, data.dtype()};
-  }
-  /// Waits for the buckets, and divides their sums.
-  void wait() const {
+  /// Sends the other buckets as they are, waits for all, and divides their sums.
+  void send_all() {
+    for (Bucket& b : buckets_) b.missing = 0;
+    send_full();
     if (all_.options.bfloat16_wire || buckets_.empty()) return;
     for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
     if (gpu_) finish_on_gpus(all_.group);
-    for (const Bucket& b : buckets_)
-      copy_(b.data, div(b.data, scalar(size(all_.group), b.data.dtype(), b.data.device())));
+    for (const Bucket& b : buckets_) divide(b.data, all_.group);
   }
   /// The pass has failed here: the others fail too, once they have the buckets for which they wait.
   void fail_everywhere() {
@@ -221,9 +214,7 @@ class Pass : public GroupPass {
       if (early_) {
         for (size_t i = 0; i < places_.size(); ++i)
           if (places_[i].bucket >= 0) part_of(i);
-        for (Bucket& b : buckets_) b.missing = 0;
-        send_full();
-        wait();
+        send_all();
       }
       all_agree("backward", all_.group, false);
     } catch (const std::exception& e) { set_lost(fmt::format("backward failed ({})", e.what())); }

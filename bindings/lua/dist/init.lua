@@ -17,10 +17,8 @@ dist.print = core.declare('print(..)', 'print(..) in process 0 alone, for a line
     io.stdout:flush()
   end)
 
-local lazy = {}
-for file, names in pairs{parallel = 'parallel no_sync', shard = 'shard'} do
-  for name in names:gmatch('%S+') do lazy[name] = function() return require('mtorch.dist.' .. file)[name] end end
-end
-lazy.checkpoint = function() return core.strict(require 'mtorch.dist.checkpoint', 'mt.dist.checkpoint') end
+local lazy = core.add_lazy({
+  checkpoint = function() return core.strict(require 'mtorch.dist.checkpoint', 'mt.dist.checkpoint') end,
+}, 'mtorch.dist.', {parallel = 'parallel no_sync', shard = 'shard'})
 
 return core.strict(dist, 'mt.dist', nil, lazy)
