@@ -15,7 +15,7 @@ enum class ConvPart : int { output, input, weight };
 /// inputs, outputs, kernel).
 struct Conv {
   ConvPart part;
-  Dtype dtype;
+  Dtype dtype;  // on a CPU bf16 only if onednn::convolution_scratch() is positive
   int64_t batch, groups, inputs, outputs;  // channels of one group
   int64_t size[2], kernel[2], out[2], stride[2], dilation[2], offset[2];
   void *x, *w, *y;

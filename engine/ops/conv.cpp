@@ -24,20 +24,34 @@ struct Geometry : Conv {
 // The three tensors of the sum: the part that computes one takes the others, in this order.
 enum Role { kX, kW, kY };
 
-/// The bytes of scratch that the CPU's verb needs.
-int64_t scratch_of(const Conv& c) {
-  return std::max(onednn::convolution_scratch(c), conv_scratch(c));
+Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g);
+
+/// The verb's arguments without the arrays, for operands of `one`'s dtype and device.
+Conv arguments(Role result, const Tensor& one, const Tensor& bias, const Geometry& g) {
+  Conv c = g;
+  constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
+  c.part = kPart[result], c.dtype = one.dtype(), c.tf32 = lets_tf32(c.dtype, one.device());
+  c.bias = bias.defined() ? bias.data() : nullptr;
+  return c;
+}
+
+/// Computes with the operands in float32 and rounds the result.
+Tensor through_float32(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
+  const Tensor operands[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
+                              to_compute_dtype(given[kY])};
+  return to(compute(result, operands, to_compute_dtype(bias), g),
+            given[result == kX ? kW : kX].dtype());
 }
 
 /// Calls the verb. `given` holds the two other tensors at the indices of their roles.
-Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
+Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geometry& g) {
   NoGrad off;
-  const Tensor& one = given[result == kX ? kW : kX];
-  if (product_dtype(one.dtype(), one.device()) != one.dtype()) {
-    const Tensor operands[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
-                                to_compute_dtype(given[kY])};
-    return to(compute(result, operands, to_compute_dtype(bias), g), one.dtype());
-  }
+  const Tensor &one = given[result == kX ? kW : kX], bias = contiguous(bias0);
+  Conv c = arguments(result, one, bias, g);
+  const bool cpu = is_cpu(one.device());
+  const int64_t for_onednn = cpu ? onednn::convolution_scratch(c) : 0;
+  if (product_dtype(c.dtype, one.device()) != c.dtype && for_onednn == 0)
+    return through_float32(result, given, bias, g);
   Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one);
   if (out.numel() == 0) return out;
   if (given[result == kY ? kW : kY].numel() == 0 || one.numel() == 0) {
@@ -53,19 +67,15 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
         permute(reshape(operands[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
                 {0, 2, 1, 3, 4}));
   operands[result] = out;
-  Conv c = g;
-  constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
-  c.part = kPart[result], c.dtype = out.dtype(), c.tf32 = lets_tf32(c.dtype, out.device());
   c.x = operands[kX].data(), c.w = operands[kW].data(), c.y = operands[kY].data();
-  const Tensor b = contiguous(bias);
-  c.bias = bias.defined() ? b.data() : nullptr;
   Tensor scratch;  // a GPU allocates its own
-  if (const int64_t bytes = is_cpu(out.device()) ? scratch_of(c) : 0) {
+  if (const int64_t bytes = cpu ? std::max(for_onednn, conv_scratch(c)) : 0) {
     scratch = empty({bytes}, Dtype::u8);
     c.scratch = scratch.data();
   }
-  if (!out.device().conv(c)) require_openblas("conv");
-  return out;
+  if (out.device().conv(c)) return out;
+  if (!is_half(c.dtype)) require_openblas("conv");
+  return through_float32(result, given, bias, g);  // oneDNN had no memory
 }
 
 void conv_backward(Node& node, const Tensor& g, Tensor* dx);

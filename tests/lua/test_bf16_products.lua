@@ -1,4 +1,5 @@
--- test_bf16_products.lua -- products of bfloat16 as on a processor with AMX: values, bits, gradients
+-- test_bf16_products.lua -- products and convolutions of bfloat16, which oneDNN computes on some processors: values,
+-- bits, gradients
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -55,6 +56,40 @@ test('linear and its gradients', function()
   near(x.grad, g:double():matmul(w:detach():double()))
   near(w.grad, g:double():t():matmul(x:detach():double()))
   near(bias.grad, g:double():sum(1))
+end)
+
+test('convolutions and their gradients, any number of threads', function()
+  local before = mt.get_num_threads()
+  -- Batch, inputs, outputs, size, kernel, stride, padding, groups.
+  local list = {{8, 64, 48, 20, 3, 1, 1, 1}, {4, 32, 64, 21, 3, 2, 1, 1}, {4, 64, 32, 19, 1, 1, 0, 1},
+                {8, 32, 32, 28, 3, 1, 1, 32}, {2, 64, 64, 14, 3, 1, 1, 4}, {3, 48, 80, 17, 5, 1, 2, 1},
+                {1, 64, 96, 33, 3, 1, 0, 1}, {2, 256, 256, 8, 3, 1, 1, 1}, {4, 3, 32, 24, 5, 2, 2, 1}}
+  local function gradients(x, w, b, g, o)
+    x, w, b = x:detach():requires_grad_(), w:detach():requires_grad_(), b:detach():requires_grad_()
+    local y = mt.conv2d(x, w, b, o)
+    y:backward(g)
+    return {y:detach(), x.grad, w.grad, b.grad}
+  end
+  for _, c in ipairs(list) do
+    local batch, inputs, outputs, size, kernel, stride, padding, groups = unpack(c)
+    local x, w = mt.randn(batch, inputs, size, size):bfloat16(), mt.randn(outputs, inputs / groups, kernel, kernel)
+    w = (w / 8):bfloat16()
+    local b, o = mt.randn(outputs):bfloat16(), {stride = stride, padding = padding, groups = groups}
+    local g = mt.randn(mt.conv2d(x, w, b, o):size()):bfloat16()
+    local exact = gradients(x:double(), w:double(), b:double(), g:double(), o)
+    local first
+    for _, threads in ipairs{1, 2, 3, 8} do
+      mt.set_num_threads(threads)
+      local got = gradients(x, w, b, g, o)
+      first = first or got
+      for i = 1, 4 do
+        near(got[i], exact[i])
+        eq(mt.equal(got[i], first[i]), true)
+      end
+    end
+    near(mt.conv2d(x, w, nil, o), mt.conv2d(x:double(), w:double(), nil, o))
+  end
+  mt.set_num_threads(before)
 end)
 
 test('without oneDNN', function()

@@ -102,20 +102,20 @@ TEST_CASE("onednn: a convolution and its gradients", "[onednn]") {
 
   const Algorithm direct = Algorithm::direct;
   std::vector<float> got(y.size());
-  const Primitive forward = Primitive::convolution(Pass::forward, direct, lx, any, ly, c.window);
+  const Primitive forward = Primitive::convolution(Pass::forward, direct, {lx, any, ly}, c.window);
   REQUIRE(forward);
   CHECK(std::strlen(forward.kernel()) > 0);
   run_reordered(forward, lw, w, x, kSource, got, kResult);
   CHECK(got == want_y);
 
   got.assign(x.size(), 1);
-  const Primitive data = Primitive::convolution(Pass::data, direct, lx, any, ly, c.window);
+  const Primitive data = Primitive::convolution(Pass::data, direct, {lx, any, ly}, c.window);
   REQUIRE(data);
   run_reordered(data, lw, w, y, kResultGradient, got, kSourceGradient);
   CHECK(got == want_x);
 
   got.assign(w.size(), 1);
-  const Primitive weights = Primitive::convolution(Pass::weights, direct, lx, lw, ly, c.window);
+  const Primitive weights = Primitive::convolution(Pass::weights, direct, {lx, lw, ly}, c.window);
   REQUIRE(weights);
   CHECK(weights.run(
       {{kSource, x.data()}, {kResultGradient, y.data()}, {kWeightsGradient, got.data()}}));

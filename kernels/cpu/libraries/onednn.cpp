@@ -270,14 +270,14 @@ Primitive Primitive::compiled(void* description) {
   return made;
 }
 
-Primitive Primitive::matmul(const Layout& a, const Layout& b, const Layout& c) {
+Primitive Primitive::matmul(const Layout& a, const Layout& b, const Layout& c, const Layout& bias) {
   const Call call;
-  const void *x = a.held_.get(), *y = b.held_.get(), *z = c.held_.get();
+  const void *x = a.held_.get(), *y = b.held_.get(), *z = c.held_.get(), *v = bias.held_.get();
   if (!x || !y || !z) return {};
   if (version_2())
     return compiled(
-        described([&](void* to) { return dnnl.dnnl_matmul_desc_init(to, x, y, nullptr, z); }));
-  return compiled(described_by(dnnl.dnnl_matmul_primitive_desc_create, x, y, nullptr, z));
+        described([&](void* to) { return dnnl.dnnl_matmul_desc_init(to, x, y, v, z); }));
+  return compiled(described_by(dnnl.dnnl_matmul_primitive_desc_create, x, y, v, z));
 }
 
 Primitive Primitive::reorder(const Layout& from, const Layout& to) {
@@ -289,11 +289,11 @@ Primitive Primitive::reorder(const Layout& from, const Layout& to) {
   return compiled(status == 0 ? made : nullptr);
 }
 
-Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& source,
-                                 const Layout& weights, const Layout& result,
+Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const ConvLayouts& l,
                                  const Window& window) {
   const Call call;
-  const void *x = source.held_.get(), *w = weights.held_.get(), *y = result.held_.get();
+  const void *x = l.source.held_.get(), *w = l.weights.held_.get(), *y = l.result.held_.get(),
+             *b = l.bias.held_.get(), *dw = l.weights_gradient ? l.weights_gradient.held_.get() : w;
   if (!x || !w || !y) return {};
   const int how = int(algorithm);
   const int64_t *stride = window.stride, *before = window.padding_before,
@@ -303,8 +303,8 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& s
   void *forward = nullptr, *made = nullptr;  // a gradient needs the forward descriptor as a hint
   if (version_2()) {
     forward = described([&](void* to) {
-      return dnnl.dnnl_dilated_convolution_forward_desc_init(to, kTraining, how, x, w, nullptr, y,
-                                                             stride, skipped, before, after);
+      return dnnl.dnnl_dilated_convolution_forward_desc_init(to, kTraining, how, x, w, b, y, stride,
+                                                             skipped, before, after);
     });
     if (forward && pass == Pass::data)
       made = described(
@@ -317,17 +317,17 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& s
       made = described(
           [&](void* to) {
             return dnnl.dnnl_dilated_convolution_backward_weights_desc_init(
-                to, how, x, w, nullptr, y, stride, skipped, before, after);
+                to, how, x, dw, nullptr, y, stride, skipped, before, after);
           },
           forward);
   } else {
     forward = described_by(dnnl.dnnl_convolution_forward_primitive_desc_create, kTraining, how, x,
-                           w, nullptr, y, stride, skipped, before, after);
+                           w, b, y, stride, skipped, before, after);
     if (forward && pass == Pass::data)
       made = described_by(dnnl.dnnl_convolution_backward_data_primitive_desc_create, how, x, w, y,
                           stride, skipped, before, after, forward);
     if (forward && pass == Pass::weights)
-      made = described_by(dnnl.dnnl_convolution_backward_weights_primitive_desc_create, how, x, w,
+      made = described_by(dnnl.dnnl_convolution_backward_weights_primitive_desc_create, how, x, dw,
                           nullptr, y, stride, skipped, before, after, forward);
   }
   if (pass == Pass::forward) return compiled(forward);
@@ -336,13 +336,14 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& s
 }
 
 Layout Primitive::layout(Argument argument) const {
-  const int queries[][2] = {{kSource, 129},  {kSourceGradient, 130},
-                            {kWeights, 131}, {kWeightsGradient, 132},
-                            {kResult, 133},  {kResultGradient, 134}};
+  const int queries[][2] = {
+      {kSource, 129}, {kSourceGradient, 130}, {kWeights, 131}, {kWeightsGradient, 132},
+      {kResult, 133}, {kResultGradient, 134}, {kBias, 131}};
   for (const auto& [of, what] : queries)
     if (of == argument)
       return Layout(std::shared_ptr<const void>(
-          description_, dnnl.dnnl_primitive_desc_query_md(description_.get(), what, 0)));
+          description_,
+          dnnl.dnnl_primitive_desc_query_md(description_.get(), what, argument == kBias)));
   return {};
 }
 
@@ -350,6 +351,13 @@ const char* Primitive::kernel() const {
   const char* name = nullptr;
   if (description_) dnnl.dnnl_primitive_desc_query(description_.get(), kQueryKernel, 0, &name);
   return name ? name : "";
+}
+
+bool Primitive::gains_by_bf16() const {
+#ifdef __x86_64__
+  if (__builtin_cpu_is("amd")) return std::strstr(kernel(), "ref") == nullptr;
+#endif
+  return std::strstr(kernel(), "amx") != nullptr;
 }
 
 bool Primitive::run(std::initializer_list<Data> data) const {

@@ -26,8 +26,8 @@ namespace mt::onednn {
 struct Library {
   const char* path;
   int major, minor, patch;
-  bool avx512,
-      bf16;  // whether its AVX-512 and bfloat16 kernels run: the processor and ONEDNN_MAX_CPU_ISA allow them
+  // Whether its AVX-512 and bfloat16 kernels run: the processor and ONEDNN_MAX_CPU_ISA allow them.
+  bool avx512, bf16;
 };
 /// The library, opened by the first call; null if there is none: then why() is the reason.
 const Library* open();
@@ -44,6 +44,7 @@ enum Argument {
   kSource = 1,
   kResult = 17,
   kWeights = 33,
+  kBias = 41,
   kSourceGradient = 129,
   kResultGradient = 145,
   kWeightsGradient = 161
@@ -76,6 +77,12 @@ struct Window {
   const int64_t *stride, *dilation, *padding_before, *padding_after;
 };
 
+/// Source (n, channels, ..), weights (out, in, ..) or (groups, out, in, ..) and result (n, out, ..). The bias of the
+/// forward pass may be left out; the gradient of the weights has their layout unless it has its own.
+struct ConvLayouts {
+  Layout source, weights, result, bias{}, weights_gradient{};
+};
+
 struct Data {
   Argument argument;
   const void* at;  // written if the argument is a result
@@ -86,16 +93,19 @@ struct Data {
 class Primitive {
  public:
   Primitive() = default;
-  /// kResult = kSource . kWeights, with 2 dimensions, or 3 with the batch as the first.
-  static Primitive matmul(const Layout& a, const Layout& b, const Layout& c);
+  /// kResult = kSource . kWeights + kBias, with 2 dimensions; the bias has one row. It may be left out.
+  static Primitive matmul(const Layout& a, const Layout& b, const Layout& c,
+                          const Layout& bias = {});
   static Primitive reorder(const Layout& from, const Layout& to);
-  /// Source (n, channels, ..), weights (out, in, ..) or (groups, out, in, ..), result (n, out, ..).
-  static Primitive convolution(Pass pass, Algorithm algorithm, const Layout& source,
-                               const Layout& weights, const Layout& result, const Window& window);
+  static Primitive convolution(Pass pass, Algorithm algorithm, const ConvLayouts& layouts,
+                               const Window& window);
   explicit operator bool() const { return bool(compiled_); }
   Layout layout(Argument argument) const;
   /// The name of its kernel, such as "jit:avx512_core": for mt.explain and tests.
   const char* kernel() const;
+  /// Whether it is faster with bfloat16 than float32 would be: by AMX, or by AVX-512 on AMD's processors (from Zen 4
+  /// on), where dot products of bfloat16 have twice the rate of float32's; on Intel's they have the same.
+  bool gains_by_bf16() const;
   /// Returns false, with nothing done, if memory for the scratchpad cannot be allocated.
   bool run(std::initializer_list<Data> data) const;
 

@@ -37,7 +37,8 @@ double work_of_image(const Conv& c) {
 bool suits(const Conv& c) {
   const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kMinChannels;
   const bool wide = c.inputs >= kMinChannels && c.outputs >= kMinChannels;
-  return c.dtype == Dtype::f32 && (depthwise || wide) && c.dilation[0] > 0 && c.dilation[1] > 0 &&
+  return (c.dtype == Dtype::f32 || c.dtype == Dtype::bf16) && (depthwise || wide) &&
+         c.dilation[0] > 0 && c.dilation[1] > 0 &&
          double(c.batch) * work_of_image(c) >= (depthwise ? kMinDepthwiseWork : kMinWork);
 }
 
@@ -53,7 +54,8 @@ int64_t divisor(int64_t n, int64_t most) {
 int64_t winograd_chunk(const Conv& c) {
   for (int d = 0; d < 2; ++d)
     if (c.kernel[d] != 3 || c.stride[d] != 1 || c.dilation[d] != 1) return 0;
-  if (c.groups > 1 || std::min(c.inputs, c.outputs) < kWinogradChannels) return 0;
+  if (c.dtype == Dtype::bf16 || c.groups > 1 || std::min(c.inputs, c.outputs) < kWinogradChannels)
+    return 0;
   const int64_t tiles = ((c.out[0] + 3) / 4) * ((c.out[1] + 3) / 4);
   if (double(area(c.out)) < 0.75 * 16 * double(tiles)) return 0;
   const int64_t wanted = (2 * kWinogradTiles + tiles - 1) / tiles;
@@ -62,7 +64,7 @@ int64_t winograd_chunk(const Conv& c) {
 }
 int64_t direct_chunk(const Conv& c) {
   const double bytes =
-      4 * double(c.groups) *
+      double(item_size(c.dtype)) * double(c.groups) *
       (double(c.inputs) * double(area(c.size)) + double(c.outputs) * double(area(c.out)));
   const bool heavy =
       c.groups == 1 && 4 * double(c.inputs * c.outputs * area(c.kernel)) > kHeavyWeight;
@@ -95,9 +97,10 @@ struct Plan {
   int64_t x = 0, w = 0, y = 0;            // bytes of each in the primitive's layout; 0: plain
 };
 
-using Key = std::array<int64_t, 18>;
+using Key = std::array<int64_t, 19>;
 Key key_of(const Conv& c) {
   Key key{int64_t(c.part), c.batch, c.groups, c.inputs, c.outputs};
+  key[17] = int64_t(c.dtype), key[18] = c.bias != nullptr;
   for (int d = 0; d < 2; ++d) {
     const int64_t axis[] = {c.size[d],   c.kernel[d],   c.out[d],
                             c.stride[d], c.dilation[d], c.offset[d]};
@@ -107,11 +110,8 @@ Key key_of(const Conv& c) {
 }
 
 /// The layouts of a piece of the arrays of `c`, contiguous except the weight for `input`, which has
-/// the shape (groups, inputs, outputs, kernel); `any`: only sizes.
-struct Layouts {
-  Layout x, w, y;
-};
-Layouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any) {
+/// the shape (groups, inputs, outputs, kernel); `any`: only sizes. The gradient of a weight is summed in float32.
+ConvLayouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any) {
   const int64_t xs[] = {chunk, c.groups * piece.inputs, c.size[0], c.size[1]};
   const int64_t ys[] = {chunk, c.groups * piece.outputs, c.out[0], c.out[1]};
   const int64_t ws[] = {c.groups, piece.outputs, piece.inputs, c.kernel[0], c.kernel[1]};
@@ -122,13 +122,16 @@ Layouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any) {
                 w_strides[] = {c.inputs * c.outputs * taps, exchanged ? taps : c.inputs * taps,
                                exchanged ? c.outputs * taps : taps, c.kernel[1], 1};
   const int skip = c.groups == 1;  // then the weight has no group dimension
-  return {Layout(kF32, 4, xs, any ? nullptr : x_strides),
-          Layout(kF32, 5 - skip, ws + skip, any ? nullptr : w_strides + skip),
-          Layout(kF32, 4, ys, any ? nullptr : y_strides)};
+  const Type type = c.dtype == Dtype::bf16 ? kBF16 : kF32;
+  const int64_t one = 1;
+  return {Layout(type, 4, xs, any ? nullptr : x_strides),
+          Layout(type, 5 - skip, ws + skip, any ? nullptr : w_strides + skip),
+          Layout(type, 4, ys, any ? nullptr : y_strides),
+          c.bias ? Layout(type, 1, ys + 1, &one) : Layout(),
+          Layout(kF32, 5 - skip, ws + skip, nullptr)};
 }
 
 Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
-  const Layouts any = layouts_of(c, c, chunk, true);
   int64_t before[2], after[2];
   for (int d = 0; d < 2; ++d) {
     before[d] = -c.offset[d];
@@ -138,7 +141,7 @@ Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
   const Pass pass = c.part == ConvPart::output  ? Pass::forward
                     : c.part == ConvPart::input ? Pass::data
                                                 : Pass::weights;
-  return Primitive::convolution(pass, algorithm, any.x, any.w, any.y,
+  return Primitive::convolution(pass, algorithm, layouts_of(c, c, chunk, true),
                                 {2, c.stride, c.dilation, before, after});
 }
 
@@ -158,7 +161,9 @@ void choose(Plan& plan, const Conv& c, Algorithm algorithm, int64_t chunk, int64
   plan.run = primitive_for(plan.piece, chunk, algorithm);
   // Own kernels are faster than reference loops and im2col with gemm.
   const std::string_view kernel = plan.run ? plan.run.kernel() : "";
-  if (kernel.find("ref") != kernel.npos || kernel.find("gemm") != kernel.npos) plan.run = {};
+  if (kernel.find("ref") != kernel.npos || kernel.find("gemm") != kernel.npos ||
+      (c.dtype == Dtype::bf16 && !plan.run.gains_by_bf16()))
+    plan.run = {};
 }
 
 Plan plan_for(const Conv& c) {
@@ -168,14 +173,14 @@ Plan plan_for(const Conv& c) {
   if (const int64_t chunk = direct_chunk(c); !plan.run)
     choose(plan, c, Algorithm::direct, chunk, channel_cuts(c, chunk, 4, 16));
   if (!plan.run) return {};
-  const Layouts plain = layouts_of(c, plan.piece, plan.chunk, false);
+  const ConvLayouts plain = layouts_of(c, plan.piece, plan.chunk, false);
   const bool output = c.part == ConvPart::output, input = c.part == ConvPart::input,
              weight = c.part == ConvPart::weight;
   const Argument x = input ? kSourceGradient : kSource, w = weight ? kWeightsGradient : kWeights,
                  y = output ? kResult : kResultGradient;
-  if (!set_way(plain.x, plan.run.layout(x), input, plan.from_x, plan.x) ||
-      !set_way(plain.w, plan.run.layout(w), weight, plan.from_w, plan.w) ||
-      !set_way(plain.y, plan.run.layout(y), output, plan.from_y, plan.y))
+  if (!set_way(plain.source, plan.run.layout(x), input, plan.from_x, plan.x) ||
+      !set_way(plain.weights, plan.run.layout(w), weight, plan.from_w, plan.w) ||
+      !set_way(plain.result, plan.run.layout(y), output, plan.from_y, plan.y))
     return {};
   if (weight) {
     plan.parts = std::min(conv_parts(c), c.batch / plan.chunk);
@@ -185,7 +190,7 @@ Plan plan_for(const Conv& c) {
 }
 
 std::shared_ptr<const Plan> wanted_plan(const Conv& c) {
-  if (!suits(c) || !open()) return nullptr;
+  if (!suits(c) || !open() || (c.dtype == Dtype::bf16 && !open()->bf16)) return nullptr;
   const auto plan =
       kept<kPlans>(key_of(c), [&] { return std::make_shared<const Plan>(plan_for(c)); });
   return plan->chunk > 0 ? plan : nullptr;
@@ -211,21 +216,24 @@ struct Call {
     return reinterpret_cast<float*>(scratch() + (part * plan.cuts + cut) * plan.w);
   }
 
-  // Chunk k of x and of y, and the weight, starting with split j.
-  float* x(int64_t k, int64_t j) const {
+  // Chunk k of x and of y, the weight and the bias, starting with split j.
+  void* at(const void* array, int64_t element) const {
+    return static_cast<char*>(const_cast<void*>(array)) + element * item_size(c.dtype);
+  }
+  void* x(int64_t k, int64_t j) const {
     const int64_t channel =
         k * plan.chunk * c.groups * c.inputs + (from_y ? j : 0) * plan.piece.inputs;
-    return static_cast<float*>(c.x) + channel * area(c.size);
+    return at(c.x, channel * area(c.size));
   }
-  float* y(int64_t k, int64_t j) const {
+  void* y(int64_t k, int64_t j) const {
     const int64_t channel =
         k * plan.chunk * c.groups * c.outputs + (from_y ? 0 : j) * plan.piece.outputs;
-    return static_cast<float*>(c.y) + channel * area(c.out);
+    return at(c.y, channel * area(c.out));
   }
-  float* w(int64_t j) const {
-    const Conv& p = plan.piece;
-    return static_cast<float*>(c.w) + j * p.inputs * p.outputs * area(c.kernel);
+  void* w(int64_t j) const {
+    return at(c.w, j * plan.piece.inputs * plan.piece.outputs * area(c.kernel));
   }
+  const void* bias(int64_t j) const { return at(c.bias, j * c.groups * plan.piece.outputs); }
 
   bool bring_source(int64_t k, void* to) const {
     return from_y ? plan.from_y.run({{kSource, y(k, 0)}, {kResult, to}})
@@ -250,16 +258,6 @@ struct Call {
     return good;
   }
 
-  void add_bias(int64_t k, int64_t j) const {
-    const float* bias = static_cast<const float*>(c.bias) + j * plan.piece.outputs;
-    const int64_t channels = c.groups * plan.piece.outputs, places = area(c.out);
-    for (int64_t i = 0; i < plan.chunk; ++i) {
-      float* to = y(k, j) + i * c.groups * c.outputs * places;
-      for (int64_t o = 0; o < channels; ++o, to += places)
-        for (int64_t p = 0; p < places; ++p) to[p] += bias[o];
-    }
-  }
-
   /// Computes the result of chunk k and split j.
   bool run_piece(int64_t k, int64_t j) const {
     bool good = true;
@@ -267,12 +265,11 @@ struct Call {
     const Primitive& home = from_y ? plan.from_x : plan.from_y;
     void* const plain = from_y ? x(k, j) : y(k, j);
     void* const to = home ? mine() + source : plain;
-    good = good && plan.run.run({{from_y ? kResultGradient : kSource, from},
-                                 {kWeights, by},
-                                 {from_y ? kSourceGradient : kResult, to}});
-    if (home) good = good && home.run({{kSource, to}, {kResult, plain}});
-    if (good && c.bias) add_bias(k, j);
-    return good;
+    const Data source{from_y ? kResultGradient : kSource, from}, weight{kWeights, by},
+        result{from_y ? kSourceGradient : kResult, to};
+    good = good && (c.bias ? plan.run.run({source, weight, {kBias, bias(j)}, result})
+                           : plan.run.run({source, weight, result}));
+    return good && (!home || home.run({{kSource, to}, {kResult, plain}}));
   }
 
   /// Computes the gradient of the weight: part i of split j, over its chunks in order.

@@ -285,7 +285,9 @@ template <class T> bool conv_as(const Conv& c) {
 }  // namespace
 
 bool conv(const Conv& c) {
-  return onednn::convolve(c) || (c.dtype == Dtype::f64 ? conv_as<double>(c) : conv_as<float>(c));
+  return onednn::convolve(c) || (c.dtype == Dtype::f64   ? conv_as<double>(c)
+                                 : c.dtype == Dtype::f32 ? conv_as<float>(c)
+                                                         : false);
 }
 
 }  // namespace MT_ISA
