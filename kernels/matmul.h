@@ -8,8 +8,8 @@ namespace mt {
 /// have any value; in a and b a stride of 0 broadcasts. c overlaps neither a nor b, and its
 /// elements do not overlap one another.
 struct Matmul {
-  // Of all three: a float or an integer, not bool; i8: of b only, a and c are float32 (a CPU's
-  // takes_int8).
+  // Of all three: a float or an integer, not bool. A CPU multiplies 16-bit floats if takes_half(); i8
+  // is the dtype of b only, a and c are float32 (a CPU's takes_int8).
   Dtype dtype;
   int64_t m, n, k;  // a is m x k, b is k x n, c is m x n; c is zero if k == 0
   const void* a;
@@ -20,6 +20,9 @@ struct Matmul {
   int64_t batch_size[kMaxDims], a_batch[kMaxDims], b_batch[kMaxDims], c_batch[kMaxDims];
   bool accumulate;
   bool tf32 = false;  // a GPU may round factors of float32 to 11 bits
+  // Of takes_half() only: whether c is float32; a row of n that is added to each row before it is rounded.
+  bool wide = false;
+  const void* bias = nullptr;
 };
 
 }  // namespace mt

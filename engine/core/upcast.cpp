@@ -7,6 +7,7 @@
 namespace mt {
 
 Tensor cast_no_grad(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
   NoGrad off;
   return to(x, dtype);
 }

@@ -23,6 +23,7 @@ struct Attention {
   double scale, dropout;
   bool causal;
   uint64_t seed, counter;  // the position in the random stream where dropout's numbers begin
+  bool bf16 = false;       // operands of products are rounded to bfloat16
 
   int64_t batch() const { return q.size(0); }
   int64_t heads() const { return q.size(1); }
@@ -46,6 +47,19 @@ struct Block {
     return x.size(1) == 1 ? part : slice(part, 1, first[1], n[1]);
   }
 };
+
+/// out (+)= x . y
+void multiply(const Attention& a, const Tensor& out, const Tensor& x, const Tensor& y,
+              bool accumulate = false) {
+  const auto operand = [&](const Tensor& t) { return a.bf16 ? to(t, Dtype::bf16) : t; };
+  matmul_into(kAttention, out, operand(x), operand(y), accumulate);
+}
+Tensor product(const Attention& a, const Tensor& x, const Tensor& y) {
+  if (!a.bf16) return matmul(x, y);
+  const Tensor out = empty({x.size(0), x.size(1), x.size(2), y.size(3)}, x);
+  multiply(a, out, x, y);
+  return out;
+}
 
 /// Splits the work into blocks whose scores fit a CPU's cache, or occupy a GPU. If the mask is causal, blocks of
 /// few queries leave out most of the keys that those do not attend to.
@@ -114,7 +128,7 @@ Tensor masked(const Tensor& scores, const Tensor& mask) {
 
 /// The probabilities of a block, for queries that are already scaled.
 Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
-  Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
+  Tensor s = product(a, k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
   Tensor has_key = some.defined() ? k.of(some) : some, order;
   const int64_t before = k.first[2];  // keys that all queries of the block attend to
   if (a.causal && k.keys > before + 1) {
@@ -162,8 +176,8 @@ TensorList forward(const Attention& a, const Tensor& some) {
   for (const Block& k : list) {
     check_interrupt();
     p = probabilities(a, q, some, k);
-    matmul_into(kAttention, k.of(out), a.dropout > 0 ? p * dropout_factors(a, k) : p,
-                slice(k.of_keys(a.v), 2, 0, k.keys));
+    multiply(a, k.of(out), a.dropout > 0 ? p * dropout_factors(a, k) : p,
+             slice(k.of_keys(a.v), 2, 0, k.keys));
   }
   if (list.size() == 1) return {out, p};
   return {out};
@@ -179,15 +193,15 @@ TensorList backward(const Attention& a, const Tensor& some, const Tensor& known,
     check_interrupt();
     const auto seen = [&](const Tensor& x) { return slice(b.of_keys(x), 2, 0, b.keys); };
     const Tensor p = known.defined() ? known : probabilities(a, q, some, b), slope = b.of(g);
-    Tensor dp = matmul(slope, transpose(seen(a.v), 2, 3)), used = p;
+    Tensor dp = product(a, slope, transpose(seen(a.v), 2, 3)), used = p;
     if (a.dropout > 0) {
       const Tensor factors = dropout_factors(a, b);
       dp = dp * factors, used = p * factors;
     }
-    matmul_into(kAttention, seen(dv), transpose(used, 2, 3), slope, adds);
+    multiply(a, seen(dv), transpose(used, 2, 3), slope, adds);
     const Tensor ds = softmax_gradient(p, dp);
-    matmul_into(kAttention, b.of(dq), ds, seen(scaled_k));
-    matmul_into(kAttention, seen(dk), transpose(ds, 2, 3), b.of(q), adds);
+    multiply(a, b.of(dq), ds, seen(scaled_k));
+    multiply(a, seen(dk), transpose(ds, 2, 3), b.of(q), adds);
   }
   return {dq, dk, dv};
 }
@@ -358,6 +372,10 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const auto four = [&](const Tensor& x) { return to_4d(to(x, computed), lead); };
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
               dropout_p, causal,  0,       0};
+  int exponent;  // a power of 2 as the scale: a scaled query has no more bits
+  a.bf16 = dtype == Dtype::bf16 && computed == Dtype::f32 &&
+           std::frexp(a.scale, &exponent) == 0.5 &&
+           multiplies_bf16(q.device(), std::min<int64_t>(l, 256), s, e, a.batch() * a.heads());
   if (mask.defined()) { a.mask = mask_to_4d(mask, a, lead, joined(lead, {l, s})); }
   if (dropout_p > 0) {
     Generator& from = default_generator();

@@ -10,10 +10,6 @@
 namespace mt {
 namespace {
 
-/// Whether the operands are converted to float32: the tensor cores of a GPU compute with 16-bit
-/// floats directly.
-bool through_float32(const Tensor& a) { return product_dtype(a.dtype(), a.device()) != a.dtype(); }
-
 [[noreturn]] void fail_inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
   const Shape x = a.shape(), y = b.shape();
   const bool second = y.size() >= 2 && y[y.size() - 1] == x[x.size() - 1];
@@ -56,12 +52,14 @@ Matmul matmul_args(const Tensor& out, const Tensor& a, const Tensor& b, bool acc
   return m;
 }
 
-/// Computes a product of 16-bit floats into the float32 `out` of a CPU; returns whether it did.
-bool try_half(const Tensor& out, const Tensor& a, const Tensor& b) {
-  if (!is_half(a.dtype()) || a.dtype() != b.dtype() || !is_cpu(a.device())) return false;
+/// Computes a . b + bias for 16-bit floats on a CPU without converting them; undefined if the verb does not.
+Tensor try_half(const Tensor* target, const Shape& size, const Tensor& a, const Tensor& b,
+                const Tensor& bias = {}) {
+  if (!is_cpu(a.device())) return {};
+  const Tensor out = result_in(target, size, a.dtype(), a.device(), true), added = contiguous(bias);
   Matmul m = matmul_args(out, a, b, false);
-  m.dtype = a.dtype();
-  return takes_half(m) && out.device().matmul(m);
+  m.bias = added.defined() ? added.data() : nullptr;
+  return takes_half(m) && out.device().matmul(m) ? out : Tensor();
 }
 
 /// The product of tensors of rank >= 2.
@@ -69,7 +67,6 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) fail_inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
-  const bool through_f32 = through_float32(a);
   Shape sa = a.shape(), sb = b.shape();
   if (ra > 2 || rb > 2) {
     const Shape batch = broadcast(name, sa.first(ra - 2), sb.first(rb - 2));
@@ -84,14 +81,15 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
     NoGrad off;
     return x.dim() == shape.size() && shape.size() == 2 ? x : expand(x, shape);
   };
-  const Dtype dtype = through_f32 ? compute_dtype(a.dtype()) : a.dtype();
-  Tensor out = result_in(target, size, dtype, a.device(), true);
-  if (!try_half(out, whole(a, sa), whole(b, sb))) {
-    const Tensor x = through_f32 ? to_compute_dtype(a) : a;
-    const Tensor y = through_f32 ? to_compute_dtype(b) : b;
+  Tensor out;
+  if (is_half(a.dtype())) out = try_half(target, size, whole(a, sa), whole(b, sb));
+  if (!out.defined()) {
+    const Dtype computed = product_dtype(a.dtype(), a.device());
+    const Tensor x = cast_no_grad(a, computed), y = cast_no_grad(b, computed);
+    out = result_in(target, size, computed, a.device(), true);
     matmul_into(name, out, whole(x, sa), whole(y, sb), false);
+    out = cast_no_grad(out, a.dtype());
   }
-  if (through_f32) out = cast_no_grad(out, a.dtype());
   if (wants_grad(a, b))
     record(kMatmul, out, {&a, &b})
         .save_for(1, 0, a, 0)
@@ -104,8 +102,22 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate) {
-  const Matmul m = matmul_args(out, a, b, accumulate);
+  Matmul m = matmul_args(out, a, b, accumulate);
+  if (is_half(a.dtype()) && !is_half(out.dtype())) {
+    m.dtype = a.dtype(), m.wide = true;
+    if (takes_half(m) && out.device().matmul(m)) return;
+    return matmul_into(name, out, to_compute_dtype(a), to_compute_dtype(b), accumulate);
+  }
   if (!out.device().matmul(m)) require_openblas(name);
+}
+
+bool multiplies_bf16(const Device& device, int64_t m, int64_t n, int64_t k, int64_t entries) {
+  Matmul q{};
+  q.dtype = Dtype::bf16, q.wide = true;
+  q.m = m, q.n = n, q.k = k;
+  q.a_row = k, q.b_row = q.c_row = n, q.a_col = q.b_col = q.c_col = 1;
+  q.batch_dims = 1, q.batch_size[0] = entries;
+  return is_cpu(device) && takes_half(q);
 }
 
 Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
@@ -141,14 +153,13 @@ namespace {
 /// product is accumulated: one pass and one node instead of two.
 Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const NoGrad off;
-  const bool through_f32 = through_float32(x);
-  const Tensor out = empty({x.size(0), weight.size(0)},
-                           through_f32 ? compute_dtype(x.dtype()) : x.dtype(), x.device());
-  if (try_half(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
+  const Shape size{x.size(0), weight.size(0)};
+  if (is_half(x.dtype()))
+    if (const Tensor y = try_half(nullptr, size, x, t(weight), bias); y.defined()) return y;
+  const Dtype computed = product_dtype(x.dtype(), x.device());
+  const Tensor out = empty(size, computed, x.device());
   copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
-  if (through_f32)
-    matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
-  else matmul_into("linear", out, x, t(weight), true);
+  matmul_into("linear", out, to(x, computed), t(to(weight, computed)), true);
   return to(out, x.dtype());
 }
 

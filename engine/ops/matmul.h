@@ -15,8 +15,11 @@ Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, c
 /// x . weight[o] . y for each o, + bias; weight (out, in1, in2).
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {});
 /// out = a . b, or out += a . b, outside the graph: matrices or batches of equal leading sizes, any
-/// strides, one dtype that the verb accepts.
+/// strides, one dtype that the verb accepts; on a CPU also 16-bit floats with a float32 `out`.
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate = false);
+
+/// Whether the device multiplies so many bfloat16 matrices, m x k and k x n, faster than after a conversion to float32.
+bool multiplies_bf16(const Device& device, int64_t m, int64_t n, int64_t k, int64_t entries = 1);
 
 }  // namespace mt

@@ -32,6 +32,7 @@ struct Layer {
   bool reverse;
   std::vector<int64_t> sizes;  // the number of rows of each step
   Tensor in[kInputs];          // x is [all x in]
+  bool bf16 = false;  // forward's products round the input, the state and the weights to bfloat16
 
   const Tensor& operator[](Input i) const { return in[i]; }
   int64_t all() const { return in[kX].size(0); }
@@ -89,6 +90,8 @@ Tensor pack_for_steps(const Tensor& matrix) {
   if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
   return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
 }
+/// x, rounded to bfloat16 if the products are.
+Tensor operand(const Layer& l, const Tensor& x) { return l.bf16 ? to(x, Dtype::bf16) : x; }
 /// out (+)= x . matrix, with the matrix as packed by pack_for_steps.
 void step_product(const Tensor& out, const Tensor& x, const Tensor& matrix, bool accumulate) {
   if (matrix.dim() == 2) return matmul_into(kName, out, x, matrix, accumulate);
@@ -115,16 +118,17 @@ Steps forward(const Layer& l) {
   r.gates = buffer(all, l.kept() * hidden), r.hidden = buffer(all, hidden);
   r.out = l[kProjection].defined() ? buffer(all, l.state()) : r.hidden;
   if (l[kC].defined()) r.c = buffer(all, hidden);
-  const Tensor sums = slice(r.gates, 1, 0, columns), weight = pack_for_steps(t(l[kWeightH]));
+  const Tensor sums = slice(r.gates, 1, 0, columns),
+               weight = l.bf16 ? t(operand(l, l[kWeightH])) : pack_for_steps(t(l[kWeightH]));
   const bool biased = l[kBiasX].defined();
   if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
-  matmul_into(kName, sums, x, t(l[kWeightX]), biased);
+  matmul_into(kName, sums, operand(l, x), t(operand(l, l[kWeightX])), biased);
   const Tensor late = l.late() ? buffer(l[kH].size(0), columns) : Tensor();
   for (const StepRows& s : l.step_rows()) {
     check_interrupt();
     const Tensor to = l.late() ? rows(late, 0, s.rows) : rows(sums, s);
     if (l.late() && biased) repeat_row(to, l[kBiasH]);
-    step_product(to, previous(r.out, l[kH], s), weight, biased || !l.late());
+    step_product(to, operand(l, previous(r.out, l[kH], s)), weight, biased || !l.late());
     Cell k = step_of(l, r, s, false);
     k.state = l.late() ? to.data() : nullptr;
     x.device().cell(k);
@@ -334,6 +338,8 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
   l.in[kX] = reshape(l[kX], {-1, x.size(-1)});
+  l.bf16 =
+      dtype == Dtype::bf16 && multiplies_bf16(x.device(), n, l.gates() * l.hidden(), l.state());
   const Steps r = recorded(l);
   Shape shape = x.shape();
   shape[shape.size() - 1] = l.state();

@@ -8,29 +8,34 @@ local function operand(rows, columns, transposed)
   return (transposed and mt.randn(columns, rows):t() or mt.randn(rows, columns)):bfloat16()
 end
 
---- Asserts that y is within one unit in the last place of the largest value, because it is rounded once.
-local function near(y, exact)
+--- Asserts that y is within some units in the last place of the largest value: one if it is rounded once.
+local function near(y, exact, units)
   eq(y.dtype, 'bfloat16')
-  eq((y:double() - exact):abs():max():item() <= exact:abs():max():item() / 256, true)
+  eq((y:double() - exact):abs():max():item() <= exact:abs():max():item() * (units or 1) / 256, true)
+end
+
+--- Returns f() for 1 thread, after comparing its tensors with those for 2, 3 and 8.
+local function for_any_threads(f)
+  local before, first = mt.get_num_threads(), nil
+  for _, threads in ipairs{1, 2, 3, 8} do
+    mt.set_num_threads(threads)
+    local list = f()
+    first = first or list
+    for i = 1, #first do eq(mt.equal(list[i], first[i]), true) end
+  end
+  mt.set_num_threads(before)
+  return first
 end
 
 test('layouts, sizes that are not multiples, any number of threads', function()
-  local before = mt.get_num_threads()
   local shapes = {{128, 130, 131}, {64, 784, 128}, {700, 301, 513}, {40, 5000, 20}, {20, 300, 2000},
                   {130, 17, 1000}}
   for _, s in ipairs(shapes) do
     for layout = 0, 3 do
       local a, b = operand(s[1], s[2], layout % 2 == 1), operand(s[2], s[3], layout >= 2)
-      mt.set_num_threads(1)
-      local c = a:matmul(b)
-      near(c, a:double():matmul(b:double()))
-      for _, threads in ipairs{2, 3, 8} do
-        mt.set_num_threads(threads)
-        eq(mt.equal(a:matmul(b), c), true)
-      end
+      near(for_any_threads(function() return {a:matmul(b)} end)[1], a:double():matmul(b:double()))
     end
   end
-  mt.set_num_threads(before)
 end)
 
 test('batches, a target, a view whose rows have gaps', function()
@@ -59,7 +64,6 @@ test('linear and its gradients', function()
 end)
 
 test('convolutions and their gradients, any number of threads', function()
-  local before = mt.get_num_threads()
   -- Batch, inputs, outputs, size, kernel, stride, padding, groups.
   local list = {{8, 64, 48, 20, 3, 1, 1, 1}, {4, 32, 64, 21, 3, 2, 1, 1}, {4, 64, 32, 19, 1, 1, 0, 1},
                 {8, 32, 32, 28, 3, 1, 1, 32}, {2, 64, 64, 14, 3, 1, 1, 4}, {3, 48, 80, 17, 5, 1, 2, 1},
@@ -77,19 +81,50 @@ test('convolutions and their gradients, any number of threads', function()
     local b, o = mt.randn(outputs):bfloat16(), {stride = stride, padding = padding, groups = groups}
     local g = mt.randn(mt.conv2d(x, w, b, o):size()):bfloat16()
     local exact = gradients(x:double(), w:double(), b:double(), g:double(), o)
-    local first
-    for _, threads in ipairs{1, 2, 3, 8} do
-      mt.set_num_threads(threads)
-      local got = gradients(x, w, b, g, o)
-      first = first or got
-      for i = 1, 4 do
-        near(got[i], exact[i])
-        eq(mt.equal(got[i], first[i]), true)
-      end
-    end
+    local got = for_any_threads(function() return gradients(x, w, b, g, o) end)
+    for i = 1, 4 do near(got[i], exact[i]) end
     near(mt.conv2d(x, w, nil, o), mt.conv2d(x:double(), w:double(), nil, o))
   end
-  mt.set_num_threads(before)
+end)
+
+test('few rows and columns, with a bias', function()
+  local x, w, bias = mt.randn(12, 300):bfloat16(), mt.randn(700, 300):bfloat16(), mt.randn(700):bfloat16()
+  for rows = 1, 12 do
+    local y = for_any_threads(function() return {mt.linear(x:narrow(1, 1, rows), w, bias)} end)[1]
+    near(y, x:narrow(1, 1, rows):double():matmul(w:double():t()) + bias:double())
+    local z = for_any_threads(function() return {w:matmul(x:narrow(1, 1, rows):t())} end)[1]
+    near(z, w:double():matmul(x:narrow(1, 1, rows):double():t()))
+  end
+end)
+
+test('attention: operands are rounded to bfloat16, scores are not', function()
+  for _, features in ipairs{64, 40} do
+    local function draw() return mt.randn(2, 4, 150, features):bfloat16() end
+    local q, k, v, g = draw() * 3, draw(), draw(), draw()
+    for _, causal in ipairs{false, true} do
+      local function results(dtype)
+        local x = {}
+        for i, one in ipairs{q, k, v} do x[i] = one:to(dtype):clone():requires_grad_() end
+        local y = mt.scaled_dot_product_attention(x[1], x[2], x[3], {is_causal = causal})
+        y:backward(g:to(dtype))
+        return {y:detach(), x[1].grad, x[2].grad, x[3].grad}
+      end
+      local got, exact = for_any_threads(function() return results('bfloat16') end), results('float64')
+      for i = 1, 4 do near(got[i], exact[i], 2) end
+    end
+  end
+end)
+
+test('recurrent layers round the state to bfloat16 for products only', function()
+  for _, class in ipairs{'LSTM', 'GRU', 'RNN'} do
+    mt.manual_seed(5)
+    local net, x = mt.nn[class](96, 192, 2), mt.randn(7, 24, 96):bfloat16()
+    net:bfloat16()
+    local y = for_any_threads(function() return {(mt.no_grad(net, x))} end)[1]
+    net:double()
+    local exact = mt.no_grad(net, x:double())
+    eq((y:double() - exact):abs():max():item() < 1 / 128, true)
+  end
 end)
 
 test('without oneDNN', function()

@@ -51,7 +51,7 @@ void fields(Cell& c, auto& f) {
   f.out(c.gates_grad, c.h_before_grad, c.c_before_grad);
 }
 void fields(Matmul& m, auto& f) {
-  f.in(m.a, m.b);
+  f.in(m.a, m.b, m.bias);
   if (m.accumulate) f.in(m.c);
   f.out(m.c);
 }
@@ -87,7 +87,7 @@ static_assert(sizeof(Map) == 1000 && sizeof(MapNumbers) == 1008 && sizeof(Move) 
                   sizeof(Copy) == 416 && sizeof(Reduce) == 712 && sizeof(WeightedGather) == 88 &&
                   sizeof(Fft) == 224 && sizeof(Scan) == 480 && sizeof(Sort) == 472 &&
                   sizeof(Softmax) == 56 && sizeof(Normalize) == 136 &&
-                  sizeof(FlashAttention) == 312 && sizeof(Cell) == 112 && sizeof(Matmul) == 632 &&
+                  sizeof(FlashAttention) == 312 && sizeof(Cell) == 112 && sizeof(Matmul) == 640 &&
                   sizeof(Conv) == 184 && sizeof(MaxPool) == 136 && sizeof(Gather) == 584 &&
                   sizeof(RavelIndex) == 320 && sizeof(Mask) == 24 && sizeof(Compress) == 56 &&
                   sizeof(Search) == 80 && sizeof(Random) == 56 && sizeof(Run) == 5640,

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 
 #include "kernels/cpu/libraries/onednn.h"
 #include "kernels/cpu/pool/counters.h"
 #include "kernels/cpu/pool/parallel.h"
+#include "kernels/math/reduced_floats.h"
 
 namespace mt {
 namespace {
@@ -15,50 +19,71 @@ namespace {
 using onednn::Layout;
 using onednn::Primitive;
 
-constexpr double kMinWork = 2e6;  // multiply-adds: oneDNN compiles for each shape, 0.5 ms
-constexpr size_t kKept = 256;     // shapes
-constexpr int64_t kThin = 12;     // rows or columns, at most
+constexpr double kMinWork = 2e6;   // multiply-adds: oneDNN compiles for each shape, 0.5 ms
+constexpr double kMinEntry = 3e5;  // of an entry of a batch: a call takes 1 us
+constexpr size_t kKept = 256;      // shapes
+constexpr int64_t kThin = 12;      // rows or columns, at most
+constexpr int64_t kMinRows =
+    6;  // and columns, of oneDNN's products: with fewer it is slower than the thin product
 
-/// The key that a primitive is compiled for: m, n, k and the strides of a, b and c.
+/// What a primitive is compiled for: m, n, k, the strides of a and b, and whether it adds a bias and has a float32
+/// result. The result is dense.
 using Key = std::array<int64_t, 9>;
 
 Primitive compile(const Key& key) {
-  const auto [m, n, k, a_row, a_col, b_row, b_col, c_row, c_col] = key;
-  const int64_t sizes[3][2] = {{m, k}, {k, n}, {m, n}};
-  const int64_t strides[3][2] = {{a_row, a_col}, {b_row, b_col}, {c_row, c_col}};
+  const auto [m, n, k, a_row, a_col, b_row, b_col, has_bias, wide] = key;
+  const int64_t sizes[4][2] = {{m, k}, {k, n}, {m, n}, {1, n}};
+  const int64_t strides[4][2] = {{a_row, a_col}, {b_row, b_col}, {n, 1}, {n, 1}};
   const Layout a(onednn::kBF16, 2, sizes[0], strides[0]), b(onednn::kBF16, 2, sizes[1], strides[1]),
-      c(onednn::kF32, 2, sizes[2], strides[2]);
-  const Primitive made = a && b && c ? Primitive::matmul(a, b, c) : Primitive();
-  // Only the AMX kernels are used: the others are slower than products of float32.
-  return made && std::strstr(made.kernel(), "amx") ? made : Primitive();
+      c(wide ? onednn::kF32 : onednn::kBF16, 2, sizes[2], strides[2]),
+      bias = has_bias ? Layout(onednn::kBF16, 2, sizes[3], strides[3]) : Layout();
+  const Primitive made = a && b && c ? Primitive::matmul(a, b, c, bias) : Primitive();
+  return made && made.gains_by_bf16() ? made : Primitive();
 }
 
 Primitive primitive_for(const Key& key) {
   return onednn::kept<kKept>(key, [&] { return compile(key); });
 }
 
-/// Panels of rows or columns, all of the same size except the last.
+/// The panels of rows or of columns that a product is cut into, all of the same size except the last.
 struct Panels {
   bool by_rows;
   int64_t size, count;
+  bool dense;  // the elements of a panel of the result are contiguous; otherwise it is copied there
 };
 Panels panels_of(const Matmul& q) {
   const bool by_rows = q.m >= q.n;
   const int64_t longer = by_rows ? q.m : q.n;
   const int64_t size = longer < 512 ? longer : std::max<int64_t>(256, (longer / 8 + 63) / 64 * 64);
-  return {by_rows, size, (longer + size - 1) / size};
+  return {by_rows, size, (longer + size - 1) / size,
+          q.c_row == q.n && (by_rows || size == longer) && !q.accumulate};
 }
-Key key_of(const Matmul& q, const Panels& p, int64_t i) {
-  const int64_t size = std::min(p.size, (p.by_rows ? q.m : q.n) - i * p.size);
-  return {p.by_rows ? size : q.m,
-          p.by_rows ? q.n : size,
-          q.k,
-          q.a_row,
-          q.a_col,
-          q.b_row,
-          q.b_col,
-          q.c_row,
-          q.c_col};
+/// Element n of 16-bit floats, or of a result.
+const void* element(const void* array, int64_t n) {
+  return static_cast<const uint16_t*>(array) + n;
+}
+void* result(const Matmul& q, int64_t n) {
+  return static_cast<char*>(q.c) +
+         n * (q.wide ? int64_t(sizeof(float)) : int64_t(sizeof(uint16_t)));
+}
+
+Matmul panel_of(const Matmul& q, const Panels& panels, int64_t i) {
+  Matmul p = q;
+  const int64_t from = i * panels.size;
+  if (panels.by_rows) {
+    p.m = std::min(panels.size, q.m - from);
+    p.a = element(q.a, from * q.a_row), p.c = result(q, from * q.c_row);
+  } else {
+    p.n = std::min(panels.size, q.n - from);
+    p.b = element(q.b, from * q.b_col), p.c = result(q, from * q.c_col);
+    if (q.bias) p.bias = element(q.bias, from);
+  }
+  return p;
+}
+Primitive primitive_of(const Matmul& q, const Panels& panels, int64_t i) {
+  const Matmul p = panel_of(q, panels, i);
+  return primitive_for(
+      {p.m, p.n, p.k, p.a_row, p.a_col, p.b_row, p.b_col, p.bias != nullptr, p.wide});
 }
 
 /// oneDNN reads row-major and column-major matrices, and writes row-major ones.
@@ -68,65 +93,97 @@ bool reads(int64_t row, int64_t col, int64_t rows, int64_t cols) {
 
 float at(const void* x, int64_t i) { return float_of_bf16(static_cast<const uint16_t*>(x)[i]); }
 
-/// The fallback in plain loops, if memory for oneDNN's scratchpad cannot be allocated.
-void plain(const Key& key, const uint16_t* a, const uint16_t* b, float* c) {
-  const auto [m, n, k, a_row, a_col, b_row, b_col, c_row, c_col] = key;
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) {
-      float sum = 0;
-      for (int64_t p = 0; p < k; ++p)
-        sum += at(a, i * a_row + p * a_col) * at(b, p * b_row + j * b_col);
-      c[i * c_row + j * c_col] = sum;
+/// The fallback in plain loops, if memory for a panel or oneDNN's scratchpad cannot be allocated.
+void plain(const Matmul& p) {
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      float sum = p.bias ? at(p.bias, j) : 0;
+      for (int64_t t = 0; t < p.k; ++t)
+        sum += at(p.a, i * p.a_row + t * p.a_col) * at(p.b, t * p.b_row + j * p.b_col);
+      void* const to = result(p, i * p.c_row + j);
+      if (!p.wide) *static_cast<uint16_t*>(to) = bf16_of_float(sum);
+      else *static_cast<float*>(to) = sum + (p.accumulate ? *static_cast<float*>(to) : 0);
     }
+}
+
+int64_t entries_of(const Matmul& q) {
+  int64_t entries = 1;
+  for (int d = 0; d < q.batch_dims; ++d) entries *= q.batch_size[d];
+  return entries;
+}
+
+/// Memory of the thread for a panel of the result, or null.
+void* panel_memory(size_t bytes) {
+  thread_local std::unique_ptr<char, decltype(&std::free)> memory(nullptr, std::free);
+  thread_local size_t room = 0;
+  if (bytes > room) {
+    room = (bytes + 4095) / 4096 * 4096;
+    memory.reset(static_cast<char*>(std::aligned_alloc(4096, room)));
+    if (!memory) room = 0;
+  }
+  return memory.get();
+}
+
+/// Computes a panel; returns false if memory is lacking.
+bool run(const Primitive& primitive, const Matmul& p, bool dense) {
+  using namespace onednn;
+  const size_t row = size_t(p.n) * (p.wide ? sizeof(float) : sizeof(uint16_t));
+  void* const to = dense ? p.c : panel_memory(size_t(p.m) * row);
+  if (!to) return false;
+  const Data a{kSource, p.a}, b{kWeights, p.b}, c{kResult, to};
+  if (!(p.bias ? primitive.run({a, b, {kBias, p.bias}, c}) : primitive.run({a, b, c})))
+    return false;
+  for (int64_t i = 0; i < p.m && !dense; ++i) {
+    const char* const from = static_cast<const char*>(to) + size_t(i) * row;
+    float* const sums = static_cast<float*>(result(p, i * p.c_row));
+    if (!p.accumulate) std::memcpy(sums, from, row);
+    else
+      for (int64_t j = 0; j < p.n; ++j) sums[j] += reinterpret_cast<const float*>(from)[j];
+  }
+  return true;
+}
+
+bool suits_onednn(const Matmul& q) {
+  const double work = double(q.m) * double(q.n) * double(q.k);
+  if (q.dtype != Dtype::bf16 || work < kMinEntry || work * double(entries_of(q)) < kMinWork ||
+      q.m < kMinRows || q.n < kMinRows || q.k < 16 || (q.accumulate && !q.wide) || q.c_col != 1 ||
+      q.c_row < q.n || !reads(q.a_row, q.a_col, q.m, q.k) || !reads(q.b_row, q.b_col, q.k, q.n))
+    return false;
+  const onednn::Library* library = onednn::open();
+  if (!library || !library->bf16) return false;
+  const Panels panels = panels_of(q);
+  return primitive_of(q, panels, 0) && primitive_of(q, panels, panels.count - 1);
 }
 
 }  // namespace
 
 bool is_thin_half(const Matmul& q) {
-  if (q.accumulate || q.batch_dims > 0 || q.k < 64) return false;
+  if (q.accumulate || q.wide || q.batch_dims > 0 || q.k < 64 || suits_onednn(q)) return false;
   return (q.m <= kThin && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
          (q.n <= kThin && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
 }
 
 bool takes_int8(const Matmul& q) { return q.dtype == Dtype::i8 && q.m <= kThin && is_thin_half(q); }
 
-bool takes_half(const Matmul& q) {
-  if (is_thin_half(q)) return true;
-  if (q.dtype != Dtype::bf16 || double(q.m) * double(q.n) * double(q.k) < kMinWork || q.m < 16 ||
-      q.n < 16 || q.k < 16 || q.accumulate || q.c_col != 1 || q.c_row < q.n ||
-      !reads(q.a_row, q.a_col, q.m, q.k) || !reads(q.b_row, q.b_col, q.k, q.n))
-    return false;
-  const onednn::Library* library = onednn::open();
-  if (!library || !library->bf16) return false;
-  const Panels p = panels_of(q);
-  return primitive_for(key_of(q, p, 0)) && primitive_for(key_of(q, p, p.count - 1));
-}
+bool takes_half(const Matmul& q) { return is_thin_half(q) || suits_onednn(q); }
 
 void bf16_product(const Matmul& q) {
   const Panels panels = panels_of(q);
-  const Key first = key_of(q, panels, 0), last = key_of(q, panels, panels.count - 1);
-  const Primitive whole = primitive_for(first), rest = primitive_for(last);
-  int64_t entries = 1;
-  for (int d = 0; d < q.batch_dims; ++d) entries *= q.batch_size[d];
-  parallel(entries * panels.count, true, [&](int64_t piece) {
+  const Primitive first = primitive_of(q, panels, 0),
+                  last = primitive_of(q, panels, panels.count - 1);
+  parallel(entries_of(q) * panels.count, true, [&](int64_t piece) {
     int64_t entry = piece / panels.count, a = 0, b = 0, c = 0;
     for (int d = q.batch_dims - 1; d >= 0; --d) {
       const int64_t index = entry % q.batch_size[d];
       entry /= q.batch_size[d];
       a += index * q.a_batch[d], b += index * q.b_batch[d], c += index * q.c_batch[d];
     }
-    const int64_t i = piece % panels.count, from = i * panels.size;
-    if (panels.by_rows) a += from * q.a_row, c += from * q.c_row;
-    else b += from * q.b_col, c += from * q.c_col;
-    const uint16_t *pa = static_cast<const uint16_t*>(q.a) + a,
-                   *pb = static_cast<const uint16_t*>(q.b) + b;
-    float* pc = static_cast<float*>(q.c) + c;
-    const bool is_last = i == panels.count - 1;
-    const Primitive& primitive = is_last ? rest : whole;
-    if (primitive &&
-        primitive.run({{onednn::kSource, pa}, {onednn::kWeights, pb}, {onednn::kResult, pc}}))
-      count_onednn();
-    else plain(is_last ? last : first, pa, pb, pc);
+    Matmul of_entry = q;
+    of_entry.a = element(q.a, a), of_entry.b = element(q.b, b), of_entry.c = result(q, c);
+    const int64_t i = piece % panels.count;
+    const Matmul panel = panel_of(of_entry, panels, i);
+    if (run(i == panels.count - 1 ? last : first, panel, panels.dense)) count_onednn();
+    else plain(panel);
   });
 }
 

@@ -582,8 +582,8 @@ template <class T> bool batched(const Matmul& call) {
 }
 
 /// The small operand is copied to columns of float32, padded with zeros; the rows of the large one are converted while
-/// they are read.
-template <class S> bool thin_converted(const Matmul& call) {
+/// they are read. R: the type of the result.
+template <class S, class R = S> bool thin_converted(const Matmul& call) {
   const bool by_columns = call.m < call.n;  // b is the large operand, and its columns are rows
   const int64_t rows = by_columns ? call.n : call.m, n = by_columns ? call.m : call.n, k = call.k,
                 step = by_columns ? call.b_col : call.a_row,
@@ -591,8 +591,9 @@ template <class S> bool thin_converted(const Matmul& call) {
                 column = by_columns ? call.a_row : call.b_col, room = ceil_div(k, 16) * 16;
   const S* const large = static_cast<const S*>(by_columns ? call.b : call.a);
   const void* const small = by_columns ? call.a : call.b;
-  const Mat<float> c{static_cast<float*>(call.c), by_columns ? call.c_col : call.c_row,
-                     by_columns ? call.c_row : call.c_col};
+  const Mat<R> c{static_cast<R*>(call.c), by_columns ? call.c_col : call.c_row,
+                 by_columns ? call.c_row : call.c_col};
+  const R* const bias = static_cast<const R*>(call.bias);
   const std::unique_ptr<float, decltype(&std::free)> columns(
       static_cast<float*>(std::malloc(size_t(n * room) * sizeof(float))), std::free);
   if (!columns) return false;
@@ -604,9 +605,18 @@ template <class S> bool thin_converted(const Matmul& call) {
       else if constexpr (sizeof(S) == 1) to = static_cast<const float*>(small)[at];
       else to = float(static_cast<const S*>(small)[at]);
     }
-  parallel_chunks(rows, 256, true, [&](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to && !mt_interrupted; i += 256)
-      converted_product(large, step, columns.get(), room, n, k, c, i, at_most(i + 256, to));
+  constexpr int64_t kRows = 256;
+  parallel_chunks(rows, kRows, true, [&](int64_t from, int64_t to) {
+    float sums[kRows * kThin];
+    for (int64_t i = from; i < to && !mt_interrupted; i += kRows) {
+      const int64_t here = at_most(kRows, to - i);
+      converted_product(large + i * step, step, columns.get(), room, n, k, Mat<float>{sums, n, 1},
+                        0, here);
+      for (int64_t r = 0; r < here; ++r)
+        for (int64_t j = 0; j < n; ++j)
+          *c(i + r, j) =
+              R(bias ? sums[r * n + j] + float(bias[by_columns ? i + r : j]) : sums[r * n + j]);
+    }
   });
   return true;
 }
@@ -622,7 +632,7 @@ bool matmul(const Matmul& call) {
       if (is_thin_half(call)) return thin_converted<Bfloat16>(call);
       return bf16_product(call), true;
     case Dtype::f16: return thin_converted<Float16>(call);
-    case Dtype::i8: return thin_converted<int8_t>(call);
+    case Dtype::i8: return thin_converted<int8_t, float>(call);
     case Dtype::f32: return batched<float>(call);
     case Dtype::f64: return batched<double>(call);
     default: return true;
