@@ -29,8 +29,8 @@ function BasicBlock:__init(inputs, width, stride)
   self.downsample = shortcut(inputs, width, stride)
 end
 function BasicBlock:forward(x)
-  local y = self.bn2(self.conv2(self.bn1(self.conv1(x)):relu()))
-  return (y + (self.downsample and self.downsample(x) or x)):relu()
+  local y = self.bn2(self.conv2(self.bn1(self.conv1(x)):relu_()))
+  return (y + (self.downsample and self.downsample(x) or x)):relu_()
 end
 
 --- A convolution of size 3 between two of size 1; the stride is that of the middle one, as in torchvision.
@@ -43,8 +43,8 @@ function Bottleneck:__init(inputs, width, stride)
   self.downsample = shortcut(inputs, 4 * width, stride)
 end
 function Bottleneck:forward(x)
-  local y = self.bn2(self.conv2(self.bn1(self.conv1(x)):relu())):relu()
-  return (self.bn3(self.conv3(y)) + (self.downsample and self.downsample(x) or x)):relu()
+  local y = self.bn2(self.conv2(self.bn1(self.conv1(x)):relu_())):relu_()
+  return (self.bn3(self.conv3(y)) + (self.downsample and self.downsample(x) or x)):relu_()
 end
 
 local ResNet = nn.class 'ResNet'
@@ -64,7 +64,7 @@ function ResNet:__init(block, counts, classes)
   self.fc = nn.Linear(inputs, classes)
 end
 function ResNet:forward(x)
-  x = self.maxpool(self.bn1(self.conv1(x)):relu())
+  x = self.maxpool(self.bn1(self.conv1(x)):relu_())
   for i = 1, 4 do x = self['layer' .. i](x) end
   return (self.fc(self.avgpool(x):flatten(2)))
 end
@@ -72,7 +72,7 @@ end
 -- ---- MobileNetV2 (Sandler et al. 2018) --------------------------------------------------------------
 
 local function conv_norm_relu(inputs, outputs, size, options)
-  return nn.Sequential(conv(inputs, outputs, size, options), nn.BatchNorm2d(outputs), nn.ReLU6())
+  return nn.Sequential(conv(inputs, outputs, size, options), nn.BatchNorm2d(outputs), nn.ReLU6(true))
 end
 
 local InvertedResidual = nn.class 'InvertedResidual'
