@@ -729,6 +729,29 @@ test('fields that a class gets later, replaced methods of the library, and names
   eq(got, {1, 5, 7, 14, 42})
 end)
 
+test('of a table of mtorch a step compares what it names and what the user put there', function()
+  local factor, key = 2, 'times_factor'
+  local function twice(x) return x * factor end
+  for _, library in ipairs{mt, nn, mt.optim} do
+    library[key] = twice
+    local f = mt.compile(function(x) return library[key](x) end)
+    for _ = 1, 4 do eq(f(mt.ones(1)):item(), 2) end
+    factor = 3
+    told(function() eq(f(mt.ones(1)):item(), 3) end)
+    for _ = 1, 3 do f(mt.ones(1)) end
+    library[key] = mt.neg
+    told(function() eq(f(mt.ones(1)):item(), -1) end)
+    library[key], factor = nil, 2
+  end
+  local parameter = nn.Parameter(mt.ones(2))
+  local step = mt.compile(function(x)
+    (parameter * x):sum():backward()
+    return nn.clip_grad_norm_({parameter}, 1)
+  end)
+  for _ = 1, 4 do step(mt.ones(2)) end
+  assert(tonumber(mt.explain(step):match '(%d+) captured values') < 60)
+end)
+
 test('more than eight kinds of arguments drop the oldest program', function()
   local f = mt.compile(function(x) return x + 1 end)
   local text = told(function()

@@ -18,8 +18,9 @@ local max_values = 32768
 
 -- ---- what Lua itself has ---------------------------------------------------------------------------------
 
---- Functions whose results depend only on their arguments, and tables of such functions.
-local pure, libraries = {}, {[mt] = true}
+--- Functions whose results depend only on their arguments, tables of such functions, and those of mtorch. A step that
+--- captures one of mtorch's reads from it only what it names.
+local pure, libraries, own = {}, {[mt] = true}, {[mt] = true}
 for _, name in ipairs{'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'pcall', 'rawequal', 'rawget',
   'rawlen', 'rawset', 'select', 'setmetatable', 'tonumber', 'tostring', 'type', 'unpack', 'xpcall'} do
   if _G[name] then pure[_G[name]] = true end
@@ -183,7 +184,7 @@ local function visit_names(list, f)
       if value ~= nil then
         add_field(list, library, name, name)
         if not is_own(value) and not pure[value] then visit(list, value, name) end
-      elseif library ~= mt then add_field(list, library, name, name)
+      elseif not own[library] then add_field(list, library, name, name)
       end
     end
   end)
@@ -272,11 +273,27 @@ local function add_options(list, optimizer, name)
   end
 end
 
+--- The user's functions and classes in a table of mtorch: a name in a variable may be read from it.
+local function visit_additions(list, library, name)
+  if list.seen[library] then return end
+  list.seen[library] = true
+  for _, key in ipairs(sorted_keys(library)) do
+    local value = rawget(library, key)
+    local code = type(value) == 'table' and rawget(value, 'forward') or value
+    if type(code) == 'function' and not is_own(code) and not core.entry(code) then
+      local inner = ('%s.%s'):format(name, key_name(key))
+      add_field(list, library, key, inner)
+      visit(list, value, inner)
+    end
+  end
+end
+
 function visit(list, value, name)
   local kind = type(value)
-  if list.why or value == mt or kind == 'string' or kind == 'number' or kind == 'boolean' or kind == 'nil' then
+  if list.why or kind == 'string' or kind == 'number' or kind == 'boolean' or kind == 'nil' then
     return
   end
+  if own[value] then return visit_additions(list, value, name) end
   if libraries[value] then -- a name in a variable may be read from it
     if list.seen[value] then return end
     list.seen[value] = true
@@ -302,6 +319,12 @@ end
 --- The values that `f` captures; `why` is the reason if some cannot be compared. Until
 --- captured.unwatch(list), globals that its functions read are added.
 function captured.watch(f)
+  for _, name in ipairs{'nn', 'optim', 'linalg', 'fft'} do -- loaded at their first use
+    local library = rawget(mt, name)
+    if type(library) == 'table' and library == package.loaded['mtorch.' .. name] then
+      own[library], libraries[library] = true, true
+    end
+  end
   local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {},
     optimizers = {}, functions = {}, named = {}, reads = {}, watched = {}, seen = {}}
   visit(list, f, 'the step')
