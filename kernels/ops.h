@@ -683,9 +683,9 @@ MT_FUNCTION(Hardtanh, hardtanh)
 
 struct Relu6 {
   static constexpr Info info{"relu6", "x clamped to 0..6; the slope at the ends and at NaN is 0",
-    Accepts::number, {a}, {-4, 8, {{-1.25}, {0.5}, {6.5}}}, {0, 0.5, 6}};
+    Accepts::number, {output}, {-4, 8, {{-1.25}, {0.5}, {6.5}}}, {0, 0.5, 6}};
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
-  template <class T> MT_HD static T df(T g, T x) { return Hardtanh::df(g, x, T(0), T(6)); }
+  template <class T> MT_HD static T df(T g, T y) { return Hardtanh::df(g, y, T(0), T(6)); }
 };
 MT_FUNCTION(Relu6, relu6)
 

@@ -77,6 +77,8 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kWrite{"copy_ into a view", write_backward};
 
+}  // namespace
+
 // ---- history ------------------------------------------------------------------------------------
 
 /// Moves a tensor's history into a separate tensor, so that a new node can follow it.
@@ -89,7 +91,7 @@ Tensor history(const Tensor& x) {
   return old;
 }
 
-bool retains(const Tensor& x) {
+static bool retains(const Tensor& x) {
   const Node* node = x.impl()->node;
   return node && node->extra && node->extra->retained;
 }
@@ -101,6 +103,8 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
     x.impl()->node->ensure_extra().retained = std::move(old.impl()->node->extra->retained);
 }
 
+namespace {
+
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
 /// Rejects a recorded write into a view that was made under no_grad.
@@ -111,6 +115,8 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
       operation);
 }
 
+}  // namespace
+
 /// The checks of a recorded write, before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
@@ -118,8 +124,6 @@ void check_recordable(const char* operation, const Tensor& target) {
   if (t.base && overlaps_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
     fail("{}: this is a view of an expanded tensor; clone() that tensor first", operation);
 }
-
-}  // namespace
 
 void Tensor::regenerate_node() const {
   const Tensor base(Ref<TensorImpl>::share(impl_->base));

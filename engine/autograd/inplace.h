@@ -9,6 +9,11 @@ namespace mt {
 void check_writable(const char* operation, const Tensor& target);
 /// Writes `source`, broadcast and converted, into `target`; messages begin with `operation`.
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
+/// For an operation that overwrites a tensor with its result, which is not a view, while gradients are recorded: the
+/// checks before that, a tensor with the history until then, which is the input of the new node, and the end.
+void check_recordable(const char* operation, const Tensor& target);
+Tensor history(const Tensor& target);
+void keep_retaining(const Tensor& old, const Tensor& target);
 /// Copies saved tensors of result's node that share target's memory, before it is overwritten.
 void keep_saved(const Tensor& result, const Tensor& target);
 /// Copies the elements of `source`, broadcast and converted, and records it. All return target.

@@ -518,6 +518,19 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   return out;
 }
 
+/// Whether a recorded operation may overwrite its first input, because backward needs nothing that it overwrites.
+static bool may_overwrite(int op, const OpRow& row, const Tensor* const* inputs) {
+  const TensorImpl* target = inputs[0]->impl();
+  if (target->base || row.mask_first || in_checkpoint() ||
+      unprepared_input(row, inputs) != kNone)
+    return false;
+  for (int i = 0; i < row.inputs; ++i)
+    if ((i > 0 && inputs[i]->impl() == target) ||
+        (wants_grad(*inputs[i]) && op_entries[op].derivatives[i].saves & op::a))
+      return false;
+  return true;
+}
+
 const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* given) {
   double own[op::kMaxParams];
   const double* const params = params_for(op, *inputs[0], given, own);
@@ -542,6 +555,17 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
            p.device->name, p.device->name);
     run_part(op, 0, p.dtype, target, p.input, row.inputs, params);
     bump(target);
+    return target;
+  }
+  if (wants && !overlaps && answer == target.dtype() && may_overwrite(op, row, inputs)) {
+    check_recordable(name.c_str(), target);
+    run_part(op, 0, target.dtype(), target, inputs, row.inputs, params);
+    bump(target);
+    const Tensor old = history(target);
+    const Tensor* operands[] = {&old, row.inputs > 1 ? inputs[1] : nullptr,
+                                row.inputs > 2 ? inputs[2] : nullptr};
+    record_elementwise(op, target, operands, params);
+    keep_retaining(old, target);
     return target;
   }
   const Tensor result = elementwise(op, inputs, params);  // computed separately, then written
