@@ -25,4 +25,16 @@ struct Matmul {
   const void* bias = nullptr;
 };
 
+/// Entries of a batch that share b and are adjacent in a and c are rows of one larger product.
+inline Matmul merge_rows(Matmul q) {
+  for (; q.batch_dims > 0 && q.b_batch[q.batch_dims - 1] == 0; --q.batch_dims) {
+    const int64_t size = q.batch_size[q.batch_dims - 1];
+    const int64_t a = q.a_batch[q.batch_dims - 1], c = q.c_batch[q.batch_dims - 1];
+    if (q.m == 1) q.a_row = a, q.c_row = c;
+    else if (a != q.m * q.a_row || c != q.m * q.c_row) break;
+    q.m *= size;
+  }
+  return q;
+}
+
 }  // namespace mt

@@ -23,7 +23,7 @@ struct Attention {
   double scale, dropout;
   bool causal;
   uint64_t seed, counter;  // the position in the random stream where dropout's numbers begin
-  bool bf16 = false;       // operands of products are rounded to bfloat16
+  bool bf16 = false;       // operands of products may be rounded to bfloat16
 
   int64_t batch() const { return q.size(0); }
   int64_t heads() const { return q.size(1); }
@@ -51,8 +51,7 @@ struct Block {
 /// out (+)= x . y
 void multiply(const Attention& a, const Tensor& out, const Tensor& x, const Tensor& y,
               bool accumulate = false) {
-  const auto operand = [&](const Tensor& t) { return a.bf16 ? to(t, Dtype::bf16) : t; };
-  matmul_into(kAttention, out, operand(x), operand(y), accumulate);
+  (a.bf16 ? rounded_matmul_into : matmul_into)(kAttention, out, x, y, accumulate);
 }
 Tensor product(const Attention& a, const Tensor& x, const Tensor& y) {
   if (!a.bf16) return matmul(x, y);
@@ -373,9 +372,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
               dropout_p, causal,  0,       0};
   int exponent;  // a power of 2 as the scale: a scaled query has no more bits
-  a.bf16 = dtype == Dtype::bf16 && computed == Dtype::f32 &&
-           std::frexp(a.scale, &exponent) == 0.5 &&
-           multiplies_bf16(q.device(), std::min<int64_t>(l, 256), s, e, a.batch() * a.heads());
+  a.bf16 = dtype == Dtype::bf16 && computed == Dtype::f32 && std::frexp(a.scale, &exponent) == 0.5;
   if (mask.defined()) { a.mask = mask_to_4d(mask, a, lead, joined(lead, {l, s})); }
   if (dropout_p > 0) {
     Generator& from = default_generator();

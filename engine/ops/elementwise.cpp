@@ -521,8 +521,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
 /// Whether a recorded operation may overwrite its first input, because backward needs nothing that it overwrites.
 static bool may_overwrite(int op, const OpRow& row, const Tensor* const* inputs) {
   const TensorImpl* target = inputs[0]->impl();
-  if (target->base || row.mask_first || in_checkpoint() ||
-      unprepared_input(row, inputs) != kNone)
+  if (target->base || row.mask_first || in_checkpoint() || unprepared_input(row, inputs) != kNone)
     return false;
   for (int i = 0; i < row.inputs; ++i)
     if ((i > 0 && inputs[i]->impl() == target) ||

@@ -55,7 +55,8 @@ Matmul matmul_args(const Tensor& out, const Tensor& a, const Tensor& b, bool acc
 /// Computes a . b + bias for 16-bit floats on a CPU without converting them; undefined if the verb does not.
 Tensor try_half(const Tensor* target, const Shape& size, const Tensor& a, const Tensor& b,
                 const Tensor& bias = {}) {
-  if (!is_cpu(a.device())) return {};
+  constexpr double kMinWork = 1 << 17;  // multiply-adds: below it the verb takes none
+  if (!is_cpu(a.device()) || double(product(size)) * double(a.size(-1)) < kMinWork) return {};
   const Tensor out = result_in(target, size, a.dtype(), a.device(), true), added = contiguous(bias);
   Matmul m = matmul_args(out, a, b, false);
   m.bias = added.defined() ? added.data() : nullptr;
@@ -111,13 +112,25 @@ void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Ten
   if (!out.device().matmul(m)) require_openblas(name);
 }
 
-bool multiplies_bf16(const Device& device, int64_t m, int64_t n, int64_t k, int64_t entries) {
-  Matmul q{};
-  q.dtype = Dtype::bf16, q.wide = true;
-  q.m = m, q.n = n, q.k = k;
-  q.a_row = k, q.b_row = q.c_row = n, q.a_col = q.b_col = q.c_col = 1;
-  q.batch_dims = 1, q.batch_size[0] = entries;
-  return is_cpu(device) && takes_half(q);
+namespace {
+
+/// x in bfloat16, with its memory order if it is a transposed matrix.
+Tensor to_bf16(const Tensor& x) {
+  const bool transposed = x.stride(-1) != 1 && x.stride(-2) == 1;
+  return transposed ? transpose(cast_no_grad(transpose(x, -2, -1), Dtype::bf16), -2, -1)
+                    : cast_no_grad(x, Dtype::bf16);
+}
+
+}  // namespace
+
+void rounded_matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
+                         bool accumulate) {
+  const int64_t m = out.size(-2), n = out.size(-1);
+  if (is_cpu(out.device()) &&
+      multiplies_bf16(m, n, a.size(-1), out.numel() / std::max<int64_t>(m * n, 1)))
+    matmul_into(name, out, to_bf16(a), to_bf16(b), accumulate);
+  else
+    matmul_into(name, out, cast_no_grad(a, out.dtype()), cast_no_grad(b, out.dtype()), accumulate);
 }
 
 Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {

@@ -19,7 +19,9 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate = false);
 
-/// Whether the device multiplies so many bfloat16 matrices, m x k and k x n, faster than after a conversion to float32.
-bool multiplies_bf16(const Device& device, int64_t m, int64_t n, int64_t k, int64_t entries = 1);
+/// The same for float32, with the operands rounded to bfloat16 where a CPU multiplies those faster; a bfloat16 operand
+/// is not converted again.
+void rounded_matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
+                         bool accumulate = false);
 
 }  // namespace mt

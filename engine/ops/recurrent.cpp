@@ -11,6 +11,7 @@
 #include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/cells.h"
+#include "kernels/cpu/libraries/bf16_product.h"
 
 namespace mt {
 namespace {
@@ -90,15 +91,25 @@ Tensor pack_for_steps(const Tensor& matrix) {
   if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
   return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
 }
-/// x, rounded to bfloat16 if the products are.
-Tensor operand(const Layer& l, const Tensor& x) { return l.bf16 ? to(x, Dtype::bf16) : x; }
-/// out (+)= x . matrix, with the matrix as packed by pack_for_steps.
-void step_product(const Tensor& out, const Tensor& x, const Tensor& matrix, bool accumulate) {
-  if (matrix.dim() == 2) return matmul_into(kName, out, x, matrix, accumulate);
-  const int64_t panels = matrix.size(0), n = x.size(0);
-  const Tensor parts = view_of(out, {panels, n, kPanel}, {kPanel, out.stride(0), 1}, out.offset());
-  matmul_into(kName, parts, expand(unsqueeze(x, 0), {panels, n, x.size(1)}), matrix, accumulate);
-}
+/// The matrix of the product of each step, rounded and packed when it is first needed.
+struct StepMatrix {
+  Tensor given, half, packed;
+
+  /// out (+)= x . matrix; `bf16`: the operands may be rounded to bfloat16.
+  void multiply(const Tensor& out, const Tensor& x, bool bf16, bool accumulate) {
+    const int64_t n = x.size(0);
+    if (bf16 && is_cpu(x.device()) && multiplies_bf16(n, given.size(1), given.size(0), 1)) {
+      if (!half.defined()) half = t(to(t(given), Dtype::bf16));
+      return rounded_matmul_into(kName, out, x, half, accumulate);
+    }
+    if (!packed.defined()) packed = pack_for_steps(given);
+    if (packed.dim() == 2) return matmul_into(kName, out, x, packed, accumulate);
+    const int64_t panels = packed.size(0);
+    const Tensor parts =
+        view_of(out, {panels, n, kPanel}, {kPanel, out.stride(0), 1}, out.offset());
+    matmul_into(kName, parts, expand(unsqueeze(x, 0), {panels, n, x.size(1)}), packed, accumulate);
+  }
+};
 
 Cell step_of(const Layer& l, const Steps& r, const StepRows& s, bool backward) {
   Cell k{};
@@ -118,17 +129,17 @@ Steps forward(const Layer& l) {
   r.gates = buffer(all, l.kept() * hidden), r.hidden = buffer(all, hidden);
   r.out = l[kProjection].defined() ? buffer(all, l.state()) : r.hidden;
   if (l[kC].defined()) r.c = buffer(all, hidden);
-  const Tensor sums = slice(r.gates, 1, 0, columns),
-               weight = l.bf16 ? t(operand(l, l[kWeightH])) : pack_for_steps(t(l[kWeightH]));
+  const Tensor sums = slice(r.gates, 1, 0, columns);
+  StepMatrix weight{t(l[kWeightH]), {}, {}};
   const bool biased = l[kBiasX].defined();
   if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
-  matmul_into(kName, sums, operand(l, x), t(operand(l, l[kWeightX])), biased);
+  (l.bf16 ? rounded_matmul_into : matmul_into)(kName, sums, x, t(l[kWeightX]), biased);
   const Tensor late = l.late() ? buffer(l[kH].size(0), columns) : Tensor();
   for (const StepRows& s : l.step_rows()) {
     check_interrupt();
     const Tensor to = l.late() ? rows(late, 0, s.rows) : rows(sums, s);
     if (l.late() && biased) repeat_row(to, l[kBiasH]);
-    step_product(to, operand(l, previous(r.out, l[kH], s)), weight, biased || !l.late());
+    weight.multiply(to, previous(r.out, l[kH], s), l.bf16, biased || !l.late());
     Cell k = step_of(l, r, s, false);
     k.state = l.late() ? to.data() : nullptr;
     x.device().cell(k);
@@ -147,7 +158,7 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
   const Tensor dg = empty(r.gates.shape(), r.gates);
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // the sums that include the state
   const Tensor state = empty(r.out.shape(), r.out);
-  const Tensor weight = pack_for_steps(l[kWeightH]);
+  StepMatrix weight{l[kWeightH], {}, {}};
   TensorList dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
   if (dc.defined()) dx[kC] = zeros_like(l[kC]);
@@ -162,7 +173,7 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
     if (dc.defined())
       k.c_grad = rows(dc, *s).data(), k.c_before_grad = previous(dc, dx[kC], *s).data();
     dh.device().cell(k);
-    step_product(dh_before, rows(sums, *s), weight, true);
+    weight.multiply(dh_before, rows(sums, *s), false, true);
     copy_elements(rows(state, *s), h_before);
   }
   const Tensor of_x =
@@ -338,8 +349,7 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
   l.in[kX] = reshape(l[kX], {-1, x.size(-1)});
-  l.bf16 =
-      dtype == Dtype::bf16 && multiplies_bf16(x.device(), n, l.gates() * l.hidden(), l.state());
+  l.bf16 = dtype == Dtype::bf16;
   const Steps r = recorded(l);
   Shape shape = x.shape();
   shape[shape.size() - 1] = l.state();

@@ -84,7 +84,22 @@ test('convolutions and their gradients, any number of threads', function()
     local got = for_any_threads(function() return gradients(x, w, b, g, o) end)
     for i = 1, 4 do near(got[i], exact[i]) end
     near(mt.conv2d(x, w, nil, o), mt.conv2d(x:double(), w:double(), nil, o))
+    local only = x:clone():requires_grad_()
+    near(mt.grad(mt.conv2d(only, w, b, o), only, {grad_outputs = g}), exact[2])
   end
+end)
+
+test('batches that share a matrix, a bias with gaps, a compiled step', function()
+  local x, w = mt.randn(16, 12, 160):bfloat16(), mt.randn(160, 130):bfloat16()
+  near(for_any_threads(function() return {x:matmul(w)} end)[1], x:double():matmul(w:double()))
+  local weight, bias = mt.randn(260, 160):bfloat16(), mt.randn(260, 2):bfloat16():select(2, 1)
+  local exact = x:double():matmul(weight:double():t()) + bias:double()
+  near(mt.linear(x, weight, bias), exact)
+  near(mt.linear(x, weight, mt.ones({1}, 'bfloat16'):expand(260)), exact - bias:double() + 1)
+  local step = mt.compile(function(x) return mt.linear(x, weight, bias) end)
+  for _ = 1, 4 do eq(mt.equal(step(x), mt.linear(x, weight, bias)), true) end
+  bias:mul_(2)
+  eq(mt.equal(step(x), mt.linear(x, weight, bias)), true)
 end)
 
 test('few rows and columns, with a bias', function()
@@ -98,8 +113,8 @@ test('few rows and columns, with a bias', function()
 end)
 
 test('attention: operands are rounded to bfloat16, scores are not', function()
-  for _, features in ipairs{64, 40} do
-    local function draw() return mt.randn(2, 4, 150, features):bfloat16() end
+  for _, size in ipairs{{150, 64}, {150, 40}, {90, 64}, {300, 16}} do
+    local function draw() return mt.randn(2, 4, unpack(size)):bfloat16() end
     local q, k, v, g = draw() * 3, draw(), draw(), draw()
     for _, causal in ipairs{false, true} do
       local function results(dtype)
@@ -124,6 +139,14 @@ test('recurrent layers round the state to bfloat16 for products only', function(
     net:double()
     local exact = mt.no_grad(net, x:double())
     eq((y:double() - exact):abs():max():item() < 1 / 128, true)
+  end
+  local net, sequences = mt.nn.LSTM(96, 192):bfloat16(), {}
+  for i = 1, 24 do sequences[i] = mt.randn(i < 3 and 20 or 5, 96):bfloat16() end
+  local packed = mt.nn.pack_sequence(sequences)
+  local y = for_any_threads(function() return {(mt.nn.pad_packed_sequence((mt.no_grad(net, packed))))} end)[1]
+  for _, i in ipairs{1, 2, 24} do
+    local one = mt.no_grad(net, sequences[i]:unsqueeze(2)):squeeze(2)
+    eq((y:narrow(1, 1, #sequences[i]):select(2, i):float() - one:float()):abs():max():item() < 1 / 128, true)
   end
 end)
 

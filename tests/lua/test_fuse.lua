@@ -370,7 +370,7 @@ test('in place, out= and composite functions on what waits', function()
   local x = mt.randn(6, 16):requires_grad_()
   for _, f in ipairs {
     function(a) local y = a * 2 y:add_(1) y:mul_(y) return y end,
-    function(a) local y = a * 2 y:relu_() y[1] = 3 y:masked_fill_(y:gt(1), 0) return y + a end,
+    function(a) local y = a * 2 y[1] = 3 y:masked_fill_(y:gt(1), 0) y:relu_() return y + a end,
     function(a) local y = a * 2 mt.no_grad(function() mt.add(a, 1, {out = y:detach()}) end) return y * 3 end,
     function(a)
       local b = a:detach():clone()

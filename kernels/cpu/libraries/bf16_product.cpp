@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <type_traits>
 
 #include "kernels/cpu/libraries/onednn.h"
 #include "kernels/cpu/pool/counters.h"
@@ -22,9 +21,8 @@ using onednn::Primitive;
 constexpr double kMinWork = 2e6;   // multiply-adds: oneDNN compiles for each shape, 0.5 ms
 constexpr double kMinEntry = 3e5;  // of an entry of a batch: a call takes 1 us
 constexpr size_t kKept = 256;      // shapes
-constexpr int64_t kThin = 12;      // rows or columns, at most
-constexpr int64_t kMinRows =
-    6;  // and columns, of oneDNN's products: with fewer it is slower than the thin product
+constexpr int64_t kPanelBytes =
+    1 << 20;  // of a panel that is computed in memory of its own, at most
 
 /// What a primitive is compiled for: m, n, k, the strides of a and b, and whether it adds a bias and has a float32
 /// result. The result is dense.
@@ -53,10 +51,11 @@ struct Panels {
 };
 Panels panels_of(const Matmul& q) {
   const bool by_rows = q.m >= q.n;
-  const int64_t longer = by_rows ? q.m : q.n;
-  const int64_t size = longer < 512 ? longer : std::max<int64_t>(256, (longer / 8 + 63) / 64 * 64);
-  return {by_rows, size, (longer + size - 1) / size,
-          q.c_row == q.n && (by_rows || size == longer) && !q.accumulate};
+  const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
+  int64_t size = longer < 512 ? longer : std::max<int64_t>(256, (longer / 8 + 63) / 64 * 64);
+  const bool dense = q.c_row == q.n && (by_rows || size == longer) && !q.accumulate;
+  if (!dense) size = std::min(size, std::max<int64_t>(64, kPanelBytes / 4 / shorter / 64 * 64));
+  return {by_rows, size, (longer + size - 1) / size, dense};
 }
 /// Element n of 16-bit floats, or of a result.
 const void* element(const void* array, int64_t n) {
@@ -143,31 +142,44 @@ bool run(const Primitive& primitive, const Matmul& p, bool dense) {
   return true;
 }
 
-bool suits_onednn(const Matmul& q) {
-  const double work = double(q.m) * double(q.n) * double(q.k);
-  if (q.dtype != Dtype::bf16 || work < kMinEntry || work * double(entries_of(q)) < kMinWork ||
-      q.m < kMinRows || q.n < kMinRows || q.k < 16 || (q.accumulate && !q.wide) || q.c_col != 1 ||
-      q.c_row < q.n || !reads(q.a_row, q.a_col, q.m, q.k) || !reads(q.b_row, q.b_col, q.k, q.n))
-    return false;
+bool suits_onednn(int64_t m, int64_t n, int64_t k, int64_t entries) {
+  const double work = double(m) * double(n) * double(k);
+  if (work < kMinEntry || work * double(entries) < kMinWork || k < 16) return false;
   const onednn::Library* library = onednn::open();
-  if (!library || !library->bf16) return false;
+  // With fewer rows than this it is slower than the thin product.
+  return library && library->bf16 && std::min(m, n) >= (library->amx ? 16 : 6);
+}
+bool suits_onednn(const Matmul& q) {
+  if (q.dtype != Dtype::bf16 || (q.accumulate && !q.wide) || q.c_col != 1 || q.c_row < q.n ||
+      !reads(q.a_row, q.a_col, q.m, q.k) || !reads(q.b_row, q.b_col, q.k, q.n) ||
+      !suits_onednn(q.m, q.n, q.k, entries_of(q)))
+    return false;
   const Panels panels = panels_of(q);
   return primitive_of(q, panels, 0) && primitive_of(q, panels, panels.count - 1);
 }
 
-}  // namespace
-
-bool is_thin_half(const Matmul& q) {
-  if (q.accumulate || q.wide || q.batch_dims > 0 || q.k < 64 || suits_onednn(q)) return false;
-  return (q.m <= kThin && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
-         (q.n <= kThin && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
+bool suits_thin(const Matmul& q) {
+  if (q.accumulate || q.wide || q.batch_dims > 0 || q.k < 64) return false;
+  return (q.m <= kThinHalf && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
+         (q.n <= kThinHalf && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
 }
 
-bool takes_int8(const Matmul& q) { return q.dtype == Dtype::i8 && q.m <= kThin && is_thin_half(q); }
+}  // namespace
 
-bool takes_half(const Matmul& q) { return is_thin_half(q) || suits_onednn(q); }
+bool is_thin_half(const Matmul& q) { return suits_thin(q) && !suits_onednn(q); }
 
-void bf16_product(const Matmul& q) {
+bool takes_int8(const Matmul& q) {
+  return q.dtype == Dtype::i8 && q.m <= kThinHalf && suits_thin(q);
+}
+
+bool takes_half(const Matmul& q) { return suits_thin(q) || suits_onednn(merge_rows(q)); }
+
+bool multiplies_bf16(int64_t m, int64_t n, int64_t k, int64_t entries) {
+  return suits_onednn(m, n, k, entries);
+}
+
+void bf16_product(const Matmul& given) {
+  const Matmul q = merge_rows(given);
   const Panels panels = panels_of(q);
   const Primitive first = primitive_of(q, panels, 0),
                   last = primitive_of(q, panels, panels.count - 1);

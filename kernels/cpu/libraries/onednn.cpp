@@ -96,7 +96,7 @@ struct Functions {
 
 constexpr int kCpu = 1, kInOrder = 1, kUserScratchpad = 1, kAnyTag = 1, kTraining = 64,
               kQueryKernel = 8, kQueryScratchpad = 136, kScratchpad = 80, kAvx512 = 0x27,
-              kBf16 = 0xe7;
+              kBf16 = 0xe7, kAmx = 0x200;
 constexpr size_t kLayoutRoom = 2048, kOperationRoom = 16384;  // 696 and 5976 bytes in 2.6
 
 constexpr const char* kCure =
@@ -107,6 +107,14 @@ Library the_library;
 Functions dnnl;
 void *the_engine, *the_attributes;  // attributes: the caller provides the scratchpad memory
 LibraryLoader loader{kCure};
+
+bool is_amd() {
+#ifdef __x86_64__
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
 
 // ---- the file ------------------------------------------------------------------------------------
 
@@ -129,7 +137,7 @@ const char* find_all(const DynamicLibrary& file) {
 bool accept(const DynamicLibrary& file, const char* name) {
   if (const char* missing = find_all(file)) return loader.lacks(name, missing);
   const Version& version = *dnnl.dnnl_version();
-  the_library = {loader.path, version.major, version.minor, version.patch, false, false};
+  the_library = {loader.path, version.major, version.minor, version.patch, false, false, false};
   if (version.major != 2 && version.major != 3) {
     char reason[128];
     std::snprintf(reason, sizeof reason, "this is version %d of oneDNN", version.major);
@@ -140,7 +148,8 @@ bool accept(const DynamicLibrary& file, const char* name) {
       dnnl.dnnl_primitive_attr_set_scratchpad_mode(the_attributes, kUserScratchpad) != 0)
     return loader.refuse(name, "this build of oneDNN does not run on processors");
   const int isa = dnnl.dnnl_get_effective_cpu_isa();
-  the_library.avx512 = (isa & kAvx512) == kAvx512, the_library.bf16 = (isa & kBf16) == kBf16;
+  the_library.avx512 = (isa & kAvx512) == kAvx512, the_library.amx = (isa & kAmx) != 0;
+  the_library.bf16 = (isa & kBf16) == kBf16 && (the_library.amx || is_amd());
   loader.locate(dnnl.dnnl_sgemm, name);
   return true;
 }
@@ -354,10 +363,7 @@ const char* Primitive::kernel() const {
 }
 
 bool Primitive::gains_by_bf16() const {
-#ifdef __x86_64__
-  if (__builtin_cpu_is("amd")) return std::strstr(kernel(), "ref") == nullptr;
-#endif
-  return std::strstr(kernel(), "amx") != nullptr;
+  return the_library.bf16 && std::strstr(kernel(), the_library.amx ? "amx" : "bf16");
 }
 
 bool Primitive::run(std::initializer_list<Data> data) const {

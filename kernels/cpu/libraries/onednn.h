@@ -26,8 +26,11 @@ namespace mt::onednn {
 struct Library {
   const char* path;
   int major, minor, patch;
-  // Whether its AVX-512 and bfloat16 kernels run: the processor and ONEDNN_MAX_CPU_ISA allow them.
-  bool avx512, bf16;
+  // Whether its AVX-512 and AMX kernels run: the processor and ONEDNN_MAX_CPU_ISA allow them.
+  bool avx512, amx;
+  // Whether its bfloat16 kernels are faster than float32's: by AMX, or by AVX-512 on AMD's processors (from Zen 4 on),
+  // where dot products of bfloat16 have twice the rate of float32's; on Intel's they have the same. No feature tells.
+  bool bf16;
 };
 /// The library, opened by the first call; null if there is none: then why() is the reason.
 const Library* open();
@@ -103,8 +106,7 @@ class Primitive {
   Layout layout(Argument argument) const;
   /// The name of its kernel, such as "jit:avx512_core": for mt.explain and tests.
   const char* kernel() const;
-  /// Whether it is faster with bfloat16 than float32 would be: by AMX, or by AVX-512 on AMD's processors (from Zen 4
-  /// on), where dot products of bfloat16 have twice the rate of float32's; on Intel's they have the same.
+  /// Whether this kernel is one of those of Library::bf16.
   bool gains_by_bf16() const;
   /// Returns false, with nothing done, if memory for the scratchpad cannot be allocated.
   bool run(std::initializer_list<Data> data) const;

@@ -128,7 +128,7 @@ ConvLayouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any
           Layout(type, 5 - skip, ws + skip, any ? nullptr : w_strides + skip),
           Layout(type, 4, ys, any ? nullptr : y_strides),
           c.bias ? Layout(type, 1, ys + 1, &one) : Layout(),
-          Layout(kF32, 5 - skip, ws + skip, nullptr)};
+          any ? Layout(kF32, 5 - skip, ws + skip, nullptr) : Layout()};
 }
 
 Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
@@ -265,10 +265,10 @@ struct Call {
     const Primitive& home = from_y ? plan.from_x : plan.from_y;
     void* const plain = from_y ? x(k, j) : y(k, j);
     void* const to = home ? mine() + source : plain;
-    const Data source{from_y ? kResultGradient : kSource, from}, weight{kWeights, by},
+    const Data left{from_y ? kResultGradient : kSource, from}, right{kWeights, by},
         result{from_y ? kSourceGradient : kResult, to};
-    good = good && (c.bias ? plan.run.run({source, weight, {kBias, bias(j)}, result})
-                           : plan.run.run({source, weight, result}));
+    good = good && (c.bias ? plan.run.run({left, right, {kBias, bias(j)}, result})
+                           : plan.run.run({left, right, result}));
     return good && (!home || home.run({{kSource, to}, {kResult, plain}}));
   }
 

@@ -6,7 +6,7 @@ namespace mt::onednn {
 
 /// The bytes of `scratch` that convolve() needs; 0 if own kernels shall be used. oneDNN takes
 /// float32, and bfloat16 where that is faster, with enough channels and work: the answer depends only
-/// on the shape, the dtype and whether there is a bias.
+/// on the shape, the dtype and whether there is a bias. Subnormal bfloat16 operands and results are 0.
 int64_t convolution_scratch(const Conv&);
 /// Returns false, with nothing done, if own kernels shall be used.
 bool convolve(const Conv&);

@@ -531,7 +531,8 @@ void entry(const Product<uint8_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint32_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint64_t>& q) { wrapping_entry(q); }
 
-template <class T> bool batched(const Matmul& call) {
+template <class T> bool batched(const Matmul& given) {
+  const Matmul call = merge_rows(given);
   bool skipped = false;
   Product<T> first{call.m,
                    call.n,
@@ -541,15 +542,7 @@ template <class T> bool batched(const Matmul& call) {
                    {static_cast<T*>(call.c), call.c_row, call.c_col},
                    call.accumulate,
                    depth_of(call.k)};
-  int dims = call.batch_dims;
-  // Entries that share b and are adjacent in a and c are rows of one larger product.
-  for (; dims > 0 && call.b_batch[dims - 1] == 0; --dims) {
-    const int64_t size = call.batch_size[dims - 1];
-    const int64_t a = call.a_batch[dims - 1], c = call.c_batch[dims - 1];
-    if (first.m == 1) first.a.row = a, first.c.row = c;
-    else if (a != first.m * first.a.row || c != first.m * first.c.row) break;
-    first.m *= size;
-  }
+  const int dims = call.batch_dims;
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
   if (first.m == 0 || first.n == 0 || entries == 0) return true;
@@ -606,8 +599,9 @@ template <class S, class R = S> bool thin_converted(const Matmul& call) {
       else to = float(static_cast<const S*>(small)[at]);
     }
   constexpr int64_t kRows = 256;
+  static_assert(kThinHalf <= kThin);
   parallel_chunks(rows, kRows, true, [&](int64_t from, int64_t to) {
-    float sums[kRows * kThin];
+    float sums[kRows * kThinHalf];
     for (int64_t i = from; i < to && !mt_interrupted; i += kRows) {
       const int64_t here = at_most(kRows, to - i);
       converted_product(large + i * step, step, columns.get(), room, n, k, Mat<float>{sums, n, 1},
@@ -631,7 +625,7 @@ bool matmul(const Matmul& call) {
     case Dtype::bf16:
       if (is_thin_half(call)) return thin_converted<Bfloat16>(call);
       return bf16_product(call), true;
-    case Dtype::f16: return thin_converted<Float16>(call);
+    case Dtype::f16: return is_thin_half(call) && thin_converted<Float16>(call);
     case Dtype::i8: return thin_converted<int8_t, float>(call);
     case Dtype::f32: return batched<float>(call);
     case Dtype::f64: return batched<double>(call);
