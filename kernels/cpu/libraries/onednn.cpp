@@ -363,7 +363,8 @@ const char* Primitive::kernel() const {
 }
 
 bool Primitive::gains_by_bf16() const {
-  return the_library.bf16 && std::strstr(kernel(), the_library.amx ? "amx" : "bf16");
+  const bool amx = std::strstr(kernel(), "amx");  // without it also "gemm:jit" gains
+  return the_library.bf16 && (the_library.amx ? amx : !std::strstr(kernel(), "ref"));
 }
 
 bool Primitive::run(std::initializer_list<Data> data) const {
