@@ -89,7 +89,7 @@ newest=$(objdump -T "$folder"/bin/* "$folder"/lib/mtorch/* 2>/dev/null |
 if [ "${newest#GLIBC_2.}" -gt 34 ]; then too_new=$newest; else too_new=''; fi
 check "it runs with glibc 2.34; the newest that it asks for is ${newest#GLIBC_}" "$too_new"
 limit=20
-[ ! -e "$folder/lib/mtorch/libmtorch_cuda.so" ] || limit=40
+[ ! -e "$folder/lib/mtorch/libmtorch_cuda.so" ] || limit=48
 bytes=$(wc -c <"$archive")
 if [ "$bytes" -le $((limit * 1000000)) ]; then large=''; else large="$bytes bytes"; fi
 check "the archive has at most $limit MB: $((bytes / 100000))e5 bytes" "$large"
