@@ -276,7 +276,7 @@ make_normal() {
     kind=$(best_isa)
   fi
   if [ $isas = best ]; then
-    target=mtorch
+    target=training # the program, and the plug-in if it is configured
     if [ "$cuda" = AUTO ] && ! gpu; then cuda=OFF; fi
     set -- "$@" -DMTORCH_OPTIMIZE=1 # a call takes a tenth longer, bits are the same
   else
