@@ -509,4 +509,24 @@ test('a view keeps its elements when the base is gone', function()
   is(x.grad, {0, 10, 10})
 end)
 
+test('a recorded operation in place copies nothing unless backward needs the old values', function()
+  local function copies(code)
+    local text = t.run('MTORCH_LOG=verbs', 'local x = mt.rand(40, 50):requires_grad_() local y = x * 2 ' .. code)
+    return select(2, text:gsub('cpu copy', ''))
+  end
+  if arg[-1] then -- not with a GPU as the default device: on_device.lua runs this file
+    eq(copies 'y:relu_() y:add_(x) y:sigmoid_()', 0)
+    eq(copies 'y:sin_()', 2) -- of the old values, and of the result
+  end
+  local x = mt.randn(3, 4):requires_grad_()
+  local y = x * 2
+  y:add_(x):relu_()
+  y:sum():backward()
+  eq(mt.equal(x.grad, 3 * x:gt(0):float()), true)
+  y = x * 2
+  y:relu_()
+  y:mul_(3)
+  t.raises(function() y:sum():backward() end, 'relu needs a tensor .* changed in place')
+end)
+
 t.finish()
