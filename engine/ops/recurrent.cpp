@@ -33,7 +33,8 @@ struct Layer {
   bool reverse;
   std::vector<int64_t> sizes;  // the number of rows of each step
   Tensor in[kInputs];          // x is [all x in]
-  bool bf16 = false;  // forward's products round the input, the state and the weights to bfloat16
+  bool bf16 =
+      false;  // forward's products may round the input, the state and the weights to bfloat16
 
   const Tensor& operator[](Input i) const { return in[i]; }
   int64_t all() const { return in[kX].size(0); }
@@ -100,7 +101,7 @@ struct StepMatrix {
     const int64_t n = x.size(0);
     if (bf16 && is_cpu(x.device()) && multiplies_bf16(n, given.size(1), given.size(0), 1)) {
       if (!half.defined()) half = t(to(t(given), Dtype::bf16));
-      return rounded_matmul_into(kName, out, x, half, accumulate);
+      return matmul_into(kName, out, to(x, Dtype::bf16), half, accumulate);
     }
     if (!packed.defined()) packed = pack_for_steps(given);
     if (packed.dim() == 2) return matmul_into(kName, out, x, packed, accumulate);

@@ -531,8 +531,11 @@ void entry(const Product<uint8_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint32_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint64_t>& q) { wrapping_entry(q); }
 
-template <class T> bool batched(const Matmul& given) {
-  const Matmul call = merge_rows(given);
+template <class T> bool batched(const Matmul& call) {
+  // Only a batch that shares b is copied: the copy takes 40 ns, a product of 2 x 2 takes 250.
+  if (call.batch_dims > 0 && call.b_batch[call.batch_dims - 1] == 0)
+    if (const Matmul merged = merge_rows(call); merged.batch_dims < call.batch_dims)
+      return batched<T>(merged);
   bool skipped = false;
   Product<T> first{call.m,
                    call.n,
