@@ -137,12 +137,11 @@ const Entry kDist[] = {
 };
 
 const Entry kDistParts[] = {
-    {"average_gradients([parameters], bucket_mb, bfloat16_wire, always_the_same, group=nil)",
+    {"average_gradients([parameters], bucket_mb, bfloat16_wire, always_the_same)",
      "Averages the gradients of each backward pass to come.",
-     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool always_the_same,
-             InGroup g) {
+     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool always_the_same) {
        return std::make_unique<LuaAverage>(
-           list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same}, group_of(g));
+           list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same});
      }>},
     {"reduce_alone(x, abort=false)",
      "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",
@@ -151,6 +150,9 @@ const Entry kDistParts[] = {
      }>},
     {"sent_early(state)", "How many buffers have been sent before the end of their passes.",
      bind<[](const LuaAverage& average) { return average.sent_early(); }>},
+    {"zero_gradients(enabled)",
+     "Whether backward() starts from a gradient of 0. Returns the old state.",
+     bind<[](bool on) { return std::exchange(thread_state.zero_gradients, on); }>},
     {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
      bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},
 };

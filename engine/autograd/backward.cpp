@@ -527,6 +527,7 @@ void start(BackwardPass& pass, const Tensor& root, Tensor g) {
 void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
   BackwardPass::check_depth("backward");
   Tensor g = first_gradient("backward", root, gradient);
+  if (thread_state.zero_gradients) g = zeros(g.shape(), g.dtype(), g.device());
   BackwardPass pass(retain_graph || create_graph, create_graph);
   pass.begin_groups(root);
   start(pass, root, std::move(g));

@@ -59,6 +59,7 @@ struct ThreadState : ThreadDefaults {
   CheckpointScope* checkpoint = nullptr;  // the innermost one
   Node* unused = nullptr;                 // nodes to be freed, a list
   bool freeing = false;                   // whether `unused` is being freed
+  bool zero_gradients = false;            // backward() starts from a gradient of 0 (dist.join)
   bool is_worker = false;                 // a worker of a DataLoader, which must not use a GPU
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];

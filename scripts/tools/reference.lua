@@ -38,7 +38,7 @@ reference.of = {['BatchSampler.sampler'] = 'table', ['DataLoader.sampler'] = 'ta
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
   ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',
-  ['lerp.y'] = tensor, ['update_bn.loader'] = 'table|function',
+  ['lerp.y'] = tensor, ['update_bn.loader'] = 'table|function', ['join.batches'] = 'table|function',
   ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
 for _, optimizer in ipairs(core.optimizers()) do
   for _, option in ipairs(optimizer.options) do

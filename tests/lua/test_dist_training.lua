@@ -3,7 +3,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
-local nn, optim, dist = mt.nn, mt.optim, mt.dist
+local nn, optim, data, dist = mt.nn, mt.optim, mt.data, mt.dist
 local ffi = require 'ffi'
 ffi.cdef 'int setenv(const char *name, const char *value, int overwrite);'
 local f64 = {dtype = 'float64'}
@@ -353,6 +353,79 @@ local function check_averages()
   fixed[1](mt.ones(1, 1)):sum():backward()
 end
 
+--- Process r has r + 1 batches, of one row each.
+local function check_join()
+  local reference = make()
+  local o = adam(reference)
+  for step = 1, size do
+    o:zero_grad()
+    for r = step - 1, size - 1 do
+      local row = x:narrow(1, (r * size + step - 1) % 12 + 1, 1);
+      (loss_of(reference, row, y:narrow(1, step, 1)) / size):backward()
+    end
+    o:step()
+  end
+  local kinds = {
+    parallel = function(net) return adam(dist.parallel(net)) end,
+    sharded = function(net) return optim.Sharded(adam(net)) end,
+    shard = function(net) return optim.Sharded(adam(dist.shard(net))) end,
+  }
+  for _, name in ipairs{'parallel', 'sharded', 'shard'} do
+    local net = make()
+    local opt, given, calls = kinds[name](net), 0, 0
+    local function batches()
+      given = given + 1
+      if given > rank + 1 then return nil end
+      return given, x:narrow(1, (rank * size + given - 1) % 12 + 1, 1)
+    end
+    local steps, own = dist.join(batches, function(i, row)
+      calls = calls + 1
+      eq(i, math.min(calls, rank + 1)) -- the last one is repeated
+      opt:zero_grad()
+      local target = y:narrow(1, i, 1)
+      if name == 'parallel' then -- two halves, the first without averages
+        dist.no_sync(net, function() (loss_of(net, row, target) / 2):backward() end);
+        (loss_of(net, row, target) / 2):backward()
+      else
+        loss_of(net, row, target):backward()
+      end
+      opt:step()
+    end)
+    eq({steps, own, calls}, {size, rank + 1, size})
+    close(flat(net), flat(reference))
+    same_everywhere(flat(net))
+  end
+  local function counter(n)
+    local i = 0
+    return function()
+      i = i + 1
+      return i <= n and i or nil
+    end
+  end
+  local w = mt.ones(1):requires_grad_()
+  local function weigh() (2 * w):sum():backward() end
+  dist.join(counter(rank + 1), weigh)
+  eq(w.grad:item(), 2 * (rank + 1))
+  local calls = 0
+  if size > 1 then
+    raises(function()
+      dist.join(counter(rank + 1), function()
+        calls = calls + 1
+        if calls == 2 then error 'on purpose' end -- process 0 has ended
+      end)
+    end, 'on purpose')
+    raises(function() dist.join(counter(rank), weigh) end,
+      rank == 0 and 'this process has no batch' or 'another process has no batch')
+  end
+  weigh()
+  eq(w.grad:item(), 2 * (rank + 2))
+  eq({dist.join(counter(5), function(i) return rank > 0 or i < 3 end)}, {3, 3}) -- process 0 ends it
+  eq({dist.join(counter(0), weigh)}, {0, 0})
+  eq({dist.join(data.DataLoader(data.TensorDataset(x), {batch_size = 5}), function() end)}, {3, 3})
+  eq({dist.join(mt.progress(4), function() end)}, {4, 4})
+  raises(function() dist.join(4, print) end, 'dist.join: a loader, a list of batches or an iterator is needed, got 4')
+end
+
 -- ---- checkpoints: saved by some processes, resumed by others ---------------------------------------------
 
 local function objects_of(kind)
@@ -404,6 +477,7 @@ if arg[1] == '--process' then
     check_averages()
     check_random_averages()
     check_failing_pass()
+    check_join()
     check_overlap()
     check_mixtures()
   elseif arg[2] == 'save' then

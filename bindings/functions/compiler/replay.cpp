@@ -29,7 +29,7 @@ TensorList tensors_after_step(const Args& a) {
   return list;
 }
 
-/// The modes that affect operations: gradients (bit 0), mixed precision, the precision of products,
+/// The modes that affect operations: gradients (bits 0 and 1), mixed precision, the precision of products,
 /// the default dtype and device. Nil during capture and with set_debug: the step then runs eagerly.
 int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
@@ -39,7 +39,7 @@ int mode_of_thread(Args& a) {
   for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
     mode = mode * 32 + int(dtype);
   mode = mode * 4 + int(t.matmul_precision);
-  return a.push(mode * 2 + t.grad_enabled);
+  return a.push(mode * 4 + t.zero_gradients * 2 + t.grad_enabled);
 }
 
 const Entry kReplay[] = {

@@ -80,6 +80,22 @@ end
 --- `for i, name, value in util.upvalues(f) do`: iterates over the upvalues of a function.
 function util.upvalues(f) return next_upvalue, f, 0 end
 
+--- An iterator over the batches of a loader, a list, or an iterator, which may be a mt.progress.
+function util.batches(name, loader)
+  if type(loader) == 'function' then return loader end
+  local meta = getmetatable(loader)
+  if type(meta) == 'table' and loader.iter then return loader:iter() end
+  if type(loader) ~= 'table' then
+    core.fail('%s: a loader, a list of batches or an iterator is needed, got %s', name, core.describe(loader))
+  end
+  if meta and meta.__call then return loader end
+  local i = 0
+  return function()
+    i = i + 1
+    return loader[i]
+  end
+end
+
 -- Text --------------------------------------------------------------------------------------------
 
 --- The number of characters (code points) of a UTF-8 text.

@@ -19,6 +19,6 @@ dist.print = core.declare('print(..)', 'print(..) in process 0 alone, for a line
 
 local lazy = core.add_lazy({
   checkpoint = function() return core.strict(require 'mtorch.dist.checkpoint', 'mt.dist.checkpoint') end,
-}, 'mtorch.dist.', {parallel = 'parallel no_sync', shard = 'shard'})
+}, 'mtorch.dist.', {parallel = 'parallel no_sync join', shard = 'shard'})
 
 return core.strict(dist, 'mt.dist', nil, lazy)

@@ -1,7 +1,9 @@
 -- parallel.lua -- dist.parallel: a net in every process, whose gradients are averaged
 local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
-local dist = require('mtorch').dist
+local util = require 'mtorch.core.util'
+local mt = require 'mtorch'
+local dist = mt.dist
 local parts = core.dist_parts
 
 local parallel = {}
@@ -73,6 +75,40 @@ parallel.no_sync = core.declare('no_sync(net, fn: function, ..)',
     parts.enable_average(state, true)
     if not results[1] then error(results[2], 0) end
     return unpack(results, 2, results.n)
+  end)
+
+--- Whether a condition holds in any process.
+function parallel.any(condition)
+  return dist.all_reduce_(mt.tensor({condition and 1 or 0}, {dtype = 'int32'}), 'max'):item() == 1
+end
+
+parallel.join = core.declare('join(batches, step: function)',
+  'step(..) for each batch that a loader, a list or an iterator gives, where the processes have unequal numbers of ' ..
+  'batches: one whose batches have ended repeats its last one, with gradients of 0, until those of all have ended. ' ..
+  'So all make the same calls, and parameters and the state of the optimizer stay equal. Averages are still divided ' ..
+  'by the number of processes. Ends in all if step returns false in any. Returns the number of steps, and of ' ..
+  "batches of this process. PyTorch's Join.",
+  function(batches, step)
+    local next = util.batches('dist.join', batches)
+    local batch, has_ended, steps, own = {}, false, 0, 0
+    while true do
+      local new = has_ended and {} or core.pack(next(nil, batch[1]))
+      has_ended = new[1] == nil
+      if not has_ended then
+        batch, own = new, own + 1
+      end
+      if not parallel.any(not has_ended) then return steps, own end
+      if steps == 0 and parallel.any(has_ended) then
+        core.fail('dist.join: %s process has no batch at all, so it could not repeat its last one',
+          has_ended and 'this' or 'another')
+      end
+      local before = parts.zero_gradients(has_ended)
+      local ok, result = pcall(step, unpack(batch, 1, batch.n))
+      parts.zero_gradients(before)
+      if not ok then error(result, 0) end
+      steps = steps + 1
+      if parallel.any(result == false) then return steps, own end
+    end
   end)
 
 return parallel

@@ -137,9 +137,7 @@ function Sharded:all_parameters()
   for i, entry in ipairs(self.entries) do list[i] = entry.param end
   return list
 end
-function Sharded:any(condition)
-  return dist.all_reduce_(mt.tensor({condition and 1 or 0}, {dtype = 'int32'}), 'max'):item() == 1
-end
+function Sharded:any(condition) return parallel.any(condition) end
 function Sharded:current() self.inner:current() end
 function Sharded:describe() return ('Sharded(%s)'):format(self.inner:describe()) end
 

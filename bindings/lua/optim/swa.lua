@@ -1,6 +1,7 @@
 -- swa.lua -- mt.optim.swa: averages of a network's parameters, as torch.optim.swa_utils
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local scheduler = require 'mtorch.optim.scheduler'
 
@@ -71,21 +72,6 @@ end
 
 -- ---- statistics of normalisations ---------------------------------------------------------------
 
---- An iterator over the batches of a loader, a list, or an iterator.
-local function batches(loader)
-  if type(loader) == 'function' then return loader end
-  local meta = getmetatable(loader)
-  if type(meta) == 'table' and loader.iter then return loader:iter() end
-  if type(loader) ~= 'table' then
-    core.fail('update_bn: a loader, a list of batches or an iterator is needed, got %s', core.describe(loader))
-  end
-  local i = 0
-  return function()
-    i = i + 1
-    return loader[i]
-  end
-end
-
 swa.update_bn = core.declare('update_bn(loader, model: table, device: device = nil)',
   "The running means and variances of a network's batch normalisations, recomputed in one pass over a loader (the " ..
   'first value of each batch), a list of batches or an iterator, because averaged parameters change them.',
@@ -105,7 +91,7 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
     if #norms == 0 then return end
     model:train()
     local ok, message = pcall(mt.no_grad, function()
-      for x in batches(loader) do
+      for x in util.batches('update_bn', loader) do
         if type(x) == 'table' then x = x[1] end
         model(device and x:to(device) or x)
       end
