@@ -120,7 +120,7 @@ set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PR
   "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDNN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
 
 # Processes with an emulated GPU each, by the emulation's own NCCL.
-foreach(name dist dist_collectives dist_training)
+foreach(name dist dist_collectives dist_training dist_compile)
   add_test(NAME nccl.${name} COMMAND mtorch --threads 1 tests/lua/test_${name}.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(nccl.${name} PROPERTIES ENVIRONMENT
     "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_NCCL=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_EMULATED_GPU=eight;TEST_DEVICE=cuda;OMP_NUM_THREADS=1")

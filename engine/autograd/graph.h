@@ -67,6 +67,8 @@ struct GradientGroup {
   };
   /// Called before a pass computes gradients; null: nothing to do.
   virtual std::unique_ptr<GroupPass> begin(Start) = 0;
+  /// Whether `end` of such a pass does not depend on `.grad`.
+  virtual bool is_repeatable() const = 0;
 };
 struct CustomFunction;  // function.h
 struct Checkpoint;      // function.h

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "engine/autograd/inplace.h"
+#include "engine/core/exchange.h"
+#include "engine/ops/ops.h"
+
 namespace mt {
 namespace {
 
@@ -43,7 +47,44 @@ Reached reached_from(const Tensor& root) {
   return found;
 }
 
+/// Whether the pass hands over all gradients at its end, as one exchange that a replay can repeat.
+bool is_one_exchange(const GradientGroup& group, const GradientGroup::Start& start) {
+  if (exchanges_are_skipped()) return true;
+  if (!step_recorder) return false;
+  const bool all = std::ranges::find(start.reached, false) == start.reached.end();
+  if (all && group.is_repeatable()) return true;
+  step_recorder->on_external_effect(
+      all ? "averages of gradients include those that were added up without averages"
+          : "the step does not use all parameters whose gradients the processes average");
+  return false;
+}
+
 }  // namespace
+
+/// Replaces the gradients by those that the group makes of them.
+bool LeafGroups::exchange(const Joined& joined, TensorList& gradients) {
+  Exchange all;
+  for (size_t i : joined.order) {
+    const auto hook = joined.group->members[i].lock();
+    const Tensor leaf(Ref<TensorImpl>::share(hook->leaf));
+    Tensor& g = gradients[i];
+    all.in.push_back(g.defined() ? g : zeros(leaf.shape(), leaf.dtype(), leaf.device()));
+    all.out.push_back(g = empty(leaf.shape(), leaf.dtype(), leaf.device()));
+  }
+  all.run = [group = joined.group, start = joined.start, order = joined.order](
+                const TensorList& in, const TensorList& out) {
+    const NoGrad off;
+    TensorList changed(start.reached.size());
+    for (size_t k = 0; k < order.size(); ++k) changed[order[k]] = in[k];
+    const std::unique_ptr<GroupPass> pass = group->begin(start);
+    for (size_t i = 0; pass && i < order.size(); ++i) pass->ready(order[i], in[i]);
+    if (pass) pass->end(changed);
+    for (size_t k = 0; k < order.size(); ++k) copy_(out[k], changed[order[k]]);
+    if (pass) pass->committed();
+  };
+  run_exchange(all);
+  return false;
+}
 
 GradientGroup::~GradientGroup() {
   if (number > 0) --groups_alive;
@@ -87,6 +128,11 @@ std::unique_ptr<LeafGroups> LeafGroups::of(const Tensor& root) {
     uint64_t order = 0;
     for (const Use& use : uses) order = order * 1000003 + use.member + 1;
     start.order = int64_t(order >> 1);
+    if (is_one_exchange(*one.group, start)) {
+      for (const Use& use : uses) one.order.push_back(use.member);
+      one.start = std::move(start);
+      continue;
+    }
     one.pass = one.group->begin(std::move(start));
     if (!one.pass) continue;
     for (Use& use : uses) {
@@ -94,7 +140,7 @@ std::unique_ptr<LeafGroups> LeafGroups::of(const Tensor& root) {
       groups->uses_.push_back(std::move(use));
     }
   }
-  std::erase_if(joined, [](const Joined& one) { return !one.pass; });
+  std::erase_if(joined, [](const Joined& one) { return !one.pass && one.order.empty(); });
   if (joined.empty()) return nullptr;
   std::ranges::stable_sort(groups->uses_, std::greater(), &Use::earliest);
   for (Use& use : groups->uses_) use.first = groups->leaves_.insert(use.leaf.get()).second;

@@ -34,14 +34,15 @@ class LeafGroups {
         leaves.push_back(hook ? Ref<TensorImpl>::share(hook->leaf) : Ref<TensorImpl>());
         gradients.push_back(hook ? get(*hook->leaf) : Tensor());
       }
-      const bool whole = joined.pass->end(gradients);
+      const bool whole = joined.pass ? joined.pass->end(gradients) : exchange(joined, gradients);
       for (size_t i = 0; i < leaves.size(); ++i)
         if (leaves[i] && gradients[i].defined()) set(leaves[i], std::move(gradients[i]), whole);
     }
   }
 
   void committed() {
-    for (const Joined& joined : joined_) joined.pass->committed();
+    for (const Joined& joined : joined_)
+      if (joined.pass) joined.pass->committed();
   }
 
  private:
@@ -55,7 +56,11 @@ class LeafGroups {
   struct Joined {
     std::shared_ptr<GradientGroup> group;
     std::unique_ptr<GroupPass> pass;
+    // Without a pass: what is passed to `begin` in one exchange at the end, and the order of the members.
+    GradientGroup::Start start = {};
+    std::vector<size_t> order = {};
   };
+  static bool exchange(const Joined&, TensorList& gradients);
   std::vector<Joined> joined_;
   std::vector<Use> uses_;  // latest first
   std::unordered_set<const TensorImpl*> leaves_;

@@ -4,6 +4,7 @@
 
 namespace mt {
 
+struct Exchange;
 struct IndexBound;
 struct Storage;
 class Tensor;
@@ -18,8 +19,8 @@ struct StepListener {
   /// Numbers are computed from tensors without a verb, or elements decide what an operation does: a
   /// replay could not repeat that.
   virtual void on_untraced_computation() = 0;
-  /// A function reads or changes something other than tensors.
-  virtual void on_external_effect() = 0;
+  /// A function reads or changes something other than tensors; `what` replaces this reason.
+  virtual void on_external_effect(const char* what = nullptr) = 0;
   /// The tensor's requires_grad is about to change.
   virtual void on_requires_grad_change(const Tensor&) = 0;
   /// The last verb checks on a GPU whether indices are in bounds.
@@ -31,6 +32,8 @@ struct StepListener {
   virtual void on_use(const Tensor&) = 0;
   /// The step reads its .grad.
   virtual void on_grad_read(const Tensor&) = 0;
+  /// Other processes take part: runs it.
+  virtual void on_exchange(const Exchange&) = 0;
 
  protected:
   ~StepListener() = default;

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/exchange.h"
 #include "engine/dist/agreement.h"
 #include "engine/ops/ops.h"
 
@@ -191,69 +192,80 @@ void average_in_bfloat16(const char* operation, const Tensor& data, const Group&
 }
 
 void all_reduce_(const TensorList& list, Reduction how, const Group& group) {
-  constexpr const char* kName = "all_reduce_";
+  static constexpr const char* kName = "all_reduce_";
   const NoGrad off;
   for (const Tensor& x : list) {
     check_writable(kName, x);
     check_reduction(kName, x, how);
   }
   if (size(group) == 1) return;
-  agree(kName, group, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)),
-        gpu_for(list, group));
-  by_dtype(list, [&](const TensorList& subset) {
-    const Buffer buffer(subset, group, wire(subset[0].dtype(), group));
-    reduce_buffer(kName, buffer.data, how, group);
-    buffer.copy_to(subset);
-  });
+  const auto run = [how, &group](const TensorList&, const TensorList& list) {
+    agree(kName, group,
+          fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)),
+          gpu_for(list, group));
+    by_dtype(list, [&](const TensorList& subset) {
+      const Buffer buffer(subset, group, wire(subset[0].dtype(), group));
+      reduce_buffer(kName, buffer.data, how, group);
+      buffer.copy_to(subset);
+    });
+  };
+  run_exchange({list, list, run});
 }
 
 void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Group& group) {
-  constexpr const char* kName = "reduce_scatter_";
+  static constexpr const char* kName = "reduce_scatter_";
   const NoGrad off;
   check_writable(kName, out);
   check_reduction(kName, x, how);
   check_parts(kName, x, out, group);
   if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
-  agree(kName, group,
-        fmt::format("{}({}) of {} into {}", kName, names_of(how)[int(how)], described({x}),
-                    described({out})),
-        gpu_for({x, out}, group));
-  const Tensor from = to(packed(x, size(group), place(group)), wire(x.dtype(), group));
-  const Tensor part = rows_of(from, 1, from.shape()[1]);
-  const Object op = mpi().object(kOps[int(how)]);
-  if (on_gpu(from))
-    run_on_gpus(kName,
-                {Kind::reduce_scatter, from.data_as<void>(), part.data_as<void>(), part.numel(), 0,
-                 from.dtype(), kGpuOps[int(how)]},
-                group);
-  else
-    by_columns(kName, from, part, [&](const void* a, void* b, int n) {
-      return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
-    });
-  if (how == Reduction::mean) divide(part, group);
-  copy_(out, reshape(part, out.shape()));
+  const auto run = [how, &group](const TensorList& in, const TensorList& to_fill) {
+    const Tensor &x = in[0], &out = to_fill[0];
+    agree(kName, group,
+          fmt::format("{}({}) of {} into {}", kName, names_of(how)[int(how)], described({x}),
+                      described({out})),
+          gpu_for({x, out}, group));
+    const Tensor from = to(packed(x, size(group), place(group)), wire(x.dtype(), group));
+    const Tensor part = rows_of(from, 1, from.shape()[1]);
+    const Object op = mpi().object(kOps[int(how)]);
+    if (on_gpu(from))
+      run_on_gpus(kName,
+                  {Kind::reduce_scatter, from.data_as<void>(), part.data_as<void>(), part.numel(),
+                   0, from.dtype(), kGpuOps[int(how)]},
+                  group);
+    else
+      by_columns(kName, from, part, [&](const void* a, void* b, int n) {
+        return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
+      });
+    if (how == Reduction::mean) divide(part, group);
+    copy_(out, reshape(part, out.shape()));
+  };
+  run_exchange({{x}, {out}, run});
 }
 
 void broadcast_(const TensorList& list, int64_t root, const Group& group) {
-  constexpr const char* kName = "broadcast_";
+  static constexpr const char* kName = "broadcast_";
   const int position = root_of(kName, root, group);
   const NoGrad off;
   for (const Tensor& x : list) check_writable(kName, x);
   if (size(group) == 1) return;
-  agree(kName, group, fmt::format("{}({}) of {}", kName, root, described(list)),
-        gpu_for(list, group));
-  by_dtype(list, [&](const TensorList& subset) {
-    const Buffer buffer(subset, group, subset[0].dtype());
-    const int64_t bytes = buffer.data.numel() * item_size(subset[0].dtype());
-    char* const all = buffer.data.data_as<char>();
-    if (group.gpu) run_on_gpus(kName, {Kind::broadcast, all, all, bytes, position}, group);
-    else
-      in_parts(bytes, [&](int64_t at, int n) {
-        check(kName,
-              mpi().broadcast(all + at, n, datatype(Dtype::u8), position, group.communicator));
-      });
-    if (rank() != root) buffer.copy_to(subset);
-  });
+  const auto run = [root, position, &group](const TensorList&, const TensorList& list) {
+    agree(kName, group, fmt::format("{}({}) of {}", kName, root, described(list)),
+          gpu_for(list, group));
+    by_dtype(list, [&](const TensorList& subset) {
+      const Buffer buffer(subset, group, subset[0].dtype());
+      const int64_t bytes = buffer.data.numel() * item_size(subset[0].dtype());
+      char* const all = buffer.data.data_as<char>();
+      if (group.gpu) run_on_gpus(kName, {Kind::broadcast, all, all, bytes, position}, group);
+      else
+        in_parts(bytes, [&](int64_t at, int n) {
+          check(kName,
+                mpi().broadcast(all + at, n, datatype(Dtype::u8), position, group.communicator));
+        });
+      if (rank() != root) buffer.copy_to(subset);
+    });
+  };
+  run_exchange({list, list, run});
 }
 
 TensorList all_gather(const Tensor& x, const Group& group) {
@@ -268,17 +280,21 @@ TensorList all_gather(const Tensor& x, const Group& group) {
 }
 
 void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
-  constexpr const char* kName = "all_gather_into_";
+  static constexpr const char* kName = "all_gather_into_";
   const NoGrad off;
   check_writable(kName, out);
   check_parts(kName, out, x, group);
   if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
-  agree(kName, group, fmt::format("{} of {} into {}", kName, described({x}), described({out})),
-        gpu_for({x, out}, group));
-  const Tensor from = packed(x, 1, place(group)),
-               rows = rows_of(from, size(group), from.shape()[1]);
-  exchange(kName, Kind::all_gather, from, rows, group);
-  copy_(out, reshape(rows, out.shape()));
+  const auto run = [&group](const TensorList& in, const TensorList& to_fill) {
+    const Tensor &x = in[0], &out = to_fill[0];
+    agree(kName, group, fmt::format("{} of {} into {}", kName, described({x}), described({out})),
+          gpu_for({x, out}, group));
+    const Tensor from = packed(x, 1, place(group)),
+                 rows = rows_of(from, size(group), from.shape()[1]);
+    exchange(kName, Kind::all_gather, from, rows, group);
+    copy_(out, reshape(rows, out.shape()));
+  };
+  run_exchange({{x}, {out}, run});
 }
 
 TensorList gather(const Tensor& x, int64_t root, const Group& group) {
@@ -340,7 +356,10 @@ TensorList all_to_all(const TensorList& list, const Group& group) {
 }
 
 void barrier(const Group& group) {
-  if (size(group) > 1) agree("barrier", group, "barrier()");
+  if (size(group) == 1) return;
+  run_exchange({{}, {}, [&group](const TensorList&, const TensorList&) {
+                  agree("barrier", group, "barrier()");
+                }});
 }
 
 // ---- messages between two processes --------------------------------------------------------------

@@ -55,6 +55,7 @@ struct AverageGroup : GradientGroup {
       : options(options),
         group(group) {}
   std::unique_ptr<GroupPass> begin(Start) override;
+  bool is_repeatable() const override { return !enabled || !has_local; }
 
   /// Reads what a conversion may have changed since the last pass.
   void update() {

@@ -298,6 +298,7 @@ void wait_for(const char* operation, const std::string& call, int process,
               const std::function<bool()>& done) {
   Group other;
   other.ranks = {process};
+  if (step_recorder) step_recorder->on_external_effect();
   check_usable(operation, other);
   note_call(call);
   wait({operation, call, other, Notices::kNoCall, max_seconds}, done);
@@ -311,6 +312,7 @@ double time_limit() { return max_seconds; }
 
 void agree(const char* operation, const Group& group, const std::string& call, const Gpu* gpu) {
   group.gpu = nullptr;
+  if (step_recorder) step_recorder->on_external_effect();  // not within run_exchange
   if (group.position(all().rank) < 0)
     fail("{}: process {} is not in the group {}", operation, all().rank, group.shown());
   note_call(call);

@@ -136,11 +136,12 @@ struct NumberGuard final : StepListener {
   void on_free(Storage*) override {}
   void on_constant(Storage*) override {}
   void on_untraced_computation() override {}
-  void on_external_effect() override {}
+  void on_external_effect(const char*) override {}
   void on_requires_grad_change(const Tensor&) override {}
   void on_index_check(const IndexBound&) override {}
   void on_use(const Tensor&) override {}
   void on_grad_read(const Tensor&) override {}
+  void on_exchange(const Exchange& e) override { e.run(e.in, e.out); }
 };
 
 /// function_eagerly(fn, ..): fn(..), which cannot read elements of tensors.

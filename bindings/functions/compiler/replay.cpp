@@ -111,6 +111,8 @@ const Entry kReplay[] = {
      "Saves the current gradients, and the versions of tensors that change.",
      bind<[](Step& s, const TensorList& changed) { s.replay->hold(changed); }>},
     {"step_restore(step)", "Undoes step_hold.", bind<[](Step& s) { s.replay->restore(); }>},
+    {"step_exchanges()", "The number of exchanges with other processes.", bind<exchange_count>},
+    {"step_skip_exchanges(skips)", "Whether these are left out.", bind<skip_exchanges>},
     {"step_fused(step)", "A line for each fused program of the step.",
      bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",

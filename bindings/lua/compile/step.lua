@@ -128,7 +128,9 @@ local function record(self, arguments)
     captured.unwatch(reads)
     return pack(self.f(unpack(arguments, 1, arguments.n))), nil, reads.why
   end
+  local exchanges = native.step_exchanges()
   local recording, out = run_recorded(self, reads, inputs, given, tensors)
+  exchanges = native.step_exchanges() - exchanges
   local list, which, same_as, plain = sort_results(out, given, captures)
   local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
   if wrote then why = why or 'it changes what it captures, which a replay would not repeat: ' .. wrote end
@@ -143,7 +145,8 @@ local function record(self, arguments)
   for i, k in pairs(same_as) do out[i] = arguments[k] end
   if not step then return out, nil, why, wrote end
   return out, {step = step, optimizers = recording.optimizers, parts = (native.step_facts(step)), which = which,
-    same_as = same_as, results = plain, captured = reads, only_tensor = out.n == 1 and which[1]}
+    has_exchanges = exchanges > 0, same_as = same_as, results = plain, captured = reads,
+    only_tensor = out.n == 1 and which[1]}
 end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
@@ -210,41 +213,60 @@ local function grads_of(leaves)
   for i, x in ipairs(leaves) do all[i] = x.grad and copied(x.grad) or false end
   return all
 end
+--- How results, changed tensors or gradients differ from those of a replay, or nil.
+local function difference(first, results, changed, after, leaves, grads)
+  for i = 1, math.max(results.n, first.n) do
+    local a, b = first[i], results[i]
+    local equal = a == b
+    if mt.is_tensor(a) and mt.is_tensor(b) then equal = same(a, b) end
+    if not equal then return ('result %d'):format(i) end
+  end
+  for i, x in ipairs(changed) do
+    if not same(x, after[i]) then
+      return ('a tensor (%s) that the step changes'):format(table.concat(x.shape, ' x '))
+    end
+  end
+  for i, grad in ipairs(grads_of(leaves)) do
+    if (not grad) ~= (not grads[i]) or grad and not same(grad, grads[i]) then
+      return ('the gradient of a tensor (%s)'):format(table.concat(leaves[i].shape, ' x '))
+    end
+  end
+end
+
 --- Replays, restores the state, runs the step, and compares. Returns the step's results, and the difference.
-local function try(self, program, arguments)
+--- `is_alone`: exchanges with other processes are skipped; then the state is restored again, and there are no results.
+local function compare(self, program, arguments, is_alone)
   local changed = parameters_of(program.optimizers, native.step_changes(program.step))
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
+  local function restore()
+    mt.no_grad(function()
+      for i, x in ipairs(changed) do x:copy_(before[i]) end
+    end)
+    native.step_restore(program.step)
+    restore_states(states)
+    mt.set_rng_state(random)
+  end
   native.step_hold(program.step, changed)
   local done = replay(program)
   local first = done and pack(results_of(program, unpack(arguments, 1, arguments.n)))
   local after, leaves = copies(changed), native.step_leaves(program.step)
   local grads = grads_of(leaves)
-  mt.no_grad(function()
-    for i, x in ipairs(changed) do x:copy_(before[i]) end
-  end)
-  native.step_restore(program.step)
-  restore_states(states)
-  mt.set_rng_state(random)
+  restore()
+  if is_alone then native.step_hold(program.step, changed) end
   local results = pack(self.f(unpack(arguments, 1, arguments.n)))
-  if not done then return results end
-  local differs
-  for i = 1, math.max(results.n, first.n) do
-    local a, b = first[i], results[i]
-    local equal = a == b
-    if mt.is_tensor(a) and mt.is_tensor(b) then equal = same(a, b) end
-    if not equal and not differs then differs = ('result %d'):format(i) end
-  end
-  for i, x in ipairs(changed) do
-    if not differs and not same(x, after[i]) then
-      differs = ('a tensor (%s) that the step changes'):format(table.concat(x.shape, ' x '))
-    end
-  end
-  for i, grad in ipairs(grads_of(leaves)) do
-    if not differs and (not grad) ~= (not grads[i]) or not differs and grad and not same(grad, grads[i]) then
-      differs = ('the gradient of a tensor (%s)'):format(table.concat(leaves[i].shape, ' x '))
-    end
-  end
-  return results, differs
+  local differs = done and difference(first, results, changed, after, leaves, grads)
+  if is_alone then restore() end
+  return results, differs or nil
+end
+
+--- Compares a replay with the step. If other processes take part, they make no calls for the comparison.
+local function try(self, program, arguments)
+  if not program.has_exchanges then return compare(self, program, arguments) end
+  native.step_skip_exchanges(true)
+  local ok, results, differs = pcall(compare, self, program, arguments, true)
+  native.step_skip_exchanges(false)
+  if not ok then error(results, 0) end
+  return pack(self.f(unpack(arguments, 1, arguments.n))), differs
 end
 
 -- ---- the compiled function -----------------------------------------------------------------------------
@@ -405,9 +427,10 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
   'a list runs eagerly, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
-  'them. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements ' ..
-  'and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled ' ..
-  'while the step is recorded.',
+  'them. It may work on the CPU and one GPU, where its parts become CUDA graphs. In several processes each replay ' ..
+  'repeats the averages of dist.parallel and the calls of mt.dist that write into a given tensor. Elementwise calls ' ..
+  'on 2048 elements and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose ' ..
+  'kernels are compiled while the step is recorded.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local is_function = type(f) == 'function'

@@ -229,7 +229,7 @@ void StepRecorder::plan(RecordedFunction& made) {
         made.inputs_[at->second].uses.push_back(u);
       }
     }
-    made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound});
+    made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound, c.exchange});
   }
   move_numbers(made);
 }

@@ -95,10 +95,16 @@ bool StepReplay::takes(size_t input, const Tensor& x) const {
 }
 
 bool StepReplay::has_hooks(const TensorImpl& x) {
-  if (x.hooks)
-    for (const auto& hook : *x.hooks)
-      if (!hook->removed()) return true;
-  return false;
+  return x.hooks && std::ranges::any_of(*x.hooks, [](const auto& h) { return bool(h->call); });
+}
+bool StepReplay::Guard::groups_fit() const {
+  size_t now = 0;
+  for (const auto& hook : *tensor.impl()->hooks) {
+    if (!hook->group) continue;
+    if (!hook->group->is_repeatable()) return false;
+    ++now;
+  }
+  return now == groups;
 }
 
 bool StepReplay::fits() const {
@@ -107,7 +113,7 @@ bool StepReplay::fits() const {
   for (const Guard& g : guards_) {
     const TensorImpl& x = *g.tensor.impl();
     if (!g.takes_layout() || x.requires_grad != g.wanted) return false;
-    if (g.wanted && x.hooks && has_hooks(x)) return false;
+    if (g.wanted && x.hooks && (has_hooks(x) || !g.groups_fit())) return false;
     if (g.precondition == GradPrecondition::none && x.grad) return false;
     if (g.precondition == GradPrecondition::present && !x.grad) return false;
     if (g.precondition != GradPrecondition::same) continue;
@@ -177,6 +183,7 @@ void StepReplay::start(const TensorList& inputs) {
 }
 
 bool ReplayCall::run(uint64_t random_begin) const {
+  if (exchange) return run_exchange(exchange->exchange), true;
   if (random)
     random->seed = default_generator().initial_seed(), random->offset = random_begin + place;
   const bool there = run_verb(*device, verb, argument, call_verb_or_program);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/compiler/record/step_calls.h"
+#include "engine/core/exchange.h"
 #include "engine/core/interceptor.h"
 #include "engine/core/step_listener.h"
 #include "engine/core/tensor.h"
@@ -27,9 +28,18 @@ struct ReplayCall {
   Random* random;
   uint64_t place;
   std::shared_ptr<const IndexBound> bound;
+  std::shared_ptr<const RecordedExchange> exchange;  // instead of a verb
   /// Makes the call; random numbers are drawn from this place of the default generator's stream on.
   /// False if an index is out of bounds.
   bool run(uint64_t random_begin) const;
+};
+
+/// An exchange with tensors in the memory of a replay.
+struct RecordedExchange {
+  std::deque<Storage> storages;  // of its tensors, whose memory belongs to others
+  Exchange exchange;
+  /// Adds a tensor like x to one of the lists; returns the place of its address.
+  std::byte* add(const Tensor& x, TensorList& list);
 };
 
 class RecordedFunction;
@@ -90,9 +100,11 @@ class StepReplay {
     size_t bytes = 0;
     bool contiguous = true;
     bool moves = false;  // only backward adds to it: a different one may be used
+    size_t groups = 0;   // GradientGroups of the tensor
     std::vector<BufferUse> uses = {};
     bool takes(const TensorImpl* grad) const;
     bool takes_layout() const;
+    bool groups_fit() const;
     Storage* storage() const { return like.impl()->storage; }
   };
   struct Change {
@@ -210,12 +222,13 @@ class StepRecorder : public StepListener, public Interceptor {
   void on_free(Storage*) override;
   void on_constant(Storage*) override;
   void on_untraced_computation() override;
-  void on_external_effect() override;
+  void on_external_effect(const char* what) override;
   void on_requires_grad_change(const Tensor&) override;
   void on_index_check(const IndexBound&) override;
   void on_element_read(const std::string& by) override;
   void on_use(const Tensor&) override;
   void on_grad_read(const Tensor&) override;
+  void on_exchange(const Exchange&) override;
   bool around(InterceptedCall&) override;
 
  private:

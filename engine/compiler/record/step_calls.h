@@ -12,6 +12,7 @@
 namespace mt {
 
 struct IndexBound;
+struct RecordedExchange;
 
 /// A pointer inside a call's argument, and its target.
 struct BufferUse {
@@ -37,6 +38,7 @@ struct StepCall {
   std::shared_ptr<const IndexBound> bound = {};  // of indices, which a GPU checks later
   bool done = false;                             // it ran at the recording, for all replays
   bool gradient = false;  // of a recorded function: computes gradients, not the function itself
+  std::shared_ptr<RecordedExchange> exchange = {};  // instead of a verb
 };
 
 /// Memory that a step uses. One storage of the recording is one buffer: reused memory is several

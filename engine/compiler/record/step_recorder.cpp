@@ -120,7 +120,8 @@ void StepRecorder::on_untraced_computation() {
   refuse(std::string(name ? name : "an operation") +
          " computes on the CPU outside of device functions");
 }
-void StepRecorder::on_external_effect() {
+void StepRecorder::on_external_effect(const char* what) {
+  if (what) return refuse(what);
   const char* const name = host.function();
   refuse(std::string(name ? name : "a function") +
          " reads or changes something other than tensors, which a replay cannot repeat");
@@ -166,6 +167,37 @@ void StepRecorder::on_use(const Tensor& x) {
 void StepRecorder::on_grad_read(const Tensor& x) {
   on_use(x);
   if (const auto at = leaves_.find(x.impl()); at != leaves_.end()) at->second.read = true;
+}
+
+std::byte* RecordedExchange::add(const Tensor& x, TensorList& list) {
+  Storage& s = storages.emplace_back();
+  const int64_t offset = x.offset() * item_size(x.dtype());
+  s.device = &x.device(), s.bytes = x.impl()->storage->bytes - size_t(offset);
+  list.push_back(placed(x, &s, -offset));
+  return reinterpret_cast<std::byte*>(&s.data);
+}
+void StepRecorder::on_exchange(const Exchange& e) {
+  if (kind_ == Kind::function) refuse("a fused function exchanges tensors with other processes");
+  {
+    const SaveAndRestore<StepListener*> pause(step_recorder, nullptr);
+    e.run(e.in, e.out);
+  }
+  if (!why_.empty()) return;
+  StepCall call{Verb::sync, &cpu_device(), nullptr, nullptr, 0, {}};
+  call.exchange = std::make_shared<RecordedExchange>();
+  Exchange& kept = call.exchange->exchange;
+  kept.run = e.run;
+  bool known = true;
+  const auto add = [&](const Tensor& x, TensorList& list, bool out) {
+    std::byte* const slot = call.exchange->add(x, list);
+    void* const at = const_cast<void*>(x.data());
+    std::memcpy(slot, &at, sizeof at);
+    known &= check(slot, out, call);
+  };
+  for (const Tensor& x : e.in) add(x, kept.in, false);
+  for (const Tensor& x : e.out) add(x, kept.out, true);
+  calls_.push_back(std::move(call));
+  if (!known) on_untraced_computation();
 }
 
 StepRecorder::Memory* StepRecorder::memory_at(const void* p) {
@@ -284,6 +316,9 @@ void StepRecorder::make_guards(StepReplay& made) {
       g.precondition = StepReplay::GradPrecondition::present;
     if (x.requires_grad() && StepReplay::has_hooks(*impl))
       refuse("a tensor that it reads has a hook, which a replay would not call");
+    if (impl->hooks)
+      g.groups = size_t(
+          std::ranges::count_if(*impl->hooks, [](const auto& h) { return h->group != nullptr; }));
     made.guards_.push_back(std::move(g));
   }
   made.threads_ = cpu_threads();
@@ -380,10 +415,12 @@ void StepRecorder::plan(StepReplay& made) {
         last = std::max(last, int(made.ends_[part]) - 1);
       }
   made.first_change_ = made.ends_[0];
-  for (size_t i = calls_.size(); i-- > 0;)
+  for (size_t i = calls_.size(); i-- > 0;) {
+    if (calls_[i].exchange) made.first_change_ = std::min(made.first_change_, i);
     for (const BufferUse& u : calls_[i].uses)
       if (u.out && u.buffer >= 0 && buffers_[u.buffer].kind == StepBuffer::Kind::outside)
         made.first_change_ = std::min(made.first_change_, i);
+  }
   const std::vector<std::vector<BufferUse>*> movable = find_movable(made);
   upload_constants(made);
   share_in_place(calls_, buffers_);
@@ -422,7 +459,8 @@ void StepRecorder::plan(StepReplay& made) {
 void StepRecorder::put_calls(StepReplay& made) {
   std::vector<size_t> places = {0};  // of the calls, without those that already ran
   for (const StepCall& c : calls_) {
-    if (!c.done) made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound});
+    if (!c.done)
+      made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound, c.exchange});
     places.push_back(made.calls_.size());
   }
   made.gpu_ = gpu_;
