@@ -143,6 +143,13 @@ const Entry kDistParts[] = {
        return std::make_unique<LuaAverage>(
            list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same});
      }>},
+    {"buckets_of([gradients], bucket_mb)",
+     "The bucket of each gradient, from 0 in the order in which they are sent.",
+     bind<[](const TensorList& list, double bucket_mb) {
+       std::vector<dist::Gradient> gradients;
+       for (const Tensor& x : list) gradients.push_back({x.dtype(), x.numel()});
+       return dist::buckets_of(gradients, bucket_mb);
+     }>},
     {"reduce_alone(x, abort=false)",
      "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",
      bind<[](const Tensor& x, std::optional<bool> abort) {

@@ -38,6 +38,22 @@ struct Bucket {
 
 }  // namespace
 
+std::vector<int64_t> buckets_of(const std::vector<Gradient>& list, double bucket_mb) {
+  std::vector<int64_t> buckets(list.size(), -1);
+  int64_t last = -1;
+  for (int d = 0; d < kDtypes; ++d) {
+    double bytes = HUGE_VAL;  // of the last bucket
+    for (size_t i = list.size(); i-- > 0;) {
+      const Gradient& g = list[i];
+      if (g.dtype != Dtype(d) || !g.used) continue;
+      if (bytes >= bucket_mb * 1e6) ++last, bytes = 0;
+      buckets[i] = last;
+      bytes += double(g.elements * item_size(wire(g.dtype)));
+    }
+  }
+  return buckets;
+}
+
 struct AverageGroup : GradientGroup {
   const AverageOptions options;
   const Group& group;
@@ -115,18 +131,16 @@ class Pass : public GroupPass {
         gpu_(all.group.gpu),
         early_(early),
         places_(all.parameters.size()) {
-    for (int d = 0; d < kDtypes; ++d) {
-      double bytes = HUGE_VAL;  // of the last bucket
-      for (size_t i = all.parameters.size(); i-- > 0;) {
-        const Parameter& p = all.parameters[i];
-        if (p.dtype != Dtype(d) || !p.used) continue;
-        if (bytes >= all.options.bucket_mb * 1e6) buckets_.emplace_back(), bytes = 0;
-        Bucket& b = buckets_.back();
-        places_[i] = {int(buckets_.size()) - 1, b.elements, reached[i]};
-        b.elements += product(p.shape);
-        b.missing += reached[i];
-        bytes += double(product(p.shape) * item_size(wire(p.dtype)));
-      }
+    std::vector<Gradient> sizes;
+    for (const Parameter& p : all.parameters) sizes.push_back({p.dtype, product(p.shape), p.used});
+    const std::vector<int64_t> buckets = buckets_of(sizes, all.options.bucket_mb);
+    for (size_t i = sizes.size(); i-- > 0;) {
+      if (buckets[i] < 0) continue;
+      if (buckets_.size() <= size_t(buckets[i])) buckets_.resize(buckets[i] + 1);
+      Bucket& b = buckets_[buckets[i]];
+      places_[i] = {int(buckets[i]), b.elements, reached[i]};
+      b.elements += sizes[i].elements;
+      b.missing += reached[i];
     }
   }
   ~Pass() override {
@@ -191,11 +205,12 @@ class Pass : public GroupPass {
     const bool in_bfloat16 = all_.options.bfloat16_wire;
     for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
       Bucket& b = buckets_[next_];
-      if (in_bfloat16) average_in_bfloat16("backward", b.data, all_.group);
+      if (gpu_ && in_bfloat16) average_in_bfloat16("backward", b.data, all_.group);
       else if (gpu_) start_on_gpus("backward", reduction_of(b.data, Reduction::sum), all_.group);
       else
-        b.job = start_in_background([data = b.data, &group = all_.group] {
-          reduce_buffer("backward", data, Reduction::sum, group);
+        b.job = start_in_background([in_bfloat16, data = b.data, &group = all_.group] {
+          if (in_bfloat16) average_in_bfloat16("backward", data, group);
+          else reduce_buffer("backward", data, Reduction::mean, group);
         });
     }
   }
@@ -203,9 +218,9 @@ class Pass : public GroupPass {
   void send_all() {
     for (Bucket& b : buckets_) b.missing = 0;
     send_full();
-    if (all_.options.bfloat16_wire || buckets_.empty()) return;
     for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
-    if (gpu_) finish_on_gpus(all_.group);
+    if (!gpu_ || all_.options.bfloat16_wire) return;
+    finish_on_gpus(all_.group);
     for (const Bucket& b : buckets_) divide(b.data, all_.group);
   }
   /// The pass has failed here: the others fail too, once they have the buckets for which they wait.

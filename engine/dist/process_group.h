@@ -69,6 +69,15 @@ struct AverageOptions {
   bool bfloat16_wire = false;    // gradients travel in bfloat16, and are added in float32
   bool always_the_same = false;  // all passes use the same parameters, which the first one finds
 };
+/// A gradient to be averaged.
+struct Gradient {
+  Dtype dtype;
+  int64_t elements;
+  bool used = true;
+};
+/// The bucket of each gradient, numbered in the order in which they are sent, or -1 if it is not used.
+std::vector<int64_t> buckets_of(const std::vector<Gradient>&, double bucket_mb);
+
 struct AverageGroup;
 /// From its creation on each backward pass averages these leaves' gradients over the processes before it adds them to
 /// `.grad`: in buffers that are sent when they are full, while the pass goes on (Li et al. 2020, DDP). A gradient that
