@@ -30,7 +30,6 @@ local options = mt.args{
   {'report', help = 'HTML page with all results', type = 'output'},
   {'live', false, 'serve the page during the run'},
   {'target', help = 'required accuracy in percent; default by model: 98.8, 97 or 95', min = 0, max = 100},
-  {'record', help = 'save the first 100 steps for scripts/bench/peers/mnist_torch.py', type = 'output'},
   {'dry_run', false, 'a short run of every part'},
 }
 local device, small = options.device, options.dry_run
@@ -100,7 +99,7 @@ end
 
 -- Training images are rotated, translated, scaled and sheared at random, differently in each epoch. In a loader
 -- the random numbers depend only on seed, epoch and position.
-local is_augmented = options.model == 'best' and not options.record
+local is_augmented = options.model == 'best'
 if is_augmented then
   train.transform = T.RandomAffine(10, {translate = {0.1, 0.1}, scale = {0.9, 1.1}, shear = 8,
     interpolation = 'bilinear'})
@@ -118,7 +117,6 @@ local loader = data.DataLoader(train,
 -- ---- training --------------------------------------------------------------------------------------
 
 local net = models[options.model]():to(device)
-if options.record then net:double() end -- float32 rounding errors grow beyond 1e-4 with Adam
 local loss_of = nn.CrossEntropyLoss()
 local opt, sched, average
 local total_steps = epochs * loader:size()
@@ -136,17 +134,6 @@ else
   opt = optim.SGD(net:parameters(), {lr = rate})
 end
 
--- What PyTorch needs to compute the same steps: initial parameters and buffers, batches, losses. Dropout is
--- turned off, because PyTorch draws other random numbers.
-local recorded
-if options.record then
-  recorded = {start = net:clone():state_dict(), total_steps = total_steps, rate = rate, x = {}, y = {},
-    loss = {}}
-  for _, module in net:named_modules() do
-    if tostring(module):find '^Dropout' then module.p = 0 end
-  end
-end
-
 --- Accuracy in percent and mean loss of a network on a set.
 local function evaluate(network, set)
   local accuracy, mean = metrics.Accuracy(), metrics.Mean()
@@ -154,7 +141,7 @@ local function evaluate(network, set)
   mt.no_grad(function()
     for x, y in data.DataLoader(set, {batch_size = 250}):iter() do
       x, y = x:to(device), y:to(device)
-      local scores = network(recorded and x:double() or x)
+      local scores = network(x)
       accuracy:update(scores, y)
       mean:update(loss_of(scores, y), #y)
     end
@@ -167,7 +154,6 @@ end
 local valid = options.model == 'module4' and data.DataLoader(first(test, 500), {batch_size = 16})
 local function count_correct()
   local x, y = valid:iter()()
-  if recorded then x = x:double() end
   net:eval()
   local scores = mt.no_grad(net, x:to(device))
   net:train()
@@ -205,22 +191,12 @@ if checkpoint then
   end
 end
 
---- Records a step.
-local function record(x, y, loss)
-  if #recorded.loss < 100 then
-    table.insert(recorded.x, x)
-    table.insert(recorded.y, y - 1)
-    table.insert(recorded.loss, loss)
-  end
-end
-
 --- Trains for one epoch; returns the mean loss.
 local function run_epoch(epoch)
   local mean = metrics.Mean()
   local bar = mt.progress(loader:size(), {label = 'epoch ' .. epoch})
   for x, y in loader:iter() do
     x, y = x:to(device), y:to(device)
-    if recorded then x = x:double() end
     local loss = loss_of(net(x), y)
     opt:zero_grad()
     loss:backward()
@@ -230,7 +206,6 @@ local function run_epoch(epoch)
     step = step + 1
     local value = loss:item()
     mean:update(value, #y)
-    if recorded then record(x, y, value) end
     bar:update(nil, {loss = value})
     if valid and step % 5 == 0 then
       local correct, of = count_correct()
@@ -261,12 +236,6 @@ local seconds = mt.time(function()
 end, {quiet = true}).wall
 if small and checkpoint then os.remove(checkpoint) end
 if writer then writer:close() end
-
-if recorded then
-  recorded.x, recorded.y = mt.stack(recorded.x), mt.stack(recorded.y)
-  recorded.loss = mt.tensor(recorded.loss, {dtype = 'float64'})
-  mt.save(options.record, recorded)
-end
 
 -- ---- results ---------------------------------------------------------------------------------------
 
