@@ -39,46 +39,48 @@ for _, name in ipairs {'softmax', 'layer_norm', 'rms_norm'} do
   own[name] = function() return mt.fuse(chains[name]) end
 end
 
--- name, inputs, JAX's expression, the loop of C++.
+-- name, inputs, PyTorch's expression, JAX's, the loop of C++.
 local functions = {
-  {'gelu', 'x', '0.5 * x * (1 + jnp.tanh(0.7978845608 * (x + 0.044715 * x**3)))',
+  {'gelu', 'x', '0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x**3)))',
+    '0.5 * x * (1 + jnp.tanh(0.7978845608 * (x + 0.044715 * x**3)))',
     '0.5f * x[i] * (1 + std::tanh(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])))'},
-  {'axb_relu_mul', 'xy', 'jnp.maximum(2.5 * x + 1.5, 0) * y', 'std::max(2.5f * x[i] + 1.5f, 0.f) * y[i]'},
-  {'swish', 'x', 'x * jax.nn.sigmoid(x)', 'x[i] / (1 + std::exp(-x[i]))'},
-  {'exp_sin', 'x', 'jnp.exp(-x * x) * jnp.sin(x) + 0.5 * x', 'std::exp(-x[i] * x[i]) * std::sin(x[i]) + 0.5f * x[i]'},
-  {'triad', 'xy', 'x + 2.5 * y', 'x[i] + 2.5f * y[i]'},
-  {'swish_mul_add', 'xyz', 'x * jax.nn.sigmoid(x) * y + z', 'x[i] / (1 + std::exp(-x[i])) * y[i] + z[i]'},
-  {'softmax', 'x', '(lambda e: e / e.sum(-1, keepdims=True))(jnp.exp(x - x.max(-1, keepdims=True)))', rows = true},
-  {'layer_norm', 'x', '(lambda d: d / jnp.sqrt((d * d).mean(-1, keepdims=True) + 1e-5))(x - x.mean(-1, keepdims=True))',
-    rows = true},
-  {'rms_norm', 'x', 'x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)', rows = true},
+  {'axb_relu_mul', 'xy', 'torch.relu(2.5 * x + 1.5) * y', 'jnp.maximum(2.5 * x + 1.5, 0) * y',
+    'std::max(2.5f * x[i] + 1.5f, 0.f) * y[i]'},
+  {'swish', 'x', 'x * torch.sigmoid(x)', 'x * jax.nn.sigmoid(x)', 'x[i] / (1 + std::exp(-x[i]))'},
+  {'exp_sin', 'x', 'torch.exp(-x * x) * torch.sin(x) + 0.5 * x', 'jnp.exp(-x * x) * jnp.sin(x) + 0.5 * x',
+    'std::exp(-x[i] * x[i]) * std::sin(x[i]) + 0.5f * x[i]'},
+  {'triad', 'xy', 'x + 2.5 * y', 'x + 2.5 * y', 'x[i] + 2.5f * y[i]'},
+  {'swish_mul_add', 'xyz', 'x * torch.sigmoid(x) * y + z', 'x * jax.nn.sigmoid(x) * y + z',
+    'x[i] / (1 + std::exp(-x[i])) * y[i] + z[i]'},
+  {'softmax', 'x', '(lambda e: e / e.sum(-1, keepdim=True))(torch.exp(x - x.amax(-1, keepdim=True)))',
+    '(lambda e: e / e.sum(-1, keepdims=True))(jnp.exp(x - x.max(-1, keepdims=True)))', rows = true},
+  {'layer_norm', 'x',
+    '(lambda d: d / torch.sqrt((d * d).mean(-1, keepdim=True) + 1e-5))(x - x.mean(-1, keepdim=True))',
+    '(lambda d: d / jnp.sqrt((d * d).mean(-1, keepdims=True) + 1e-5))(x - x.mean(-1, keepdims=True))', rows = true},
+  {'rms_norm', 'x', 'x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)',
+    'x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)', rows = true},
 }
 local sizes = {{'4', 4}, {'16Ki', 16384}, {'1Mi', 1048576}}
 
 local function add(row, o)
-  local function forward(f, size, names, inputs)
-    local name, list, fused = f[1], table.concat(names, ', '), {}
-    local peer = ('own_torch.%s(%s)'):format(name, list)
-    for key, text in pairs {torch = peer, torch_compile = peer, jax = f[3]} do fused[key] = text end
-    fused[1] = {("local f = require('bench.functions').own.%s()"):format(name), ('f(%s)'):format(list)}
-    fused.numba = f[4] and ('own_numba.%s(np.empty_like(x), %s)'):format(name, list)
-    fused.cpp = f[4] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(f[4])
-    fused.copies = true
-    row('your own functions', ('own_%s/%s'):format(name, size), inputs, fused)
-    if f[4] then
+  local function forward(f, size, list, inputs)
+    local name, peer, loop = f[1], f[3], f[5] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(f[5])
+    local setup = ("local f = require('bench.functions').own.%s()"):format(name)
+    row('your own functions', ('own_%s/%s'):format(name, size), inputs, {{setup, ('f(%s)'):format(list)}, torch = peer,
+      torch_compile = peer, jax = f[4], numba = loop and ('own_numba.%s(np.empty_like(x), %s)'):format(name, list),
+      cpp = loop, copies = true})
+    if loop then
       row('your own functions', ('own_%s_out/%s'):format(name, size), inputs, {
-        {fused[1][1] .. " local given = {out = require('mtorch').empty_like(x)}", ('f(%s, given)'):format(list)},
-        cpp = fused.cpp, copies = true})
+        {setup .. ' local given = {out = mt.empty_like(x)}', ('f(%s, given)'):format(list)}, cpp = loop, copies = true})
     end
     row('chains of operations', ('chain_%s/%s'):format(name, size), inputs, {
       {("local f = require('bench.functions').chains.%s"):format(name), ('f(%s)'):format(list)}, torch = peer})
   end
-  local function backward(f, size, names, inputs)
-    local name, list = f[1], table.concat(names, ', ')
-    local torch = {('out = made(own_torch.%s)(%s); g = torch.randn_like(out)'):format(name, list),
+  local function backward(f, size, list, inputs)
+    local torch = {('out = made(lambda %s: %s)(%s); g = torch.randn_like(out)'):format(list, f[3], list),
       ('torch.autograd.grad(out, (%s,), g, retain_graph=True)'):format(list)}
-    row('your own functions', ('own_%s_back/%s'):format(name, size), inputs, {
-      {("local f = require('bench.functions').own.%s() local call = tools.gradient(f(%s), %s)"):format(name, list,
+    row('your own functions', ('own_%s_back/%s'):format(f[1], size), inputs, {
+      {("local f = require('bench.functions').own.%s() local call = tools.gradient(f(%s), %s)"):format(f[1], list,
         list), 'call()'}, torch = torch, torch_compile = torch})
   end
   for _, f in ipairs(functions) do
@@ -91,8 +93,9 @@ local function add(row, o)
           names[#names + 1] = name
           plain[#plain + 1], leaves[#leaves + 1] = name .. '=normal:' .. shape, name .. '=leafnormal:' .. shape
         end
-        forward(f, label, names, table.concat(plain, ' '))
-        backward(f, label, names, table.concat(leaves, ' '))
+        local list = table.concat(names, ', ')
+        forward(f, label, list, table.concat(plain, ' '))
+        backward(f, label, list, table.concat(leaves, ' '))
       end
     end
   end

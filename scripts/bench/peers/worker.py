@@ -18,8 +18,6 @@ PACKAGES = {"torch_compile": "torch"}
 class Library:
     """NumPy, and the base class of the other libraries."""
 
-    modules = ()
-
     def __init__(self, args):
         import numpy as np
 
@@ -27,8 +25,6 @@ class Library:
         self.generator = np.random.default_rng(1)
         self.names = {"np": np, "generator": self.generator, "process": process, "script": script, "size_of": size_of}
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-        for module in self.modules:
-            self.names[module] = __import__(module)
         self.wait = lambda: None
 
     def version(self):
@@ -77,8 +73,6 @@ def body(space, parameters, call):
 
 
 class Torch(Library):
-    modules = ("own_torch",)
-
     def __init__(self, args, compiles=False):
         super().__init__(args)
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no idle worker processes
@@ -141,14 +135,13 @@ class Jax(Library):
 
 
 class Numba(Library):
-    modules = ("own_numba",)
-
     def __init__(self, args):
         super().__init__(args)
         import numba
+        import own_numba
 
         numba.set_num_threads(args.threads)
-        self.numba = numba
+        self.numba, self.names["own_numba"] = numba, own_numba
 
     def version(self):
         return f"numba {self.numba.__version__}"
