@@ -43,17 +43,16 @@ local function first_rows(row)
       fresh = true})
   end
   for _, s in ipairs {{'split', 100}, {'mlp', ''}} do
-    local torch = s[1] == 'split' and "networks_torch.STEPS['split', '100']()" or
-      "networks_torch.STEPS['mlp', '64x784x128x10']()"
+    local made = ('%s(%s)'):format(unpack(s))
     row(group, ('first_step_%s/us'):format(s[1]), '', {
-      {("local step, x, y = require('bench.networks').%s(%s)"):format(s[1], s[2]), 'step(x, y)'}, fresh = true,
-      torch = {'import networks_torch\nstep = ' .. torch, 'step()'}})
+      {"local step, x, y = require('bench.networks')." .. made, 'step(x, y)'}, fresh = true,
+      torch = {'import networks_torch\nstep = networks_torch.' .. made, 'step()'}})
     -- The time until the step is replayed, compared with the call that compiles.
     row(group, ('first_step_%s_compiled/us'):format(s[1]), '', {
-      {("local step, x, y = require('bench.networks').%s(%s) step = mt.compile(step)"):format(unpack(s)),
+      {("local step, x, y = require('bench.networks').%s step = mt.compile(step)"):format(made),
         'for _ = 1, 4 do step(x, y) end'}, fresh = true,
-      torch_compile = {('import networks_torch\nstep = made(%s)'):format(torch), 'step()'},
-      jax = {('import networks_jax\nstep = networks_jax.%s(%s)'):format(s[1], s[2]), 'step()'}})
+      torch_compile = {('import networks_torch\nstep = made(networks_torch.%s)'):format(made), 'step()'},
+      jax = {'import networks_jax\nstep = networks_jax.' .. made, 'step()'}})
   end
 end
 

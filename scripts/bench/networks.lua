@@ -6,6 +6,9 @@
 -- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
 -- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, TinyJit, and loops in Numba and C++.
 local mt = require 'mtorch'
+local nn, optim = mt.nn, mt.optim
+
+local networks = {} -- the constructors of steps, with the names of those in peers/
 
 local function step_of(opt, loss_of)
   return function(x, y)
@@ -18,11 +21,10 @@ local function step_of(opt, loss_of)
 end
 
 local function sgd_step(net, loss_of)
-  return step_of(mt.optim.SGD(net:parameters(), {lr = 0.05}), function(x, y) return loss_of(net(x), y) end)
+  return step_of(optim.SGD(net:parameters(), {lr = 0.05}), function(x, y) return loss_of(net(x), y) end)
 end
 
-local function split_epoch(hidden)
-  local nn = mt.nn
+function networks.split(hidden)
   local net = nn.Sequential(nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1),
     nn.Sigmoid(), nn.Flatten(1))
   local step = sgd_step(net, mt.binary_cross_entropy)
@@ -34,88 +36,66 @@ local function split_epoch(hidden)
   return epoch, mt.rand(50, 2), mt.randint(0, 1, {50}):float()
 end
 
-local function mlp_step()
-  local nn = mt.nn
+function networks.mlp()
   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
   return sgd_step(net, mt.cross_entropy), mt.randn(64, 784), mt.randint(1, 10, {64})
 end
 
-local function cnn_step()
-  local nn = mt.nn
+function networks.cnn()
   local net = nn.Sequential(nn.Conv2d(1, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
     nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10))
   return sgd_step(net, mt.cross_entropy), mt.randn(64, 1, 28, 28), mt.randint(1, 10, {64})
 end
 
-local function recurrent_step(kind)
-  local nn, optim = mt.nn, mt.optim
+local function recurrent(kind)
   local layer, head = nn[kind](64, 128, {batch_first = true}), nn.Linear(128, 10)
   local opt = optim.SGD(nn.ModuleList{layer, head}:parameters(), {lr = 0.1})
   local step = step_of(opt, function(x, y) return mt.cross_entropy(head((layer(x)):select(2, -1)), y) end)
   return step, mt.randn(32, 50, 64), mt.randint(1, 10, {32})
 end
 
-local function gpt_class()
-  local nn = mt.nn
-  local Gpt = nn.class('Gpt')
-  function Gpt:__init(vocabulary, length, size)
-    self.token, self.position = nn.Embedding(vocabulary, size), nn.Embedding(length, size)
-    self.blocks = nn.TransformerEncoder(nn.TransformerEncoderLayer(size, 4, {dim_feedforward = 4 * size, dropout = 0,
-      activation = 'gelu', batch_first = true, norm_first = true}), 2, nn.LayerNorm(size))
-    self.head = nn.Linear(size, vocabulary)
-  end
-  function Gpt:forward(x)
-    return (self.head(self.blocks(self.token(x) + self.position.weight, {is_causal = true})))
-  end
-  return Gpt
+function networks.lstm() return recurrent 'LSTM' end
+function networks.gru() return recurrent 'GRU' end
+
+local Gpt = nn.class('Gpt')
+function Gpt:__init(vocabulary, length, size)
+  self.token, self.position = nn.Embedding(vocabulary, size), nn.Embedding(length, size)
+  self.blocks = nn.TransformerEncoder(nn.TransformerEncoderLayer(size, 4, {dim_feedforward = 4 * size, dropout = 0,
+    activation = 'gelu', batch_first = true, norm_first = true}), 2, nn.LayerNorm(size))
+  self.head = nn.Linear(size, vocabulary)
+end
+function Gpt:forward(x)
+  return (self.head(self.blocks(self.token(x) + self.position.weight, {is_causal = true})))
 end
 
-local function transformer_step()
-  local net = gpt_class()(65, 64, 128)
-  local opt = mt.optim.AdamW(net:parameters(), {lr = 1e-3})
+function networks.transformer()
+  local net = Gpt(65, 64, 128)
+  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
   local step = step_of(opt, function(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y) end)
   return step, mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
 end
 
--- The function, and its constructors here and in peers/networks_torch.py and peers/networks_jax.py.
-local makers = {
-  split = split_epoch, mlp = mlp_step, cnn = cnn_step, transformer = transformer_step,
-  lstm = function() return recurrent_step('LSTM') end, gru = function() return recurrent_step('GRU') end,
-}
-
-local function split_peers(hidden)
-  return {
-    numba = {('import split_numba\nstep = split_numba.epoch(%d)'):format(hidden), 'step()'},
-    cpp = {'split.cpp', '-DHIDDEN=' .. hidden},
-    tinygrad = {('import networks_tinygrad\nstep = networks_tinygrad.split_epoch(%d)'):format(hidden), 'step()'},
-  }
-end
-
--- name, size, argument, whether JAX and tinygrad have it.
+-- name, size, argument; peers beside PyTorch and JAX are of the compiled step.
 local steps = {
-  {'split', '10', 10, jax = true}, {'split', '100', 100, jax = true}, {'split', '1000', 1000, jax = true},
-  {'mlp', '64x784x128x10', jax = true, tinygrad = true}, {'cnn', '64x28x28', jax = true},
-  {'lstm', '32x50x128', jax = true}, {'gru', '32x50x128', jax = true}, {'transformer', '16x64x128', jax = true},
+  {'split', '10', 10}, {'split', '100', 100}, {'split', '1000', 1000}, {'mlp', '64x784x128x10'}, {'cnn', '64x28x28'},
+  {'lstm', '32x50x128'}, {'gru', '32x50x128'}, {'transformer', '16x64x128'},
 }
 
-local function add(row)
+function networks.add(row)
   for _, s in ipairs(steps) do
-    local name, size, argument = s[1], s[2], s[3] or ''
-    local function side(module, made)
-      return {('import %s\nstep = %s'):format(module, made), 'step()'}
+    local name, size, hidden = unpack(s)
+    local made = ('%s(%s)'):format(name, hidden or '')
+    local function side(module, text)
+      return {('import %s\nstep = %s'):format(module, text or module .. '.' .. made), 'step()'}
     end
-    local torch = ("networks_torch.STEPS['%s', '%s']()"):format(name, size)
-    local jax = s.jax and side('networks_jax', ('networks_jax.%s(%s)'):format(name, argument))
-    local ours = ("local step, x, y = require('bench.networks').%s(%s)"):format(name, argument)
-    row('training steps', ('step_%s/%s'):format(name, size), '', {{ours, 'step(x, y)'},
-      torch = side('networks_torch', torch)})
-    local sides = argument ~= '' and split_peers(argument) or {}
-    sides[1] = {ours .. ' step = mt.compile(step) for _ = 1, 3 do step(x, y) end', 'step(x, y)'}
-    sides.torch_compile, sides.jax = side('networks_torch', ('made(%s)'):format(torch)), jax
-    sides.tinygrad = sides.tinygrad or s.tinygrad and side('networks_tinygrad', 'networks_tinygrad.mlp_step()')
+    local ours = "local step, x, y = require('bench.networks')." .. made
+    row('training steps', ('step_%s/%s'):format(name, size), '', {{ours, 'step(x, y)'}, torch = side 'networks_torch'})
+    local sides = {{ours .. ' step = mt.compile(step) for _ = 1, 3 do step(x, y) end', 'step(x, y)'},
+      torch_compile = side('networks_torch', ('made(networks_torch.%s)'):format(made)), jax = side 'networks_jax'}
+    if name == 'split' or name == 'mlp' then sides.tinygrad = side 'networks_tinygrad' end
+    if name == 'split' then sides.numba, sides.cpp = side 'split_numba', {'split.cpp', '-DHIDDEN=' .. hidden} end
     row('training steps', ('step_%s_compiled/%s'):format(name, size), '', sides)
   end
 end
 
-makers.add = add
-return makers
+return networks

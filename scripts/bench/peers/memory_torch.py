@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 torch.set_num_threads(1)
 count = int(sys.argv[1])
 x, y = torch.rand(count, 1, 28, 28), torch.randint(10, (count,))
-net = networks_torch.cnn()
+net = networks_torch.cnn_network()
 opt = torch.optim.SGD(net.parameters(), lr=0.05)
 for a, b in DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True):
     opt.zero_grad()

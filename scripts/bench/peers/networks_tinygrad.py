@@ -16,7 +16,7 @@ def parameters(*shapes):
     return list_
 
 
-def split_epoch(hidden):
+def split(hidden):
     p = parameters((2, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden, 1), (1,))
     opt = nn.optim.SGD(p, lr=0.05)
     batches = [(u(10, 2), Tensor(random.randint(0, 2, 10).astype("f")).realize()) for _ in range(5)]
@@ -40,7 +40,7 @@ def split_epoch(hidden):
     return epoch
 
 
-def mlp_step():
+def mlp():
     p = parameters((784, 128), (128,), (128, 10), (10,))
     opt = nn.optim.SGD(p, lr=0.05)
     x, y = u(64, 784), Tensor(random.randint(0, 10, 64).astype("i")).realize()

@@ -1,4 +1,4 @@
-# networks_torch.py -- the steps of scripts/bench/networks.lua in PyTorch
+# networks_torch.py -- the steps of scripts/bench/networks.lua in PyTorch, by the same names
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -17,7 +17,7 @@ def sgd_step(net, loss_of, x, y):
     return step_of(torch.optim.SGD(net.parameters(), lr=0.05), lambda: loss_of(net(x), y))
 
 
-def split_epoch(hidden):
+def split(hidden):
     net = nn.Sequential(
         nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1),
         nn.Sigmoid(), nn.Flatten(0),
@@ -34,12 +34,12 @@ def split_epoch(hidden):
     return epoch
 
 
-def mlp_step():
+def mlp():
     net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
     return sgd_step(net, F.cross_entropy, torch.randn(64, 784), torch.randint(10, (64,)))
 
 
-def cnn():
+def cnn_network():
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -47,15 +47,23 @@ def cnn():
     )  # fmt: skip
 
 
-def cnn_step():
-    return sgd_step(cnn(), F.cross_entropy, torch.randn(64, 1, 28, 28), torch.randint(10, (64,)))
+def cnn():
+    return sgd_step(cnn_network(), F.cross_entropy, torch.randn(64, 1, 28, 28), torch.randint(10, (64,)))
 
 
-def recurrent_step(kind):
+def recurrent(kind):
     layer, head = kind(64, 128, batch_first=True), nn.Linear(128, 10)
     sgd = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
     x, y = torch.randn(32, 50, 64), torch.randint(10, (32,))
     return step_of(sgd, lambda: F.cross_entropy(head(layer(x)[0][:, -1]), y))
+
+
+def lstm():
+    return recurrent(nn.LSTM)
+
+
+def gru():
+    return recurrent(nn.GRU)
 
 
 class Gpt(nn.Module):
@@ -77,20 +85,8 @@ class Gpt(nn.Module):
         )
 
 
-def transformer_step():
+def transformer():
     net = Gpt(65, 64, 128)
     adam = torch.optim.AdamW(net.parameters(), lr=1e-3)
     x, y = torch.randint(65, (16, 64)), torch.randint(65, (16 * 64,))
     return step_of(adam, lambda: F.cross_entropy(net(x).flatten(0, 1), y))
-
-
-STEPS = {
-    ("split", "10"): lambda: split_epoch(10),
-    ("split", "100"): lambda: split_epoch(100),
-    ("split", "1000"): lambda: split_epoch(1000),
-    ("mlp", "64x784x128x10"): mlp_step,
-    ("cnn", "64x28x28"): cnn_step,
-    ("lstm", "32x50x128"): lambda: recurrent_step(nn.LSTM),
-    ("gru", "32x50x128"): lambda: recurrent_step(nn.GRU),
-    ("transformer", "16x64x128"): transformer_step,
-}

@@ -53,7 +53,7 @@ def run(x, y, w1, b1, w2, b2, w3, b3, t, h1, h2, g1, g2):
                     w2[k, j] -= a * g2[b, j]
 
 
-def epoch(width):
+def split(width):
     random = np.random.RandomState(1)
 
     def u(*shape):
