@@ -38,10 +38,10 @@ local options = mt.args {
   {'format', {'plain', 'markdown'}, 'how the table is written'},
 }
 local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true, tinygrad = true}
-local settings = {no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2'}
 local all_peers = {'torch', 'torch_compile', 'jax', 'numpy', 'numba', 'tinygrad', 'cpp', 'cblas', 'copy', 'python',
   'luajit'}
-local known = {mtorch = true, no_onednn = true, avx2 = true, two_threads = true}
+local known = {}
+for name in pairs(rows.own) do known[name] = true end
 for _, name in ipairs(all_peers) do known[name] = true end
 
 local function say(sentence, ...)
@@ -72,12 +72,11 @@ end
 
 local function start(name)
   local threads = tostring(name == 'two_threads' and 2 or options.threads)
-  local times = {'--min_time', options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2',
-    '--threads', threads, '--device', options.device}
-  local words = {tools.program, tools.folder .. 'bench/worker.lua', '--name', name}
-  if python_peers[name] then words = {tools.python(), tools.folder .. 'bench/peers/worker.py', name} end
-  for _, word in ipairs(times) do words[#words + 1] = word end
-  return Contender.start(name, words, ('OMP_NUM_THREADS=%s %s'):format(threads, settings[name] or ''))
+  local program, script = tools.program, 'bench/worker.lua'
+  if python_peers[name] then program, script = tools.python(), 'bench/peers/worker.py' end
+  return Contender.start(name, {program, tools.folder .. script, '--name', name, '--min_time',
+    options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2', '--threads', threads, '--device',
+    options.device}, ('OMP_NUM_THREADS=%s %s'):format(threads, rows.own[name] or ''))
 end
 
 --- Starts the contenders; returns those that can be measured and reports the others.
@@ -303,29 +302,21 @@ local function groups_of(list)
   return groups
 end
 
---- Adds a column with the earlier times; returns their results by name.
-local function with_column(columns, old)
-  columns[#columns + 1] = {name = 'before', title = options.compare}
-  local before = {}
-  for _, r in ipairs(old.rows) do before[r.name] = r.results.mtorch end
-  return before
-end
-
 --- Measures rows that seem slower again, up to twice, and adds the turns; returns the rows that are still slower.
 local function confirmed(old, run, list, contenders)
   local slower = report.regressions(old, run)
   for _ = 1, list and 2 or 0 do
     local again = {}
     for _, s in ipairs(slower) do again[s.name] = true end
-    for _, row in ipairs(list) do
-      if again[row.name] then measure(row, {contenders[1]}) end
-    end
-    run.machine = machine()
     for i, r in ipairs(run.rows) do
-      for _, row in ipairs(list) do
-        if again[r.name] and row.name == r.name then run.rows[i] = finished(row) end
+      for _, row in ipairs(again[r.name] and list or {}) do
+        if row.name == r.name then
+          measure(row, {contenders[1]})
+          run.rows[i] = finished(row)
+        end
       end
     end
+    run.machine = machine()
     slower = report.regressions(old, run)
   end
   return slower
@@ -339,27 +330,15 @@ local function compare(old, run, list, contenders)
   return #slower == 0
 end
 
-local function show(writer, run, before)
-  return function(r)
-    if before then r.results.before = before[r.name] end
-    return writer:row(r)
-  end
-end
-
---- Returns the columns, earlier results, and a function that measures or reads the rows and shows them.
-local function gather(old)
+--- Returns the columns, and a function that measures or reads the rows and shows them.
+local function gather()
   local columns = {}
   if options.from ~= '' then
     local run = read_all(options.from)
-    if options.peer ~= 'none' then
-      local wanted = {}
-      for _, name in ipairs(names_of_contenders()) do wanted[name] = true end
-      for _, c in ipairs(run.columns) do columns[#columns + 1] = wanted[c.name] and c or nil end
-    else
-      for i, c in ipairs(run.columns) do columns[i] = c end
-    end
-    local before = old and with_column(columns, old)
-    return columns, before, function(shown)
+    local all, wanted = options.peer == 'none', {}
+    for _, name in ipairs(all and {} or names_of_contenders()) do wanted[name] = true end
+    for _, c in ipairs(run.columns) do columns[#columns + 1] = (all or wanted[c.name]) and c or nil end
+    return columns, function(shown)
       for _, r in ipairs(run.rows) do print(shown(r)) end
       return run
     end
@@ -370,8 +349,7 @@ local function gather(old)
   local contenders = start_all(names)
   if #contenders == 0 then quit('nothing is left to measure') end
   for i, c in ipairs(contenders) do columns[i] = {name = c.name, title = c.title} end
-  local before = old and with_column(columns, old)
-  return columns, before, function(shown) return measure_all(list, contenders, shown), list, contenders end
+  return columns, function(shown) return measure_all(list, contenders, shown), list, contenders end
 end
 
 local function main()
@@ -381,11 +359,17 @@ local function main()
     old, message = report.read(options.compare)
     if not old then quit('%s', message) end
   end
-  local columns, before, produce = gather(old)
+  local columns, produce = gather()
+  local before = {} -- the earlier results by name
+  if old then columns[#columns + 1] = {name = 'before', title = options.compare} end
+  for _, r in ipairs(old and old.rows or {}) do before[r.name] = r.results.mtorch end
   local markdown = options.format == 'markdown'
   local writer = report.writer(columns, markdown)
   if #columns > 1 or markdown then print(writer:head()) end
-  local run, list, contenders = produce(show(writer, nil, before))
+  local run, list, contenders = produce(function(r)
+    r.results.before = before[r.name]
+    return writer:row(r)
+  end)
   local groups = groups_of(run.rows)
   for _, group in ipairs(groups) do
     local mean = #columns > 1 and writer:mean(group, groups[group])

@@ -118,7 +118,7 @@ end
 function Writer:head()
   local unit = self.markdown and '' or ' us'
   local titles = self:line(self.markdown and 'row' or '', self.columns[1].name .. unit,
-    function(c) return (self.markdown and c.short or c.name) .. unit, 'ratio' end)
+    function(c) return c.name .. unit, 'ratio' end)
   return self.markdown and titles .. '\n|---|--:|' .. ('--:|--:|'):rep(#self.columns - 1) or titles
 end
 

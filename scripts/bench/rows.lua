@@ -8,7 +8,8 @@
 -- reports: the call returns its own figure; fresh: the first call in a new process counts; slow: three turns suffice.
 local rows = {}
 
-local own_contenders = {mtorch = '', no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2', two_threads = ''}
+--- The contenders that are mtorch itself, with their variables of the environment.
+rows.own = {mtorch = '', no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2', two_threads = ''}
 -- Groups of rows that oneDNN may compute.
 local onednn = {products = true, convolutions = true, ['training steps'] = true, ['whole networks'] = true}
 
@@ -16,7 +17,7 @@ local onednn = {products = true, convolutions = true, ['training steps'] = true,
 function rows.side(row, contender)
   local sides = row.sides
   local side = sides[contender]
-  if own_contenders[contender] or contender == 'copy' and sides.copies then side = sides[1] end
+  if rows.own[contender] or contender == 'copy' and sides.copies then side = sides[1] end
   if contender == 'no_onednn' and not onednn[row.group] then return nil end
   if type(side) == 'table' then return side[1], side[2] end
   return side and '', side

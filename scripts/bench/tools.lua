@@ -152,13 +152,13 @@ function tools.compile(text, ...)
 end
 
 --- Returns a function that runs C++ loops over float inputs into `o`, which is allocated. `body` can use the inputs by
---- name, `o` and `n`, the number of elements of the first; `file`, instead of a body, is a source of bench/peers/ whose
---- `extern "C" void row_N(..)` has no parameters.
+--- name, `o` and `n`, the number of elements of the first; with `file`, a source of bench/peers/ whose function CALL
+--- has no parameters, `body` is an option of g++.
 function tools.compiled_loop(names, values, file, body)
   local name = ('row_%d'):format(compiled)
   if file ~= '' then
     local source = assert(io.open(tools.folder .. 'bench/peers/' .. file))
-    local library = tools.compile(source:read('*a'), ('-DCALL=%s'):format(name), unpack(tools.words(body)))
+    local library = tools.compile(source:read('*a'), ('-DCALL=%s'):format(name), body)
     source:close()
     ffi.cdef(('void %s(void);'):format(name))
     return library[name]
@@ -209,12 +209,6 @@ extern "C" float row_peak(long n, long *flops) {
     best = math.max(best, tonumber(flops[0]) / (core.time() - began) / 1e9)
   end
   return best
-end
-
-function tools.words(text)
-  local list = {}
-  for word in text:gmatch('%S+') do list[#list + 1] = word end
-  return list
 end
 
 --- Returns the size of the program in MiB.

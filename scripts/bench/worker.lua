@@ -70,8 +70,7 @@ local function bytes_moved(values, ...)
   return bytes
 end
 
-local builders = {}
-function builders.mtorch(inputs, setup, call) return make_call(inputs, setup, call) end
+local builders = {} -- of other functions than make_call's
 function builders.copy(inputs, setup, call)
   local f, _, values = make_call(inputs, setup, call)
   local half = math.ceil(bytes_moved(values, f()) / 2)
@@ -81,7 +80,6 @@ function builders.cpp(inputs, setup, call)
   local names, values = make_inputs(inputs)
   return tools.compiled_loop(names, values, setup, call), names, values
 end
-builders.cblas, builders.python, builders.luajit = builders.mtorch, builders.mtorch, builders.mtorch
 
 -- ---- requests ----
 
@@ -94,7 +92,7 @@ function answers.prepare(_, inputs, setup, text, reports)
   jit.flush() -- otherwise the traces of earlier rows would slow the loops down
   collectgarbage()
   collectgarbage()
-  local f, _, values = (builders[options.name] or builders.mtorch)(inputs, setup, text)
+  local f, _, values = (builders[options.name] or make_call)(inputs, setup, text)
   if reports == 'reports' then
     call, loops = f, nil
     return 'ready', 0, 0

@@ -1,5 +1,5 @@
 # worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
-"""worker.py NAME --threads N --device cpu --min_time S --warm S; NAME: torch torch_compile jax numpy numba tinygrad.
+"""worker.py --name NAME --threads N --device cpu --min_time S --warm S; NAME: torch torch_compile jax numpy numba tinygrad.
 
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
 compile the expression as a function of the inputs; calls of JAX and tinygrad wait for their results."""
@@ -282,7 +282,7 @@ class Worker:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=sorted(LIBRARIES))
+    parser.add_argument("--name", choices=sorted(LIBRARIES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--min_time", type=float, default=5e-3)
