@@ -173,12 +173,11 @@ function networks.pinn(points)
   local net = perceptron(nn.Tanh, 2, 64, 64, 64, 1)
   local x, t = mt.rand(points, 1):requires_grad_(), mt.rand(points, 1):requires_grad_()
   local border, values = mt.rand(100, 2), mt.rand(100, 1)
-  return {net = net, x = mt.rand(points, 2), optimizer = {'Adam', {lr = 1e-3}}, leaves = {x, t, border, values},
-    loss_of = function()
-      local ux, ut = unpack(mt.grad(net(mt.cat({x, t}, 2)):sum(), {x, t}, {create_graph = true}))
-      local uxx = mt.grad(ux:sum(), x, {create_graph = true})
-      return (ut - uxx):square():mean() + mt.mse_loss(net(border), values)
-    end}
+  return {net = net, x = mt.rand(points, 2), optimizer = {'Adam', {lr = 1e-3}}, loss_of = function()
+    local ux, ut = unpack(mt.grad(net(mt.cat({x, t}, 2)):sum(), {x, t}, {create_graph = true}))
+    local uxx = mt.grad(ux:sum(), x, {create_graph = true})
+    return (ut - uxx):square():mean() + mt.mse_loss(net(border), values)
+  end}
 end
 
 function networks.vae(batch)
@@ -205,8 +204,8 @@ function networks.dqn(batch)
   local from, to = net:parameters(), target:parameters()
   local function estimate() return reward + 0.99 * (1 - done) * target(next_state):amax(2) end
   local function follow() for i = 1, #to do to[i]:lerp_(from[i], 0.005) end end
-  return {net = net, x = state, optimizer = {'Adam', {lr = 1e-3}}, clip = 10, target = target,
-    leaves = {state, next_state, action, reward, done}, forward = function(x) return net(x):argmax(2) end,
+  return {net = net, x = state, optimizer = {'Adam', {lr = 1e-3}}, clip = 10,
+    forward = function(x) return net(x):argmax(2) end,
     loss_of = function()
       local best = mt.no_grad(estimate)
       return mt.smooth_l1_loss(net(state):gather(2, action):squeeze(2), best)
@@ -240,15 +239,14 @@ local function inference(n, half)
   return function() return mt.no_grad(forward, x) end
 end
 
---- Returns a function without parameters, a step of networks[name](..), and what that returned. `mode` is train, or
---- infer, and perhaps _bf16 and _compiled.
+--- Returns a function without parameters, a step of networks[name](..). `mode` is train, or infer, and perhaps _bf16
+--- and _compiled.
 local function make(name, mode, ...)
-  local n = networks[name](...)
-  local step = (mode:find '^train' and training or inference)(n, mode:find 'bf16')
-  if not mode:find 'compiled' then return step, n end
+  local step = (mode:find '^train' and training or inference)(networks[name](...), mode:find 'bf16')
+  if not mode:find 'compiled' then return step end
   step = mt.compile(step)
   for _ = 1, 3 do step() end
-  return step, n
+  return step
 end
 
 -- ---- rows ----
@@ -341,4 +339,4 @@ if is_program then
   file:close()
 end
 
-return {make = make, add = add, networks = networks}
+return {make = make, add = add}

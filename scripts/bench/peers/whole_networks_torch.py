@@ -331,8 +331,7 @@ def pinn(points):
         (uxx,) = torch.autograd.grad(ux.sum(), x, create_graph=True)
         return (ut - uxx).square().mean() + F.mse_loss(net(border), values)
 
-    leaves = [x, t, border, values]
-    return Made(net=net, x=torch.rand(points, 2), optimizer=(ADAM, dict(lr=1e-3)), leaves=leaves, loss_of=loss_of)
+    return Made(net=net, x=torch.rand(points, 2), optimizer=(ADAM, dict(lr=1e-3)), loss_of=loss_of)
 
 
 def vae(batch):
@@ -372,8 +371,8 @@ def dqn(batch):
             to.lerp_(from_, 0.005)
 
     return Made(
-        net=net, x=state, optimizer=(ADAM, dict(lr=1e-3)), clip=10, target=target, loss_of=loss_of, after=after,
-        leaves=[state, next_state, action, reward, done], forward=lambda x: net(x).argmax(1),
+        net=net, x=state, optimizer=(ADAM, dict(lr=1e-3)), clip=10, loss_of=loss_of, after=after,
+        forward=lambda x: net(x).argmax(1),
     )  # fmt: skip
 
 
