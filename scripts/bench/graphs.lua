@@ -10,7 +10,6 @@ local colours = {mtorch = '#d1361b', torch = '#2a66b8', torch_compile = '#6fa8dc
 local titles = {torch = 'PyTorch', torch_compile = 'torch.compile', jax = 'JAX', numpy = 'NumPy', numba = 'Numba',
   cpp = 'C++ loops, -O3', cblas = 'OpenBLAS', copy = 'memory copy', no_onednn = 'mtorch without oneDNN',
   avx2 = 'mtorch, AVX2', two_threads = 'mtorch, two threads'}
-local function title_of(name) return titles[name] or name end
 local function colour_of(name) return colours[name] or '#444444' end
 
 -- ---- SVG ----
@@ -18,8 +17,10 @@ local function colour_of(name) return colours[name] or '#444444' end
 local Svg = {}
 Svg.__index = Svg
 
-local function svg(width, height)
-  return setmetatable({width = width, height = height, parts = {}}, Svg)
+local function svg(width, height, title)
+  local page = setmetatable({width = width, height = height, parts = {}}, Svg)
+  page:text(10, 20, title, 'font-size="15"')
+  return page
 end
 function Svg:add(text, ...) self.parts[#self.parts + 1] = text:format(...) end
 function Svg:line(x1, y1, x2, y2, style)
@@ -29,7 +30,11 @@ function Svg:text(x, y, text, style)
   self:add('<text x="%.1f" y="%.1f" %s>%s</text>', x, y, style or '', (text:gsub('[&<]', {['&'] = '&amp;',
     ['<'] = '&lt;'})))
 end
-function Svg:save(path)
+--- Writes the page, with a line about the machine of the run.
+function Svg:save(path, run)
+  local m = run.machine or {}
+  self:text(self.width - 10, self.height - 6, ('%s, %s, %s thread%s, %s'):format(m.processor or '?', m.isa or '?',
+    m.threads or '?', m.threads == 1 and '' or 's', m.date or '?'), 'text-anchor="end" fill="#777" font-size="9"')
   local head = ('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" ' ..
     'font-family="sans-serif" font-size="11" fill="#222">\n<rect width="100%%" height="100%%" fill="#fff"/>\n'):format(
     self.width, self.height, self.width, self.height)
@@ -41,7 +46,7 @@ local grid, axis = 'stroke="#ddd" fill="none"', 'stroke="#444" fill="none"'
 --- Draws a legend: the columns' names with their colours in a line from x, y.
 local function legend(page, x, y, columns)
   for _, column in ipairs(columns) do
-    local title = title_of(column.name)
+    local title = titles[column.name] or column.name
     page:add('<rect x="%.1f" y="%.1f" width="12" height="4" fill="%s"/>', x, y - 6, colour_of(column.name))
     page:text(x + 16, y, title)
     x = x + 30 + 6.2 * #title
@@ -49,13 +54,6 @@ local function legend(page, x, y, columns)
 end
 
 local function log10(x) return math.log(x) / math.log(10) end
-
---- Returns a line about the machine of the run.
-local function where(run)
-  local m = run.machine or {}
-  return ('%s, %s, %s thread%s, %s'):format(m.processor or '?', m.isa or '?', m.threads or '?',
-    m.threads == 1 and '' or 's', m.date or '?')
-end
 
 -- ---- bars of ratios ----
 
@@ -78,10 +76,10 @@ function graphs.ratios(path, run, columns)
   lo, hi = math.floor(2 * lo) / 2, math.ceil(2 * hi + 0.01) / 2
   local left, width, top, thick, count = 190, 760, 58, 10, 0
   for _, r in ipairs(shown) do count = count + #r.bars end
-  local page = svg(width, top + thick * count + 8 * #shown + 34)
+  local page = svg(width, top + thick * count + 8 * #shown + 34,
+    ('Time of the peer / time of %s (above 1: %s is faster)'):format(ours, ours))
   local bottom, wide = page.height - 30, width - left - 60
   local function x_of(value) return left + (value - lo) / (hi - lo) * wide end
-  page:text(10, 20, ('Time of the peer / time of %s (above 1: %s is faster)'):format(ours, ours), 'font-size="15"')
   legend(page, 10, 40, peers)
   for tick = math.floor(lo), hi do
     for _, times in ipairs(hi - lo < 2.6 and {1, 2, 5} or {1}) do
@@ -106,8 +104,7 @@ function graphs.ratios(path, run, columns)
     y = y + 8
   end
   page:line(x_of(0), top - 6, x_of(0), bottom, axis)
-  page:text(width - 10, page.height - 4, where(run), 'text-anchor="end" fill="#777" font-size="9"')
-  page:save(path)
+  page:save(path, run)
 end
 
 -- ---- panels with logarithmic axes ----
@@ -154,8 +151,8 @@ local function by_operation(run, columns)
   for _, op in ipairs(list) do
     table.sort(op.sizes, by_size)
     for _, line in pairs(op.series) do table.sort(line, by_size) end
+    several[#several + 1] = #op.sizes > 2 and op or nil
   end
-  for _, op in ipairs(list) do several[#several + 1] = #op.sizes > 2 and op or nil end
   return several
 end
 
@@ -164,8 +161,8 @@ function graphs.sizes(path, run, columns)
   local operations, across = by_operation(run, columns), 3
   local wide, high = 250, 190
   local down = math.ceil(#operations / across)
-  local page = svg(20 + math.min(#operations, across) * wide, 56 + down * high + 14)
-  page:text(10, 20, 'Time of a call over the number of elements', 'font-size="15"')
+  local page = svg(20 + math.min(#operations, across) * wide, 56 + down * high + 14,
+    'Time of a call over the number of elements')
   legend(page, 10, 40, columns)
   for i, op in ipairs(operations) do
     local panel = {title = op.name, left = 56 + (i - 1) % across * wide, wide = wide - 56, high = high - 52,
@@ -181,7 +178,7 @@ function graphs.sizes(path, run, columns)
     panel.y_lo, panel.y_hi = math.floor(panel.y_lo), math.ceil(panel.y_hi + 0.1)
     local ticks = {}
     for k, tick in ipairs(op.sizes) do
-      if #op.sizes < 5 or k % 2 == 1 or k == #op.sizes and k % 2 == 1 then ticks[#ticks + 1] = tick end
+      if #op.sizes < 5 or k % 2 == 1 then ticks[#ticks + 1] = tick end
     end
     axes(page, panel, {y = report.tick_text, ticks = ticks})
     for k = #columns, 1, -1 do
@@ -197,8 +194,7 @@ function graphs.sizes(path, run, columns)
       end
     end
   end
-  page:text(page.width - 10, page.height - 6, where(run), 'text-anchor="end" fill="#777" font-size="9"')
-  page:save(path)
+  page:save(path, run)
 end
 
 -- ---- roofline ----
@@ -210,8 +206,7 @@ local per_element = {add = 1, mul = 1, sum = 1, own_triad = 2, own_axb_relu_mul 
 local function points_of(run, name)
   local list = {}
   for _, r in ipairs(run.rows) do
-    local result = r.results[name]
-    local flops = r.flops
+    local result, flops = r.results[name], r.flops
     local op, label = r.name:match('^([%w_]+)/(%d+%a*)$')
     if not flops and per_element[op] then flops = per_element[op] * report.count_of(label) end
     if result and flops and r.bytes and r.bytes > 0 then
@@ -246,11 +241,9 @@ function graphs.roofline(path, run, columns)
   local peak, points = machine.peak, points_of(run, columns[1].name)
   if #points == 0 then return 'no row has known numbers of operations and bytes, which the roofline needs' end
   for _, p in ipairs(points) do peak = math.max(peak or 0, p.y) end
-  local page = svg(760, 470)
+  local page = svg(760, 470, 'Roofline: operations in a second over operations for each byte of inputs and results')
   local panel = {title = '', left = 62, top = 60, wide = 670, high = 340, x_lo = -1.5, x_hi = 2.8, y_lo = -0.5,
     y_hi = math.ceil(log10(peak) * 2 + 0.3) / 2}
-  page:text(10, 20, 'Roofline: operations in a second over operations for each byte of inputs and results',
-    'font-size="15"')
   page:text(10, 38, ('GFLOP/s; limits measured: %.1f GB/s (memory copy, read and written), %.0f GFLOP/s (%s)'):format(
     bandwidth, peak, machine.peak and 'multiply-add in registers' or 'the fastest row'), 'fill="#555"')
   local ticks = {}
@@ -275,8 +268,7 @@ function graphs.roofline(path, run, columns)
   end
   legend(page, panel.left, 54, columns)
   page:text(panel.left + panel.wide / 2, panel.top + panel.high + 32, 'operations / byte', 'text-anchor="middle"')
-  page:text(page.width - 10, page.height - 6, where(run), 'text-anchor="end" fill="#777" font-size="9"')
-  page:save(path)
+  page:save(path, run)
 end
 
 return graphs
