@@ -151,7 +151,7 @@ ensure() {
 }
 
 # Installs the first available package of $@, if that is possible without confirmation.
-want() {
+want_one() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then return 0; fi
   [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || return 0
   for package; do [ -n "$(missing "$package")" ] || return 0; done
@@ -164,8 +164,9 @@ want() {
     return 0
   done
 }
+# Does so for each list of packages.
 # shellcheck disable=SC2086  # lists of names
-want_faster() { want $faster; }
+want() { for list; do want_one $list; done; }
 
 # ---- building ----
 
@@ -352,7 +353,7 @@ train() {
   if [ -n "$package" ]; then take_package "$package"; else
     # shellcheck disable=SC2086
     ensure $core
-    want_faster
+    want "$faster"
     make_normal best
     program=$build/mtorch
   fi
@@ -366,14 +367,7 @@ train() {
 tests() {
   # shellcheck disable=SC2086
   ensure $core $tests
-  want_faster
-  want $several
-  want $forms
-  want $figures
-  want $graphs
-  want $jupyter
-  want $notebooks
-  want $pages
+  want "$faster" "$several" "$forms" "$figures" "$graphs" "$jupyter" "$notebooks" "$pages"
   make_normal all
   ctest_in "$build" "$@"
 }
@@ -381,7 +375,7 @@ tests() {
 sanitize() {
   # shellcheck disable=SC2086
   ensure $core $tests
-  want_faster
+  want "$faster"
   dir=$root/build-sanitize
   # CUDA is off, because the driver and ASan need the same addresses; use compute-sanitizer there.
   make_in "$dir" -DMTORCH_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMTORCH_TESTS=ON \
@@ -400,12 +394,8 @@ sanitize() {
     make_normal native # valgrind does not know AVX-512
     say "training under valgrind"
     # Only definite leaks are errors, because libgomp's threads are "possibly lost" at every exit.
-    set -- --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
-      --show-leak-kinds=definite -q
-    if [ -e "$root/tests/valgrind.supp" ]; then
-      set -- "$@" "--suppressions=$root/tests/valgrind.supp"
-    fi
-    valgrind "$@" "$build/mtorch" "$root/scripts/train_split.lua" --epochs 3
+    valgrind --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite -q \
+      "$build/mtorch" "$root/scripts/train_split.lua" --epochs 3
   else
     say "valgrind: not installed, skipped"
   fi
@@ -424,7 +414,7 @@ package_nvcc() {
 package() {
   # shellcheck disable=SC2086
   ensure $core
-  want $jupyter
+  want "$jupyter"
   dir=$root/build-package dist=$root/dist
   CUDACXX=${CUDACXX:-$(package_nvcc)}
   if [ -n "$CUDACXX" ]; then export CUDACXX; else unset CUDACXX; fi
@@ -451,8 +441,7 @@ case $verb in
   build)
     # shellcheck disable=SC2086
     ensure $core
-    want_faster
-    want $jupyter
+    want "$faster" "$jupyter"
     make_normal native
     ;;
   guide)
