@@ -16,14 +16,13 @@ local operand, callable, dtype = 'mt.Tensor|number', 'function|mt.Module', 'mt.D
 -- The types of parameters by name, if neither declaration nor default determines them.
 reference.types = {}
 for kind, names in pairs {
-  [tensor] = 'aweights condition fweights gradient input pos_weight tensor v values weight x',
+  [tensor] = 'condition gradient v values weight x',
   [operand] = 'append prepend y', [list] = 'indices',
   ['mt.Tensor|mt.Tensor[]'] = 'grad_outputs inputs outputs',
-  [integer] = 'edgeitems in_features linewidth m n out_features precision threshold top',
-  [integers] = 'dim shape size', [number] = 'first last max maxnorm min p scale_factor value',
-  [boolean] = 'align_corners enabled retain_graph sci_mode unbiased',
+  [integer] = 'edgeitems linewidth m n precision threshold',
+  [integers] = 'dim shape', [number] = 'first last max min p value', [boolean] = 'retain_graph sci_mode unbiased',
   [text] = 'device equation name other path profile rounding_mode',
-  [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
+  [callable] = 'fn', [dtype] = 'dtype', ['number[]'] = 'range',
   table = 'base defines parameters rank set tensors',
   ['mt.Module'] = 'model module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
   ['number|boolean|table'] = 'data', ['mt.Optimizer'] = 'opt optimizer', userdata = 'group',
@@ -33,11 +32,10 @@ end
 -- Exceptions for single parameters.
 reference.of = {['BatchSampler.sampler'] = 'table', ['DataLoader.sampler'] = 'table|mt.Tensor',
   ['DataLoader.batch_sampler'] = 'table',
-  ['kernel.source'] = text, ['export.net'] = callable, ['display.value'] = 'any',
-  ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
-  ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
+  ['export.net'] = callable, ['display.value'] = 'any', ['launch_kernel.grid'] = 'integer|table',
+  ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
-  ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',
+  ['gradient.spacing'] = 'number|number[]|mt.Tensor[]',
   ['lerp.y'] = tensor, ['update_bn.loader'] = 'table|function', ['join.batches'] = 'table|function',
   ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
 for _, optimizer in ipairs(core.optimizers()) do
@@ -46,11 +44,10 @@ for _, optimizer in ipairs(core.optimizers()) do
   end
 end
 -- Result types that are not in the declaration and are not tensors.
-reference.returns = {cdiv = integer, get_num_threads = integer, Generator = 'mt.Generator', class = 'mt.Class',
-  register_hook = 'mt.Hook', explain = text}
+reference.returns = {Generator = 'mt.Generator', class = 'mt.Class', register_hook = 'mt.Hook', explain = text,
+  no_grad = 'any ...'}
 for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
   any = 'all any at data help indices item memory_stats size stride tolist',
-  ['any ...'] = 'no_grad profile time timeit',
 } do
   for name in names:gmatch('%S+') do reference.returns[name] = returned end
 end
