@@ -46,8 +46,8 @@ local function step()
   opt:step()
 end
 ]], [[
-from whole_networks_torch import resnet18
-net = resnet18(1000).to(device, memory_format=torch.channels_last)
+import torchvision
+net = torchvision.models.resnet18().to(device, memory_format=torch.channels_last)
 opt = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 x = torch.randn(@B, 3, @S, @S).to(memory_format=torch.channels_last)
 to = torch.randint(1000, (@B,))

@@ -1,4 +1,4 @@
-# whole_networks_torch.py -- the networks of scripts/bench/whole_networks.lua in PyTorch
+# whole_networks_torch.py -- the networks of scripts/bench/whole_networks.lua in PyTorch; those of images: torchvision's
 import re
 import sys
 import time
@@ -19,95 +19,33 @@ def classifier(net, x, optimizer):
     return Made(net=net, x=x, y=y, loss=F.cross_entropy, optimizer=optimizer)
 
 
-def conv(inputs, outputs, size, stride=1, groups=1):
-    return nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+def vision(name, **options):
+    """A network of torchvision, which the other networks do not need."""
+    from torchvision import models
+
+    return getattr(models, name)(**options)
 
 
-class BasicBlock(nn.Module):
-    def __init__(self, inputs, width, stride):
-        super().__init__()
-        self.conv1, self.bn1 = conv(inputs, width, 3, stride), nn.BatchNorm2d(width)
-        self.conv2, self.bn2 = conv(width, width, 3), nn.BatchNorm2d(width)
-        self.downsample = None
-        if stride != 1 or inputs != width:
-            self.downsample = nn.Sequential(conv(inputs, width, 1, stride), nn.BatchNorm2d(width))
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
-        return F.relu(y + (self.downsample(x) if self.downsample else x))
+def resnet18_cifar():
+    net = vision("resnet18", num_classes=10)
+    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    return net
 
 
-def resnet18(classes=10, stem=None):
-    stem = stem or [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    blocks, inputs = [], 64
-    for width in (64, 128, 256, 512):
-        blocks += [BasicBlock(inputs, width, 2 if width > 64 else 1), BasicBlock(width, width, 1)]
-        inputs = width
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+def vit_tiny(side):
+    return vision(
+        "VisionTransformer", image_size=side, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768,
+        num_classes=10,
+    )  # fmt: skip
 
 
-def conv_norm_relu(inputs, outputs, size, stride=1, groups=1):
-    norm = nn.BatchNorm2d(outputs)
-    return nn.Sequential(conv(inputs, outputs, size, stride, groups), norm, nn.ReLU6(inplace=True))
-
-
-class InvertedResidual(nn.Module):
-    def __init__(self, inputs, outputs, stride, expansion):
-        super().__init__()
-        hidden = inputs * expansion
-        layers = [conv_norm_relu(inputs, hidden, 1)] if expansion > 1 else []
-        layers += [conv_norm_relu(hidden, hidden, 3, stride, hidden), conv(hidden, outputs, 1)]
-        self.conv = nn.Sequential(*layers, nn.BatchNorm2d(outputs))
-        self.adds_input = stride == 1 and inputs == outputs
-
-    def forward(self, x):
-        y = self.conv(x)
-        return x + y if self.adds_input else y
-
-
-def mobilenetv2():
-    layers, inputs = [conv_norm_relu(3, 32, 3, 2)], 32
-    for expansion, outputs, count, stride in (
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
-    ):  # fmt: skip
-        for i in range(count):
-            layers.append(InvertedResidual(inputs, outputs, 1 if i else stride, expansion))
-            inputs = outputs
-    layers += [conv_norm_relu(inputs, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2)]
-    return nn.Sequential(*layers, nn.Linear(1280, 10))
-
-
-class EncoderBlock(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.ln_1, self.ln_2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
-        self.self_attention = nn.MultiheadAttention(width, heads, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x):
-        y = self.ln_1(x)
-        x = x + self.self_attention(y, y, y, need_weights=False)[0]
-        return x + self.mlp(self.ln_2(x))
-
-
-class VisionTransformer(nn.Module):
-    def __init__(self, side, width=192, heads=3, layers=12):
-        super().__init__()
-        self.conv_proj = nn.Conv2d(3, width, 16, 16)
-        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
-        self.pos_embedding = nn.Parameter(0.02 * torch.randn(1, (side // 16) ** 2 + 1, width))
-        self.layers = nn.Sequential(*(EncoderBlock(width, heads) for _ in range(layers)))
-        self.ln, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, 10)
-
-    def forward(self, x):
-        patches = self.conv_proj(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.class_token.expand(len(x), 1, -1), patches], 1) + self.pos_embedding
-        return self.head(self.ln(self.layers(x))[:, 0])
+def conv(inputs, outputs):
+    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
 
 
 def two_convolutions(inputs, outputs):
-    first = conv(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
-    return nn.Sequential(*first, conv(outputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+    first = conv(inputs, outputs), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
+    return nn.Sequential(*first, conv(outputs, outputs), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 
 class UNet(nn.Module):
@@ -377,12 +315,10 @@ def dqn(batch):
 
 
 NETWORKS = {
-    "resnet18": of_images(lambda side: resnet18()),
-    "resnet18_cifar": of_images(
-        lambda side: resnet18(stem=[conv(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(inplace=True)])
-    ),
-    "mobilenetv2": of_images(lambda side: mobilenetv2()),
-    "vit_tiny": of_images(VisionTransformer, (ADAMW, dict(lr=1e-3))),
+    "resnet18": of_images(lambda side: vision("resnet18", num_classes=10)),
+    "resnet18_cifar": of_images(lambda side: resnet18_cifar()),
+    "mobilenetv2": of_images(lambda side: vision("mobilenet_v2", num_classes=10)),
+    "vit_tiny": of_images(vit_tiny, (ADAMW, dict(lr=1e-3))),
     "unet": unet, "gpt2": gpt2, "llama": llama, "lstm_lm": lstm_lm, "mlp": mlp, "dlrm": dlrm, "gnn": gnn,
     "pinn": pinn, "vae": vae, "dqn": dqn,
 }  # fmt: skip
