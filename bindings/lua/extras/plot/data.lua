@@ -1,5 +1,6 @@
 -- data.lua -- converts the user's lists and tensors to lists of numbers, matrices and pixels for plots
-local extend = require('mtorch').extend
+local mt = require 'mtorch'
+local extend = mt.extend
 local util = extend.util
 
 local fail, plain = extend.fail, util.plain
@@ -106,22 +107,10 @@ end
 
 --- Blends gray or RGB with alpha onto white: alpha is 0..1, or 0..255 if a value is above 1.
 local function blend_onto_white(channels)
-  local alpha, most = channels[#channels], 1
-  for _, channel in ipairs(channels) do
-    for _, row in ipairs(channel) do
-      for _, v in ipairs(row) do if v > 1 then most = 255 end end
-    end
-  end
-  channels[#channels] = nil
-  for _, channel in ipairs(channels) do
-    for i, row in ipairs(channel) do
-      for j, v in ipairs(row) do
-        local a = alpha[i][j] / most
-        row[j] = v * a + most * (1 - a)
-      end
-    end
-  end
-  return channels
+  local x = mt.tensor(channels, {dtype = 'float64', device = 'cpu'})
+  local most = x:gt(1):any() and 255 or 1
+  local alpha = x[#x] / most
+  return (x:narrow(1, 1, #x - 1) * alpha + most * (1 - alpha)):tolist()
 end
 
 --- Converts an image to a list of channels, 1 or 3 matrices of one size.

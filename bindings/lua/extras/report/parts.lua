@@ -1,9 +1,10 @@
 -- parts.lua -- parts of a report's page as HTML: cards, tables, timing, notes
-local extend = require('mtorch').extend
+local mt = require 'mtorch'
+local extend = mt.extend
 local util = extend.util
 local plot = require 'mtorch.extras.plot'
 
-local floor, concat = math.floor, table.concat
+local concat = table.concat
 local escape = plot.escape
 local max_rows = 60 -- of a table; the middle of a longer one is left out
 
@@ -68,27 +69,21 @@ end
 
 --- Returns median, mean and 90th percentile (linearly interpolated) of the finite numbers.
 local function statistics(where, times)
-  local sorted, sum, first, all = {}, 0, nil, {}
+  local finite, all = {}, {}
   for i = 1, #times do
     local t = util.scalar(times[i])
     if type(t) ~= 'number' then
       extend.fail('report: %s[%d] is %s, expected a number of seconds', where, i, extend.describe(t))
     end
     all[i] = t
-    if t == t and math.abs(t) < math.huge then
-      first = first or t
-      sorted[#sorted + 1], sum = t, sum + t
-    end
+    if math.abs(t) < math.huge then finite[#finite + 1] = t end
   end
-  if not first then return nil end
-  table.sort(sorted)
-  local function quantile(q)
-    local at = 1 + q * (#sorted - 1)
-    local k = floor(at)
-    return sorted[k] + ((sorted[k + 1] or sorted[k]) - sorted[k]) * (at - k)
-  end
-  return {n = #sorted, median = quantile(0.5), mean = sum / #sorted, p90 = quantile(0.9),
-          first = first, sorted = sorted, times = all}
+  if not finite[1] then return nil end
+  local options = {dtype = 'float64', device = 'cpu'}
+  local x = mt.tensor(finite, options)
+  local least, median, p90, most = unpack(x:quantile(mt.tensor({0, 0.5, 0.9, 1}, options)):tolist())
+  return {n = #finite, median = median, mean = x:mean():item(), p90 = p90, first = finite[1], least = least,
+    most = most, times = all}
 end
 
 --- Returns a chart of seconds over steps, with a logarithmic axis if a few are far above the rest.
@@ -99,7 +94,7 @@ local function times_figure(name, s, budget)
   local shown = {}
   for i, t in ipairs(s.times) do shown[i] = t * factor end
   return parts.card((plot.svg_line({shown, title = name, xlabel = 'step', ylabel = unit, height = 240,
-                              logy = s.sorted[1] > 0 and s.sorted[s.n] > 5 * s.median},
+                              logy = s.least > 0 and s.most > 5 * s.median},
                              {op = 'report: timing.' .. name, inline = true, budget = budget})))
 end
 
