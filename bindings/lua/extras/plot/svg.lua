@@ -200,7 +200,6 @@ local paint = setmetatable({}, {__index = marks})
 
 local function rgb(map, t) return ('#%02x%02x%02x'):format(scale.colour(map, t)) end
 
-
 local function draw_colour_bar(c, fig, bands)
   local x, height = c.right + 14, c.bottom - c.top
   local sz = scale.map(fig.z_lo, fig.z_hi, c.bottom, c.top)
@@ -240,9 +239,7 @@ function paint.heatmap(c, fig)
   end)
   local bands = {}
   for k = 1, 40 do
-    bands[k] = {lo = fig.z_lo + (fig.z_hi - fig.z_lo) * ((k - 1) / 40),
-                hi = fig.z_lo + (fig.z_hi - fig.z_lo) * (k / 40),
-                colour = rgb(fig.map, (k - 0.5) / 40)}
+    bands[k] = {lo = fig.z_lo + (fig.z_hi - fig.z_lo) * ((k - 1) / 40), colour = rgb(fig.map, (k - 0.5) / 40)}
   end
   draw_colour_bar(c, fig, bands)
   local width, height = (c.right - c.left) / #z[1], (c.bottom - c.top) / #z
@@ -288,7 +285,7 @@ function paint.contour(c, fig)
   for k = 0, #fig.thresholds do
     local lo, hi = fig.thresholds[k] or fig.z_lo, fig.thresholds[k + 1] or fig.z_hi
     local t = scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre)
-    bands[k + 1] = {lo = lo, hi = hi, colour = rgb(fig.map, t)}
+    bands[k + 1] = {lo = lo, colour = rgb(fig.map, t)}
   end
   local surface = surface_text(c, fig, bands, side)
   while #surface > c.budget * 0.8 and side > 12 do -- noise has long outlines, so fewer cells are used
