@@ -9,9 +9,10 @@
 -- ratio, the peer's time / mtorch's. Every contender is a process (bench/worker.lua, peers/worker.py) that creates a
 -- row's inputs and warms up; then they take turns, seven runs each of at least 5 ms or four calls; the median is used.
 -- A peer that is not installed is reported and left out; MTORCH_PEER_PYTHON is the Python interpreter with the peers.
--- Peers: torch, torch_compile, jax, numpy, numba, tinygrad; cpp (loops, g++ -O3), cblas (the BLAS called directly),
--- copy (a memory copy of as many bytes); python, luajit (start-up); mtorch itself as no_onednn, avx2 (that instruction
--- set), two_threads; all: every peer except those of mtorch itself. bench/rows.lua describes rows.
+-- Peers: torch, torch_compile, jax, numpy, numba; cpp (loops, g++ -O3), cblas (the BLAS called directly), copy (a
+-- memory copy of as many bytes); tinygrad (start-up and size), python, luajit (start-up); mtorch itself as no_onednn,
+-- avx2 (that instruction set), two_threads; all: every peer except those of mtorch itself. bench/rows.lua describes
+-- rows.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'

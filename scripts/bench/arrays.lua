@@ -123,7 +123,7 @@ local function product_rows(row)
     local function product(call, t) return call:format(ta and 'a' .. t or 'a', tb and 'b' .. t or 'b') end
     row('products', 'matmul/' .. name, inputs, {product('mt.matmul(%s, %s)', ':t()'), flops = 2 * m * k * n,
       torch = product('torch.matmul(%s, %s)', '.t()'), numpy = product('np.matmul(%s, %s)', '.T'),
-      jax = product('jnp.matmul(%s, %s)', '.T'), tinygrad = product('%s @ %s', '.T'),
+      jax = product('jnp.matmul(%s, %s)', '.T'),
       cblas = {("local call = tools.sgemm('%s', a, b)"):format(layout == '' and 'nn' or layout), 'call()'}})
   end
 end

@@ -34,13 +34,10 @@ for _, group in ipairs(names) do
   end
 end
 
--- The calls as loops of C++, and as methods of tinygrad, for the graphs.
+-- The calls as loops of C++, for the graphs.
 local cpp = {neg = '-x[i]', add = 'x[i] + y[i]', mul = 'x[i] * y[i]', div = 'x[i] / y[i]', exp = 'std::exp(x[i])',
   log = 'std::log(x[i])', tanh = 'std::tanh(x[i])', relu = 'std::max(x[i], 0.f)', sin = 'std::sin(x[i])',
   sqrt = 'std::sqrt(x[i])', sigmoid = '1 / (1 + std::exp(-x[i]))', silu = 'x[i] / (1 + std::exp(-x[i]))'}
-local tinygrad = {neg = '-x', add = 'x + y', mul = 'x * y', div = 'x / y', exp = 'x.exp()', log = 'x.log()',
-  tanh = 'x.tanh()', relu = 'x.relu()', sin = 'x.sin()', sqrt = 'x.sqrt()', sigmoid = 'x.sigmoid()',
-  silu = 'x.silu()', gelu = 'x.gelu()'}
 
 -- Gradients that have rows.
 local differentiated = 'exp exp2 expm1 log log1p log2 log10 sin cos tan atan tanh erf erfc sigmoid silu gelu ' ..
@@ -96,7 +93,7 @@ local function rows_of(row, op, sizes)
   for _, size in ipairs(sizes) do
     row('elementwise, ' .. size[1], ('%s/%s'):format(op.name, size[1]), inputs_text(names, kinds, size[2]), {
       {setup, call}, torch = called(peer.torch, names), numpy = called(peer.numpy, names),
-      jax = called(peer.jax, names), tinygrad = tinygrad[op.name], copies = true,
+      jax = called(peer.jax, names), copies = true,
       cpp = cpp[op.name] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(cpp[op.name])})
   end
 end

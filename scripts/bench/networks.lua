@@ -4,7 +4,7 @@
 -- step_mlp/64x784x128x10; step_cnn/64x28x28: two convolutions (16, 32) with pooling, then 10 classes; SGD.
 -- step_lstm/32x50x128 and step_gru: sequences (32 x 50 x 64), hidden 128, the last output to 10 classes, SGD.
 -- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
--- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, TinyJit, and loops in Numba and C++.
+-- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, and loops in Numba and C++.
 local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
 
@@ -92,7 +92,6 @@ function networks.add(row)
     row('training steps', ('step_%s/%s'):format(name, size), '', {{ours, 'step(x, y)'}, torch = side 'networks_torch'})
     local sides = {{ours .. ' step = mt.compile(step) for _ = 1, 3 do step(x, y) end', 'step(x, y)'},
       torch_compile = side('networks_torch', ('made(networks_torch.%s)'):format(made)), jax = side 'networks_jax'}
-    if name == 'split' or name == 'mlp' then sides.tinygrad = side 'networks_tinygrad' end
     if name == 'split' then sides.numba, sides.cpp = side 'split_numba', {'split.cpp', '-DHIDDEN=' .. hidden} end
     row('training steps', ('step_%s_compiled/%s'):format(name, size), '', sides)
   end

@@ -2,7 +2,7 @@
 """worker.py --name NAME --threads N --device cpu --min_time S --warm S; NAME: torch torch_compile jax numpy numba tinygrad.
 
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
-compile the expression as a function of the inputs; calls of JAX and tinygrad wait for their results."""
+compile the expression as a function of the inputs; calls of JAX wait for their results."""
 import argparse
 import os
 import re
@@ -21,14 +21,11 @@ class Library:
     def __init__(self, args):
         import numpy as np
 
-        self.np, self.threads = np, args.threads
+        self.np, self.version = np, f"numpy {np.__version__}"
         self.generator = np.random.default_rng(1)
         self.names = {"np": np, "generator": self.generator, "process": process, "script": script, "size_of": size_of}
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         self.wait = lambda: None
-
-    def version(self):
-        return f"numpy {self.np.__version__}"
 
     def array(self, values, leaf):
         return values
@@ -82,15 +79,13 @@ class Torch(Library):
         torch.set_num_threads(args.threads)
         torch.manual_seed(1)
         self.torch, self.compiles, self.device = torch, compiles, args.device
+        self.version = f"{'torch.compile' if compiles else 'torch'} {torch.__version__}"
         made = (lambda f: torch.compile(f, dynamic=False)) if compiles else (lambda f: f)
         self.names.update(torch=torch, F=F, nn=torch.nn, made=made, device=args.device, launching=launching(self))
         if args.device != "cpu":
             torch.set_default_device(args.device)
             torch.backends.cudnn.allow_tf32 = False
             self.wait = torch.cuda.synchronize
-
-    def version(self):
-        return f"{'torch.compile' if self.compiles else 'torch'} {self.torch.__version__}"
 
     def array(self, values, leaf):
         return self.torch.tensor(values, device=self.device).requires_grad_(leaf)
@@ -117,11 +112,8 @@ class Jax(Library):
         import jax
         import jax.numpy as jnp
 
-        self.jax = jax
+        self.jax, self.version = jax, f"jax {jax.__version__}"
         self.names.update(jax=jax, jnp=jnp, lax=jax.lax)
-
-    def version(self):
-        return f"jax {self.jax.__version__}"
 
     def array(self, values, leaf):
         return self.jax.numpy.asarray(values)
@@ -141,43 +133,17 @@ class Numba(Library):
         import own_numba
 
         numba.set_num_threads(args.threads)
-        self.numba, self.names["own_numba"] = numba, own_numba
-
-    def version(self):
-        return f"numba {self.numba.__version__}"
+        self.version, self.names["own_numba"] = f"numba {numba.__version__}", own_numba
 
 
 class Tinygrad(Library):
+    """Of its start-up and its size."""
+
     def __init__(self, args):
-        os.environ.setdefault("DEV", "CPU")
-        os.environ["CPU_COUNT"] = str(args.threads)
-        super().__init__(args)
-        import tinygrad
-
-        self.tinygrad = tinygrad
-        self.names.update(tinygrad=tinygrad, Tensor=tinygrad.Tensor)
-
-    def version(self):
         from importlib.metadata import version
 
-        return f"tinygrad {version('tinygrad')}"
-
-    def array(self, values, leaf):
-        return self.tinygrad.Tensor(values).realize()
-
-    def compiled(self, space, names, call, setup):
-        if setup:
-            return body(space, "", call)
-        f = body(space, ", ".join(names), call)
-        step = self.tinygrad.TinyJit(lambda *values: f(*values).realize())
-        values = [space[name] for name in names]
-        device = self.tinygrad.Device[self.tinygrad.Device.DEFAULT]
-
-        def run():
-            step(*values)
-            device.synchronize()
-
-        return run
+        super().__init__(args)
+        self.version = f"tinygrad {version('tinygrad')}"
 
 
 LIBRARIES = {
@@ -299,7 +265,7 @@ def main():
         print(f"none\t{error} ({sys.executable}): pip install {package}", file=answers)
         return
     worker = Worker(args, library)
-    print(f"hello\t{library.version()}, {args.threads} thread{'s' * (args.threads > 1)}", file=answers)
+    print(f"hello\t{library.version}, {args.threads} thread{'s' * (args.threads > 1)}", file=answers)
     for line in sys.stdin:
         word, *fields = line.rstrip("\n").split("\t")
         try:
