@@ -26,7 +26,7 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
       local dim, axis = key, value
       if type(value) == 'number' then dim, axis = value, nil end
       if dim == 0 then wrong("of '%s' has 0; dimensions count from 1, and from -1 at the end", name) end
-      if type(dim) ~= 'number' or dim % 1 ~= 0 or dim == 0 or (axis ~= nil and type(axis) ~= 'string') then
+      if type(dim) ~= 'number' or dim % 1 ~= 0 or (axis ~= nil and type(axis) ~= 'string') then
         wrong("of '%s' must be a list of dimensions, {1}, or {[1] = 'batch'}", name)
       end
       if i then

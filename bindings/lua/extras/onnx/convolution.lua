@@ -255,11 +255,7 @@ for n = 1, 2 do
       local room = weight.shape[i + 2] - 1
       pads[i], pads[i + n] = a.reverse and room or 0, a.reverse and 0 or room
     end
-    if a.reverse then
-      local axes, first, last, step = {}, {}, {}, {}
-      for i = 1, n do axes[i], first[i], last[i], step[i] = i + 1, -1, -2 ^ 31, -1 end
-      weight = g:slice(weight, axes, first, last, step)
-    end
+    if a.reverse then weight = g:flip(weight, g.other_axes(n + 2, {0, 1})) end
     return g.Conv(a.input, weight, {pads = pads})
   end
 end

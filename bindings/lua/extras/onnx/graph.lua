@@ -270,6 +270,15 @@ function Graph.axes(x, dims)
   return axes
 end
 Handle.axes = Graph.axes
+--- Returns the axes of a rank that are not in a list.
+function Graph.other_axes(rank, axes)
+  local taken, others = {}, {}
+  for _, axis in ipairs(axes) do taken[axis] = true end
+  for axis = 0, rank - 1 do
+    if not taken[axis] then others[#others + 1] = axis end
+  end
+  return others
+end
 
 --- Returns the tensors of a call that accepts several tensors or a list.
 function Graph.operands(a) return is_handle(a[1]) and a or a[1] end
@@ -370,6 +379,13 @@ end
 --- Slices x along axes: first, first + step, .. before `last`, all lists that count from 0.
 function Graph:slice(x, axes, first, last, step)
   return self.Slice(x, self:size_list(first), self:size_list(last), self:ints(axes), step and self:ints(step) or false)
+end
+
+--- Reverses x along axes.
+function Graph:flip(x, axes)
+  local first, last, step = {}, {}, {}
+  for i in ipairs(axes) do first[i], last[i], step[i] = -1, -2 ^ 31, -1 end
+  return #axes > 0 and self:slice(x, axes, first, last, step) or x
 end
 
 --- Permutes the dimensions, which count from 0.

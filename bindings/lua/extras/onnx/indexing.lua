@@ -57,20 +57,12 @@ end
 --- Indexes axes of x by tensors of positions; the new dimensions are at the first axis or at the front.
 local function index_by_tensors(g, x, rank, axes, tensors)
   if #axes == 1 then return g.Gather(x, tensors[1], {axis = axes[1]}) end
-  local adjacent, order, chosen = true, {}, {}
-  for i, axis in ipairs(axes) do
-    adjacent = adjacent and (i == 1 or axis == axes[i - 1] + 1)
-    order[i], chosen[axis] = axis, true
-  end
-  for axis = 0, rank - 1 do
-    if not chosen[axis] then order[#order + 1] = axis end
-  end
-  local max_rank, index = 0, {}
-  for _, t in ipairs(tensors) do max_rank = math.max(max_rank, #t.shape) end
-  local sum
+  local adjacent, order, max_rank, index, sum = true, {unpack(axes)}, 0, {}, nil
+  for i = 2, #axes do adjacent = adjacent and axes[i] == axes[i - 1] + 1 end
+  for _, axis in ipairs(g.other_axes(rank, axes)) do order[#order + 1] = axis end
   for _, t in ipairs(tensors) do
-    local zeros = t * 0
-    sum = sum and sum + zeros or zeros
+    max_rank = math.max(max_rank, #t.shape)
+    sum = sum and sum + t * 0 or t * 0
   end
   for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {max_rank}) end
   local y = g.GatherND(g:transpose(x, order), g:concat(index, max_rank))

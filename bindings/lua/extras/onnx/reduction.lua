@@ -199,10 +199,7 @@ end
 --- Reduces every element with those before it along the axis; the others are `neutral`.
 local function running(g, a, op, neutral)
   local rank, axis = #a.x.shape, a.x:axis(a.dim)
-  local order = {}
-  for i = 0, rank - 1 do
-    if i ~= axis then order[#order + 1] = i end
-  end
+  local order = g.other_axes(rank, {axis})
   order[rank] = axis
   local list = g:arange(a.x.shape[axis + 1])
   local seen = g.LessOrEqual(g:unsqueeze(list, {0}), g:unsqueeze(list, {1}))

@@ -87,13 +87,11 @@ define('t T', function(g, a) return #a.x.shape == 2 and g:swap(a.x, 0, 1) or a.x
 function entries.mT(g, a) return g:swap(a.x, #a.x.shape - 2, #a.x.shape - 1) end
 function entries.permute(g, a) return g:transpose(a.x, a.x:axes(a.dims)) end
 function entries.movedim(g, a)
-  local from, to, order, taken, rest = a.x:axes(a.source), a.x:axes(a.destination), {}, {}, 1
-  for i, place in ipairs(to) do order[place + 1], taken[from[i]] = from[i], true end
-  for axis = 0, #a.x.shape - 1 do
-    if not taken[axis] then
-      while order[rest] do rest = rest + 1 end
-      order[rest] = axis
-    end
+  local from, to, order, free = a.x:axes(a.source), a.x:axes(a.destination), {}, 1
+  for i, place in ipairs(to) do order[place + 1] = from[i] end
+  for _, axis in ipairs(g.other_axes(#a.x.shape, from)) do
+    while order[free] do free = free + 1 end
+    order[free] = axis
   end
   return g:transpose(a.x, order)
 end
@@ -231,21 +229,16 @@ function entries.repeat_interleave(g, a, call)
   return g:reshape(g:expand(g:unsqueeze(x, {axis + 1}), shape), call.shape)
 end
 
-local function flipped(g, x, axes)
-  local first, last, step = {}, {}, {}
-  for i in ipairs(axes) do first[i], last[i], step[i] = -1, -2 ^ 31, -1 end
-  return #axes > 0 and g:slice(x, axes, first, last, step) or x
-end
-function entries.flip(g, a) return flipped(g, a.x, a.x:axes(a.dims)) end
-function entries.fliplr(g, a) return flipped(g, a.x, {1}) end
-function entries.flipud(g, a) return flipped(g, a.x, {0}) end
+function entries.flip(g, a) return g:flip(a.x, a.x:axes(a.dims)) end
+function entries.fliplr(g, a) return g:flip(a.x, {1}) end
+function entries.flipud(g, a) return g:flip(a.x, {0}) end
 function entries.rot90(g, a)
   local rank, k = #a.x.shape, a.k % 4
   local i, j = unpack(a.x:axes(a.dims or {1, 2}))
   if k == 0 then return a.x end
-  if k == 2 then return flipped(g, a.x, {i, j}) end
-  if k == 1 then return g:swap(flipped(g, a.x, {j}), i, j, rank) end
-  return flipped(g, g:swap(a.x, i, j), {j})
+  if k == 2 then return g:flip(a.x, {i, j}) end
+  if k == 1 then return g:swap(g:flip(a.x, {j}), i, j, rank) end
+  return g:flip(g:swap(a.x, i, j), {j})
 end
 function entries.roll(g, a, call)
   local x, axes = a.dims and a.x or g:flat(a.x), a.x:axes(a.dims)
@@ -272,10 +265,8 @@ end
 
 --- Returns the elements on a diagonal of two dimensions as the last dimension.
 local function diagonal(g, x, offset, i, j)
-  local rank, order = #x.shape, {}
-  for axis = 0, rank - 1 do
-    if axis ~= i and axis ~= j then order[#order + 1] = axis end
-  end
+  local rank = #x.shape
+  local order = g.other_axes(rank, {i, j})
   order[rank - 1], order[rank] = i, j
   local m, n = x.shape[i + 1], x.shape[j + 1]
   if Size.is(m) or Size.is(n) then
@@ -348,12 +339,10 @@ end
 --- Windows of x along a dimension, in a new last dimension; for [n x c x h x w] columns (im2col).
 function entries.unfold(g, a, call)
   if a.input then return require('mtorch.extras.onnx.convolution').im2col(g, a, call) end
-  local axis, order = a.x:axis(a.dim), {}
+  local axis = a.x:axis(a.dim)
+  local order = g.other_axes(#a.x.shape + 1, {axis + 1})
   local starts = g:unsqueeze(g:arange(call.shape[axis + 1]) * a.step, {1})
   local y = g.Gather(a.x, starts + g:unsqueeze(g:arange(a.size), {0}), {axis = axis})
-  for i = 0, #a.x.shape do
-    if i ~= axis + 1 then order[#order + 1] = i end
-  end
   order[#order + 1] = axis + 1
   return g:transpose(y, order)
 end
