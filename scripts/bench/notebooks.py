@@ -19,6 +19,15 @@ head = """
 local mt = require 'mtorch'
 local nn, optim, time = mt.nn, mt.optim, require('mtorch.core').time
 local calls = {}
+local function trained(opt, loss_of)
+  return function(x, y)
+    opt:zero_grad()
+    local loss = loss_of(x, y)
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
 """
 tail = """
 for line in io.lines() do
@@ -255,13 +264,7 @@ end
 local points = mt.data.split(50)
 local net = nn.Sequential(nn.Linear(2, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 1), nn.Sigmoid())
 local opt = optim.SGD(net:parameters(), {lr = 0.5})
-local step = mt.compile(function(x, y)
-  opt:zero_grad()
-  local loss = mt.binary_cross_entropy(net(x):squeeze(2), y)
-  loss:backward()
-  opt:step()
-  return loss
-end)
+local step = mt.compile(trained(opt, function(x, y) return mt.binary_cross_entropy(net(x):squeeze(2), y) end))
 """
     return setup, [
         ('task 3.2, three loops (LuaJIT; Python lists)', 'loops()', lists),
@@ -281,13 +284,7 @@ local x, y = mt.rand(50, 1, 28, 28), mt.randint(1, 10, {50})
 local net = nn.Sequential(nn.Conv2d(1, 8, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
   nn.Conv2d(8, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(784, 10))
 local opt = optim.AdamW(net:parameters(), {lr = 0.003})
-local step = mt.compile(function(x, y)
-  opt:zero_grad()
-  local loss = mt.cross_entropy(net(x), y)
-  loss:backward()
-  opt:step()
-  return loss
-end)
+local step = mt.compile(trained(opt, function(x, y) return mt.cross_entropy(net(x), y) end))
 """
     return setup, [
         ('a training step of 50 digits (`mt.compile`; eager)', 'step(x, y)',
@@ -329,12 +326,7 @@ end
 local net, x, y = Model(32), mt.randint(1, 22, {16, 32}), mt.randint(1, 22, {16, 32})
 local reader = Model(32):eval()
 local opt = optim.AdamW(net:parameters(), {lr = 0.003})
-local function step()
-  local loss = mt.cross_entropy(net(x):flatten(1, 2), y:flatten())
-  opt:zero_grad()
-  loss:backward()
-  opt:step()
-end
+local step = trained(opt, function() return mt.cross_entropy(net(x):flatten(1, 2), y:flatten()) end)
 """
     return setup, [
         ('a training step, 16 pieces of 32 characters', 'step()',
