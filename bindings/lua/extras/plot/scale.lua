@@ -1,6 +1,6 @@
 -- scale.lua -- ranges, 1-2-5 ticks, value-to-position maps, thinning and colours of the plots
-local extend = require('mtorch').extend
-local util = extend.util
+local mt = require 'mtorch'
+local util = mt.extend.util
 
 local scale = {}
 
@@ -248,24 +248,18 @@ end
 
 --- Reduces a grid to at most `side` rows and columns, the means of the drawable values of blocks.
 function scale.shrink(z, side)
-  local rows, cols = #z, #z[1]
-  if rows <= side and cols <= side then return z end
-  local new_rows, new_cols, out = min(rows, side), min(cols, side), {}
-  for i = 1, new_rows do
-    local row, r0, r1 = {}, floor((i - 1) * rows / new_rows) + 1, floor(i * rows / new_rows)
-    for j = 1, new_cols do
-      local sum, count = 0, 0
-      for r = r0, r1 do
-        local from = z[r]
-        for c = floor((j - 1) * cols / new_cols) + 1, floor(j * cols / new_cols) do
-          if scale.finite(from[c]) then sum, count = sum + from[c], count + 1 end
-        end
-      end
-      row[j] = sum / count
+  if #z <= side and #z[1] <= side then return z end
+  local x = mt.tensor(z, {dtype = 'float64', device = 'cpu'})
+  local drawable = x:abs():le(1e300)
+  local function sums_of_blocks(t)
+    for dim, size in ipairs(t.shape) do
+      local n = min(size, side)
+      local block = (mt.range(1, size, {dtype = 'float64', device = 'cpu'}) * n / size):ceil():long()
+      t = t:new_zeros(dim == 1 and {n, t:size(2)} or {t:size(1), n}):index_add(dim, block, t)
     end
-    out[i] = row
+    return t
   end
-  return out
+  return (sums_of_blocks(x:where(drawable, 0)) / sums_of_blocks(drawable:double())):tolist()
 end
 
 -- Colours -----------------------------------------------------------------------------------------
