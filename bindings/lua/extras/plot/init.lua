@@ -199,8 +199,13 @@ function build.contour(op, list, opts)
   fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or is_fraction and 0.5
   fig.middle = fig.level and fig.level > lo and fig.level < hi and fig.level or nil
   fig.map = colour_map(op, opts.cmap) or fig.middle and scale.maps.diverging or scale.maps.viridis
-  fig.centre = fig.map == scale.maps.diverging and fig.middle or nil -- the value of the map's middle colour
-  fig.thresholds = thresholds(op, opts.levels, lo, hi)
+  local centre = fig.map == scale.maps.diverging and fig.middle or nil -- the value of the map's middle colour
+  local limits = thresholds(op, opts.levels, lo, hi)
+  fig.bands = {} -- each begins at lo and has the colour of its middle, 0..1 on the map
+  for k = 0, #limits do
+    local from, to = limits[k] or lo, limits[k + 1] or hi
+    fig.bands[k + 1] = {lo = from, shade = scale.shade((from + to) / 2, lo, hi, centre)}
+  end
   return fig
 end
 

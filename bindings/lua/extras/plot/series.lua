@@ -395,14 +395,13 @@ function build.hist(op, list, opts)
   for k, s in ipairs(series) do
     local all = data.flatten(op, s.x, {})
     if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
-    local set = #series == 1 and pool or {}
+    sets[k] = {}
     for _, v in ipairs(all) do
       if scale.finite(v) and (not x_lo or v >= x_lo and v <= x_hi) then
-        set[#set + 1] = v
-        if set ~= pool then pool[#pool + 1] = v end
+        table.insert(sets[k], v)
+        table.insert(pool, v)
       end
     end
-    sets[k] = set
     series[k] = {label = s.label, color = s.color, style = s.style, linewidth = s.linewidth, kind = 'hist'}
   end
   local lo, hi = extent(fig, {pool})

@@ -282,11 +282,7 @@ end
 
 function paint.contour(c, fig)
   local bands, side = {}, 100
-  for k = 0, #fig.thresholds do
-    local lo, hi = fig.thresholds[k] or fig.z_lo, fig.thresholds[k + 1] or fig.z_hi
-    local t = scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre)
-    bands[k + 1] = {lo = lo, colour = rgb(fig.map, t)}
-  end
+  for k, band in ipairs(fig.bands) do bands[k] = {lo = band.lo, colour = rgb(fig.map, band.shade)} end
   local surface = surface_text(c, fig, bands, side)
   while #surface > c.budget * 0.8 and side > 12 do -- noise has long outlines, so fewer cells are used
     side = floor(side * 0.75)

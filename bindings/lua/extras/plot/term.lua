@@ -468,14 +468,11 @@ function draw.heatmap(t, fig)
     index_ticks(fig.cols, cols, wide, max(2, floor(wide / (fig.cols and widest(fig.cols) + 1 or 10)))))
 end
 
---- Returns the band of v as t in 0..1: the middle of the thresholds around it.
+--- Returns the place on the colour map of the band of v.
 local function band_shade(fig, v)
-  local lo, hi = fig.z_lo, fig.z_hi
-  for _, threshold in ipairs(fig.thresholds) do
-    if v < threshold then hi = threshold break end
-    lo = threshold
-  end
-  return (scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre))
+  local shade = fig.bands[1].shade
+  for _, band in ipairs(fig.bands) do shade = v >= band.lo and band.shade or shade end
+  return shade
 end
 
 local function mark_of(k) return ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1] end
