@@ -1,5 +1,7 @@
 # worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
-"""worker.py --name NAME --threads N --device cpu --min_time S --warm S; NAME: torch torch_compile jax numpy numba tinygrad.
+"""worker.py --name NAME --threads N --device cpu --min_time S --warm S
+
+NAME: torch torch_compile jax numpy numba tinygrad.
 
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
 compile the expression as a function of the inputs; calls of JAX wait for their results."""
