@@ -1,7 +1,7 @@
--- loaders.lua -- rows of loaders: batches of rows, of image files, an epoch of a perceptron
+-- loaders.lua -- rows of loaders: batches of rows and of image files
 --
 -- loader_rows/64: a shuffled batch of 64 rows of 784 floats. loader_png/64: one of 64 pictures of 28 x 28 in PNG files,
--- read by two workers. epoch_perceptron/8192: 784 - 128 - 10, batches of 64 of 8192 shuffled rows, SGD.
+-- read by two workers.
 local mt = require 'mtorch'
 
 --- Returns a function that returns the next batch, epoch after epoch.
@@ -15,10 +15,9 @@ local function batches(loader)
   end
 end
 
-local function rows() return mt.data.TensorDataset(mt.rand(8192, 784), mt.randint(1, 10, {8192})) end
-
 local function row_batches()
-  return batches(mt.data.DataLoader(rows(), {batch_size = 64, shuffle = true, drop_last = true}))
+  local rows = mt.data.TensorDataset(mt.rand(8192, 784), mt.randint(1, 10, {8192}))
+  return batches(mt.data.DataLoader(rows, {batch_size = 64, shuffle = true, drop_last = true}))
 end
 
 local kept -- the folder of the pictures, removed when the program ends
@@ -36,25 +35,10 @@ local function picture_batches()
   return batches(data.DataLoader(set, {batch_size = 64, shuffle = true, workers = 2}))
 end
 
-local function perceptron_epoch()
-  local nn, optim, data = mt.nn, mt.optim, mt.data
-  local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
-  local opt = optim.SGD(net:parameters(), {lr = 0.1})
-  local loader = data.DataLoader(rows(), {batch_size = 64, shuffle = true})
-  return function()
-    for x, y in loader:iter() do
-      opt:zero_grad()
-      mt.cross_entropy(net(x), y):backward()
-      opt:step()
-    end
-  end
-end
-
 return {
-  row_batches = row_batches, picture_batches = picture_batches, perceptron_epoch = perceptron_epoch,
+  row_batches = row_batches, picture_batches = picture_batches,
   add = function(row)
-    for name, make in pairs {['loader_rows/64'] = 'row_batches', ['loader_png/64'] = 'picture_batches',
-      ['epoch_perceptron/8192'] = 'perceptron_epoch'} do
+    for name, make in pairs {['loader_rows/64'] = 'row_batches', ['loader_png/64'] = 'picture_batches'} do
       row('loaders', name, '', {{"local call = require('bench.loaders')." .. make .. '()', 'call()'},
         torch = {('import data_torch\ncall = data_torch.%s()'):format(make), 'call()'}})
     end

@@ -1,10 +1,8 @@
-# data_torch.py -- the rows of scripts/bench/loaders.lua in PyTorch: loaders and an epoch of a perceptron
+# data_torch.py -- the rows of scripts/bench/loaders.lua in PyTorch: batches of rows and of image files
 import pathlib
 import tempfile
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -20,12 +18,9 @@ def batches(loader):
     return step
 
 
-def rows():
-    return TensorDataset(torch.rand(8192, 784), torch.randint(10, (8192,)))
-
-
 def row_batches():
-    return batches(DataLoader(rows(), batch_size=64, shuffle=True, drop_last=True))
+    rows = TensorDataset(torch.rand(8192, 784), torch.randint(10, (8192,)))
+    return batches(DataLoader(rows, batch_size=64, shuffle=True, drop_last=True))
 
 
 def picture_batches():
@@ -43,17 +38,3 @@ def picture_batches():
     return batches(
         DataLoader(images, batch_size=64, shuffle=True, num_workers=2, persistent_workers=True)
     )
-
-
-def perceptron_epoch():
-    net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
-    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-    loader = DataLoader(rows(), batch_size=64, shuffle=True)
-
-    def epoch():
-        for x, y in loader:
-            sgd.zero_grad()
-            F.cross_entropy(net(x), y).backward()
-            sgd.step()
-
-    return epoch
