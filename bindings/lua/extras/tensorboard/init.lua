@@ -58,15 +58,7 @@ end
 
 -- Scalars -----------------------------------------------------------------------------------------
 
-local slow_scalar
-
-method('add_scalar(tag: string, scalar_value: any, global_step: int >= 0 = nil, walltime: number = nil)',
-  'A number, or a tensor of one element, under a tag such as "loss/train", of a step.',
-  function(self, tag, value, step, time) return slow_scalar(self, tag, value, step, time) end)
-
-local checked = Writer.add_scalar
-
-function slow_scalar(self, tag, value, step, time)
+local function write_scalar(self, tag, value, step, time)
   local number = util.scalar(value)
   if type(number) ~= 'number' then
     extend.fail("add_scalar: '%s' is %s, expected a number or a tensor of one element", tag, extend.describe(value))
@@ -80,11 +72,16 @@ function slow_scalar(self, tag, value, step, time)
   add(self, events.scalar(head, number, step or 0, self.time))
 end
 
+method('add_scalar(tag: string, scalar_value: any, global_step: int >= 0 = nil, walltime: number = nil)',
+  'A number, or a tensor of one element, under a tag such as "loss/train", of a step.', write_scalar)
+
+local checked = Writer.add_scalar
+
 --- A fast path of the usual call without all checks.
 function Writer.add_scalar(self, tag, value, step, ...)
   if type(value) == 'number' and type(step) == 'number' and step >= 0 and step < 2 ^ 53 and step % 1 == 0 and
     select('#', ...) == 0 and type(self) == 'table' and type(tag) == 'string' and getmetatable(self) == Writer then
-    return slow_scalar(self, tag, value, step)
+    return write_scalar(self, tag, value, step)
   end
   return checked(self, tag, value, step, ...)
 end
