@@ -2,7 +2,6 @@
 --
 -- mtorch's calls follow from the list of operations; the tables here have the peers' names: a call is a function of the
 -- inputs (x, y, z), or an expression of them. JAX's calls are NumPy's by default.
-local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
 -- PyTorch's module and the other peer's (NumPy's, else JAX's), with the operations that are in both, under the second
@@ -51,51 +50,31 @@ local function called(text, names)
   return ('%s(%s)'):format(text, table.concat(names, ', '))
 end
 
---- Returns the inputs of an operation as text without their shape, and the call.
+--- Returns the names of an operation's inputs, the inputs as text with N elements, and the arguments of a call.
 local function described(op)
-  local given, kinds, names, words = numbers[op.name] or {}, {}, {}, {}
+  local given, names, inputs, words = numbers[op.name] or {}, {}, {}, {}
   local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
   if lo >= hi then lo, hi = op.lo, op.hi end
   local letters = op.mask_first and {'c', 'x', 'y'} or {'x', 'y', 'z'}
   for i = 1, op.inputs do
     local kind = op.accepts == 'integer' and 'int9' or ('uniform%g,%g'):format(lo, hi)
     if op.mask_first and i == 1 then kind = 'bool' end
-    if op.name == 'prelu' and i == 2 then words[i] = 'w' else
-      words[i] = given[i] and tostring(given[i]) or letters[i]
+    words[i] = op.name == 'prelu' and i == 2 and 'w' or given[i] or letters[i]
+    if words[i] == letters[i] then
+      names[#names + 1], inputs[#inputs + 1] = letters[i], ('%s=%s:N'):format(letters[i], kind)
     end
-    if not given[i] and words[i] ~= 'w' then names[#names + 1], kinds[#kinds + 1] = letters[i], kind end
   end
-  for i = op.inputs + 1, op.inputs + #op.params do words[i] = given[i] and tostring(given[i]) end
-  return names, kinds, words
+  for i = op.inputs + 1, op.inputs + #op.params do words[i] = given[i] end
+  return names, table.concat(inputs, ' '), table.concat(words, ', ')
 end
 
---- Whether the operation requires its parameters, by a call with one element.
-local function requires_parameters(op)
-  local list = {}
-  for i = 1, op.inputs do list[i] = op.accepts == 'integer' and mt.ones({1}, {dtype = 'int64'}) or mt.ones(1) end
-  if op.mask_first then list[1] = mt.ones(1):bool() end
-  return not pcall(mt[op.name], unpack(list))
-end
-
-local function inputs_text(names, kinds, n)
-  local list = {}
-  for i, name in ipairs(names) do list[i] = ('%s=%s:%d'):format(name, kinds[i], n) end
-  return table.concat(list, ' ')
-end
-
-local function rows_of(row, op, sizes)
-  local names, kinds, words = described(op)
-  if #op.params > 0 and #words == op.inputs and requires_parameters(op) then
-    for i = op.inputs + 1, op.inputs + #op.params do words[i] = '0.5' end
-  end
-  local call, peer = ('mt.%s(%s)'):format(op.name, table.concat(words, ', ')), peers[op.name] or {}
-  local setup = op.name == 'prelu' and 'local w = mt.full({1}, 0.25)' or ''
-  for _, size in ipairs(sizes) do
-    row('elementwise, ' .. size[1], ('%s/%s'):format(op.name, size[1]), inputs_text(names, kinds, size[2]), {
-      {setup, call}, torch = called(peer.torch, names), numpy = called(peer.numpy, names),
-      jax = called(peer.jax, names), copies = true,
-      cpp = cpp[op.name] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(cpp[op.name])})
-  end
+local function add_row(row, op, size)
+  local names, inputs, words = described(op)
+  local label, peer, setup = size[1], peers[op.name] or {}, op.name == 'prelu' and 'local w = mt.full({1}, 0.25)' or ''
+  row('elementwise, ' .. label, ('%s/%s'):format(op.name, label), (inputs:gsub('N', size[2])), {
+    {setup, ('mt.%s(%s)'):format(op.name, words)}, torch = called(peer.torch, names),
+    numpy = called(peer.numpy, names), jax = called(peer.jax, names), copies = true,
+    cpp = cpp[op.name] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(cpp[op.name])})
 end
 
 local function gradient_rows(row)
@@ -114,9 +93,8 @@ local function gradient_rows(row)
 end
 
 return function(row, o)
-  local operations = core.operations()
   for _, size in ipairs(o.sizes) do
-    for _, op in ipairs(operations) do rows_of(row, op, {size}) end
+    for _, op in ipairs(core.operations()) do add_row(row, op, size) end
   end
   gradient_rows(row)
 end
