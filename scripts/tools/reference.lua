@@ -157,12 +157,6 @@ local function sorted(names)
   return names
 end
 
-local function keys(t)
-  local names = {}
-  for key in pairs(t) do names[#names + 1] = key end
-  return sorted(names)
-end
-
 local modules = {}
 for _, name in ipairs(require('mtorch.help.modules').names) do
   local module = require('mtorch.help.modules').at(name)
@@ -207,11 +201,11 @@ function reference.functions()
       end
     end
   end
-  for _, name in ipairs(keys(core.methods)) do
+  for _, name in ipairs(util.sorted_keys(core.methods)) do
     if not listed[name] then add('About one tensor', 'x', name, core.methods[name]) end
   end
-  for _, name in ipairs(keys(core.lazy)) do local _ = mt[name] end
-  for _, name in ipairs(keys(mt)) do
+  for _, name in ipairs(util.sorted_keys(core.lazy)) do local _ = mt[name] end
+  for _, name in ipairs(util.sorted_keys(mt)) do
     if not listed[name] then add('The program', 'mt', name, mt[name]) end
   end
   for _, m in ipairs(modules) do
@@ -333,7 +327,7 @@ function reference.stubs()
   for _, m in ipairs(modules) do
     if seen[m.name] then parts[#parts + 1] = ('mt.%s = {}'):format(m.name) end
   end
-  for _, name in ipairs(keys(mt)) do
+  for _, name in ipairs(util.sorted_keys(mt)) do
     if not seen[name] then parts[#parts + 1] = ('---@type any\nmt.%s = nil'):format(name) end
   end
   for _, object in ipairs(objects) do parts[#parts + 1] = object_stub(object) end
