@@ -152,13 +152,8 @@ function Graph:node(op, inputs, attributes, dtype, count)
   local kind
   inputs, kind = sort_kinds(self, op, inputs)
   local names, first = input_names(self, inputs)
-  local list, keys = {}, {}
-  for name, value in pairs(attributes) do
-    if value ~= nil then keys[#keys + 1] = name end
-  end
-  table.sort(keys)
-  local text = {op, table.concat(names, ','), dtype or '', count}
-  for i, name in ipairs(keys) do
+  local list, text = {}, {op, table.concat(names, ','), dtype or '', count}
+  for i, name in ipairs(extend.util.sorted_keys(attributes)) do
     local value = attributes[name]
     list[i] = messages.attribute(name, value)
     text[#text + 1] = name .. '=' .. (mt.is_tensor(value) and list[i].t.data_type .. list[i].t.raw_data or

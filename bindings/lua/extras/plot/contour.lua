@@ -1,6 +1,7 @@
 -- contour.lua -- contour lines of a grid by marching squares, as closed outlines or open lines
-local contour = {}
+local sorted_keys = require('mtorch').extend.util.sorted_keys
 
+local contour = {}
 local huge = math.huge
 
 --- Adds a border of -inf to the grid, and replaces NaN by -inf, so that every outline of z >= level is closed.
@@ -78,9 +79,7 @@ function contour.lines(z, level, closed)
     end
     return line
   end
-  local ids = {}
-  for id in pairs(first) do ids[#ids + 1] = id end
-  table.sort(ids)
+  local ids = sorted_keys(first)
   for _, id in ipairs(ids) do -- open lines start at an end, so that each is one piece
     if not done[id] and not second[id] then lines[#lines + 1] = trace(id) end
   end
