@@ -130,7 +130,7 @@ local function run_lua_kernels()
   lesson.fails('a tile without halo', 'out of bounds', function() no_halo[{1, threads}](small, weights, out) end)
   local m, rows = mt.rand(options.height, options.width), {}
   for i, step in ipairs {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}} do
-    local us = lesson.device_microseconds('cpu', function() step[2](m, weights) end, options.runs)
+    local us = lesson.microseconds(function() step[2](m, weights) end, options.runs)
     rows[i] = {step[1], us, 8 * m:numel() / us / 1e3}
     rows[i][4] = rows[1][2] / us
   end
@@ -270,7 +270,7 @@ for _, step in ipairs(steps) do
   rows[#rows + 1] = {step[1], us, 8 * m:numel() / us / 1e3, first / us}
 end
 local m_cpu = m:cpu()
-local cpu = lesson.cpu_microseconds(function() built_in(m_cpu, weights) end, options.runs)
+local cpu = lesson.microseconds(function() built_in(m_cpu, weights) end, options.runs)
 rows[#rows + 1] = {'CPU', cpu, 8 * m:numel() / cpu / 1e3, first / cpu}
 lesson.table({'step', 'us', 'GB/s', 'times naive'}, rows, options.csv)
 if options.plot ~= '' then

@@ -1,6 +1,5 @@
 -- cuda_lesson.lua -- functions of the cuda_*.lua scripts: compiling, timing, checking, tables, graphs
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
 
 local lesson = {}
 
@@ -41,38 +40,13 @@ function lesson.kernels(options, list)
   return kernels
 end
 
---- Returns the microseconds of one call of fn: the median of `runs` runs, each long enough to be measured.
---- Launches are asynchronous, so a run ends with a synchronisation.
+--- Returns the microseconds of one call of fn, on the GPU until its kernels have ended: the median of `runs` runs, with
+--- many calls of a short fn in each.
 function lesson.microseconds(fn, runs)
-  runs = runs or 5
-  local function run(n)
-    mt.cuda.synchronize()
-    local began = core.time()
-    for _ = 1, n do fn() end
-    mt.cuda.synchronize()
-    return (core.time() - began) / n
-  end
-  run(1) -- the first call also loads modules
-  local n = runs > 1 and math.max(1, math.min(1000, math.floor(0.02 / math.max(run(1), 1e-7)))) or 1
-  local times = {}
-  for i = 1, runs do times[i] = run(n) end
-  table.sort(times)
-  return times[math.ceil(runs / 2)] * 1e6
-end
-
---- The same on the CPU.
-function lesson.cpu_microseconds(fn, runs)
-  local _, _, median = mt.timeit(fn, {n = 1, runs = runs or 3, quiet = true})
-  return median * 1e6
-end
-
---- Calls one of them, by the device of fn's tensors; short functions are called many times per run.
-function lesson.device_microseconds(device, fn, runs)
-  if device ~= 'cpu' then return lesson.microseconds(fn, runs) end
-  local began = core.time()
-  fn()
-  local n = math.max(1, math.min(1000, math.floor(0.005 / math.max(core.time() - began, 1e-7))))
-  local _, _, median = mt.timeit(fn, {n = n, runs = runs or 3, quiet = true})
+  fn() -- the first call also loads modules or compiles
+  local once = mt.time(fn, true).wall
+  local n = runs > 1 and math.max(1, math.min(1000, math.floor(0.02 / math.max(once, 1e-7)))) or 1
+  local _, _, median = mt.timeit(fn, {n = n, runs = runs, quiet = true})
   return median * 1e6
 end
 

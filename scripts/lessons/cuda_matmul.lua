@@ -91,7 +91,7 @@ local function run_notebook_steps()
   print('mt.launch_kernel and the grid kernels: right')
   lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{1, {16, 16}}](a, b, c) end)
   local rows = {}
-  local function add(name, fn) rows[#rows + 1] = {name, lesson.device_microseconds('cpu', fn, options.runs)} end
+  local function add(name, fn) rows[#rows + 1] = {name, lesson.microseconds(fn, options.runs)} end
   add('mt.launch_kernel', function() mt.launch_kernel(cell, {5, 10}, a, b, c) end)
   for _, step in ipairs(lua_steps) do add(step[1], function() step[2](a, b) end) end
   add('mt.matmul', function() built_in(a, b) end)
@@ -108,7 +108,7 @@ local function time_sizes_on_cpu()
     local row, wanted = {n}, built_in(a, b)
     for _, step in ipairs {lua_steps[1], lua_steps[2], {'mt.matmul', built_in}} do
       lesson.check(step[1], step[2](a, b), wanted, 1e-5 + 1e-6 * n)
-      row[#row + 1] = 2 * n ^ 3 / 1e3 / lesson.device_microseconds('cpu', function() step[2](a, b) end, options.runs)
+      row[#row + 1] = 2 * n ^ 3 / 1e3 / lesson.microseconds(function() step[2](a, b) end, options.runs)
     end
     rows[#rows + 1] = row
     n = n * 2
@@ -124,7 +124,7 @@ local function time_tall_on_cpu()
   local wanted, rows = built_in(a, b), {}
   local function add(name, fn)
     lesson.check(name, fn(), wanted, 1e-3)
-    rows[#rows + 1] = {name, lesson.device_microseconds('cpu', fn, options.runs)}
+    rows[#rows + 1] = {name, lesson.microseconds(fn, options.runs)}
     rows[#rows][3] = 2 * count * 784 * 10 / 1e3 / rows[#rows][2]
   end
   for _, size in ipairs { {16, 16}, {10, 100}, {2, 256} } do
@@ -314,7 +314,7 @@ while n <= options.largest do
   for c, step in ipairs(steps) do
     row[c + 1] = work / lesson.microseconds(function() step[2](a, b) end, options.runs)
   end
-  row[8] = on_cpu and work / lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
+  row[8] = on_cpu and work / lesson.microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
   rows[#rows + 1] = row
   n = n * 2
 end
@@ -335,7 +335,7 @@ for _, step in ipairs(steps) do
   first = first or us
   tall_rows[#tall_rows + 1] = {step[1], us, us_with_copy, first / us}
 end
-local cpu = lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs)
+local cpu = lesson.microseconds(function() built_in(a_cpu, b_cpu) end, options.runs)
 tall_rows[#tall_rows + 1] = {'CPU', cpu, cpu, first / cpu}
 local us_with_copies = lesson.microseconds(function() built_in(a_cpu:cuda(), b):cpu() end, options.runs)
 tall_rows[#tall_rows + 1] = {'mt.matmul, with the copy of the digits', nil, us_with_copies, first / us_with_copies}

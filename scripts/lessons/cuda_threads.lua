@@ -70,7 +70,7 @@ local function time_block_sizes()
   print('\n-- Lua: adding ten to ' .. options.cpu .. ' numbers on the CPU --')
   local x, y, rows = mt.ones(options.cpu), mt.zeros(options.cpu), {}
   local function add(name, fn)
-    local us = lesson.device_microseconds('cpu', fn, options.runs)
+    local us = lesson.microseconds(fn, options.runs)
     rows[#rows + 1] = {name, us, 8 * options.cpu / us / 1e3} -- read once, written once, 4 bytes each
   end
   for _, size in ipairs {32, 256, 1024} do

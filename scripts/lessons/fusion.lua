@@ -147,8 +147,8 @@ local function measured(title, way, fn, eager, x, device)
     gradients[i] = leaf.grad
   end
   lesson.check(('%s %s, gradient'):format(title, way), gradients[1], gradients[2], 1e-4)
-  return lesson.device_microseconds(device, function() fn(x_there) end, options.runs),
-    lesson.device_microseconds(device, forward_and_backward(fn, x_there, direction), options.runs)
+  return lesson.microseconds(function() fn(x_there) end, options.runs),
+    lesson.microseconds(forward_and_backward(fn, x_there, direction), options.runs)
 end
 
 local function row_of(title, way, fn, eager, x, first)
@@ -183,7 +183,7 @@ local function show(example, x)
 end
 
 local x = mt.randn(options.rows, options.columns)
-local us = lesson.device_microseconds('cpu', function() x:clone() end, options.runs)
+local us = lesson.microseconds(function() x:clone() end, options.runs)
 print(('a copy: %.1f GB/s'):format(2 * bytes(x) / us / 1e3))
 for _, example in ipairs(examples) do show(example, x) end
 print('\nall ways give the same results and gradients')
