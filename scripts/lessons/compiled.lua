@@ -8,7 +8,6 @@
 -- operations, each of which reads and writes memory; then mt.map traces it once and runs a program of all its
 -- operations block by block, or as machine code.
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
 
 local options = mt.args{
   {'largest', 1048576, 'elements of the largest tensor', type = 'int', min = 1},
@@ -37,11 +36,7 @@ local ways = {
 
 -- ---- the first call ------------------------------------------------------------------------------------
 
-local function milliseconds(fn)
-  local began = core.time()
-  fn()
-  return (core.time() - began) * 1e3
-end
+local function milliseconds(fn) return mt.time(fn, true).wall * 1e3 end
 local one, thousand = mt.randn(1), mt.randn(1024)
 local fresh = mt.map(function(x) return 0.5 * x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) end)
 local stages = {
@@ -62,15 +57,9 @@ for _, s in ipairs(stages) do print(('| %s | %.3f |'):format(s[1], s[2])) end
 
 local function microseconds(fn)
   fn()
-  local n = math.max(1, math.min(2000, math.floor(5e-3 / math.max(milliseconds(fn) * 1e-3, 1e-7))))
-  local times = {}
-  for r = 1, options.runs do
-    local began = core.time()
-    for _ = 1, n do fn() end
-    times[r] = (core.time() - began) / n * 1e6
-  end
-  table.sort(times)
-  return times[math.ceil(#times / 2)]
+  local n = math.max(1, math.min(2000, math.floor(5 / math.max(milliseconds(fn), 1e-4))))
+  local _, _, median = mt.timeit(fn, {n = n, runs = options.runs, quiet = true})
+  return median * 1e6
 end
 
 local sizes = {}
