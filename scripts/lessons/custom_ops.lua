@@ -148,12 +148,7 @@ local function training(way, set)
   return run
 end
 
-local function median(list, from)
-  local sorted = {}
-  for i = from, #list do sorted[#sorted + 1] = list[i] end
-  table.sort(sorted)
-  return sorted[math.ceil(#sorted / 2)]
-end
+local function median(list, from) return mt.tensor(list, {dtype = 'float64'})[{{from, -1}}]:median():item() end
 
 mt.manual_seed(options.seed)
 check_operators()
