@@ -110,16 +110,10 @@ function entries.cross_entropy(g, a)
   return #a.x.shape == 1 and loss or g:reduce('ReduceMean', loss, {})
 end
 
---- Returns the elements [n x 1] of x [n x classes] at the target's class, and its one-hot encoding [n x classes].
-local function of_class(g, x, a)
-  local rank = #a.x.shape
-  local target = g:unsqueeze(g:to_positions(a.target), {-1})
-  return g.GatherElements(x, target, {axis = rank - 1}),
-    g:squeeze(g:one_hot(target, a.x.shape[rank], -1, x.dtype), {rank - 1})
-end
 function entries.multi_margin_loss(g, a)
-  local x, classes = a.x, a.x.shape[#a.x.shape]
-  local own, at = of_class(g, x, a)
+  local x, last, target = a.x, #a.x.shape - 1, g:unsqueeze(g:to_positions(a.target), {-1})
+  local classes, own = x.shape[last + 1], g.GatherElements(x, target, {axis = last}) -- own: that of the target's class
+  local at = g:squeeze(g:one_hot(target, classes, -1, x.dtype), {last})
   local loss = g.Relu(x - own + a.margin)
   if a.p == 2 then loss = loss * loss end
   if a.weight then loss = loss * g:reduce('ReduceSum', at * a.weight, {-1}, true) end

@@ -5,7 +5,6 @@ local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
 
-
 -- ---- softmax ---------------------------------------------------------------------------------------------
 
 for name, op in pairs{softmax = 'Softmax', log_softmax = 'LogSoftmax', softmin = 'Softmax'} do

@@ -38,8 +38,7 @@ local function add_tiles(tiles, fig)
   end
 end
 
-local line_options = {x = true, y = true, label = true, labels = true, title = true, xlabel = true,
-                      ylabel = true, logx = true, logy = true, aspect = true, width = true, height = true}
+local line_options = util.word_set 'x y label labels title xlabel ylabel logx logy aspect width height'
 
 --- Converts a named curve, a list, plot.line's arguments, or {name = list, ..}, to plot.line's arguments.
 local function named_chart(name, value)
