@@ -128,7 +128,7 @@ std::string fault_of(const TensorList& list, const Group& group) {
 }  // namespace
 
 void divide(const Tensor& sum, const Group& group) {
-  copy_(sum, div(sum, scalar(size(group), sum.dtype())));
+  sum /= scalar(size(group), sum.dtype());
 }
 Collective reduction_of(const Tensor& data, Reduction how) {
   void* const all = data.data_as<void>();
@@ -185,7 +185,7 @@ void average_in_bfloat16(const char* operation, const Tensor& data, const Group&
   copy_(elements(sent), data);
   exchange(operation, Kind::all_to_all, sent, got, group);
   Tensor sum = to(slice(got, 0, 0, 1), Dtype::f32);
-  for (int64_t i = 1; i < n; ++i) sum = add(sum, to(slice(got, 0, i, 1), Dtype::f32));
+  for (int64_t i = 1; i < n; ++i) sum += to(slice(got, 0, i, 1), Dtype::f32);
   divide(sum, group);
   exchange(operation, Kind::all_gather, to(sum, Dtype::bf16), got, group);
   copy_(data, elements(got));
