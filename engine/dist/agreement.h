@@ -50,9 +50,9 @@ void wait_for(const char* operation, const std::string& call, int process,
 /// "float32 (2 x 3), int64 (3)"
 std::string described(const TensorList&);
 
-/// Reduces the elements of packed tensors, in place. `average` adds and divides what travels in bfloat16.
+/// Reduces the elements of packed tensors, in place. `sum_in_bfloat16` adds in float32 what travels in bfloat16.
 void reduce_buffer(const char* operation, const Tensor& data, Reduction, const Group&);
-void average_in_bfloat16(const char* operation, const Tensor& data, const Group&);
+void sum_in_bfloat16(const char* operation, const Tensor& data, const Group&);
 /// The reduction of a packed tensor of a GPU, in place, without the division of a mean.
 Collective reduction_of(const Tensor& data, Reduction);
 /// Divides a sum over the processes by their number, in place.

@@ -127,9 +127,7 @@ std::string fault_of(const TensorList& list, const Group& group) {
 
 }  // namespace
 
-void divide(const Tensor& sum, const Group& group) {
-  sum /= scalar(size(group), sum.dtype());
-}
+void divide(const Tensor& sum, const Group& group) { sum /= scalar(size(group), sum.dtype()); }
 Collective reduction_of(const Tensor& data, Reduction how) {
   void* const all = data.data_as<void>();
   return {Kind::all_reduce, all, all, data.numel(), 0, data.dtype(), kGpuOps[int(how)]};
@@ -175,7 +173,7 @@ void reduce_buffer(const char* operation, const Tensor& data, Reduction how, con
   if (how == Reduction::mean) divide(data, group);
 }
 
-void average_in_bfloat16(const char* operation, const Tensor& data, const Group& group) {
+void sum_in_bfloat16(const char* operation, const Tensor& data, const Group& group) {
   const int64_t n = size(group), columns = (data.numel() + n - 1) / n;
   const Tensor sent = zeros({n, columns}, Dtype::bf16, data.device()),
                got = rows_of(sent, n, columns);
@@ -186,7 +184,6 @@ void average_in_bfloat16(const char* operation, const Tensor& data, const Group&
   exchange(operation, Kind::all_to_all, sent, got, group);
   Tensor sum = to(slice(got, 0, 0, 1), Dtype::f32);
   for (int64_t i = 1; i < n; ++i) sum += to(slice(got, 0, i, 1), Dtype::f32);
-  divide(sum, group);
   exchange(operation, Kind::all_gather, to(sum, Dtype::bf16), got, group);
   copy_(data, elements(got));
 }

@@ -8,10 +8,12 @@
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
+#include "engine/autograd/inplace.h"
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
 #include "engine/dist/background.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/out.h"
 
 namespace mt::dist {
 namespace {
@@ -65,6 +67,7 @@ struct AverageGroup : GradientGroup {
   // What the processes agreed on in the last pass that exchanged it.
   bool known = false, early = false;
   int64_t order = 0;
+  TensorList memory;  // of the CPU, by bucket: used again where no `.grad` is in it any more
   int64_t sent_early = 0;
 
   AverageGroup(const AverageOptions& options, const Group& group)
@@ -184,44 +187,60 @@ class Pass : public GroupPass {
     if (!all_agree("backward", all_.group, true))
       fail("backward: it has failed in another process, so no gradient was added here");
   }
+  Tensor memory_for(const Bucket& b, Dtype dtype) {
+    if (gpu_) return empty({b.elements}, dtype, *gpu_);
+    const size_t i = size_t(&b - buckets_.data());
+    if (all_.memory.size() <= i) all_.memory.resize(buckets_.size());
+    Tensor& kept = all_.memory[i];
+    const bool fits = kept.defined() && kept.numel() == b.elements && kept.dtype() == dtype;
+    if (!fits || kept.impl()->refs > 1 || kept.impl()->storage->refs > 1)
+      kept = empty({b.elements}, dtype, cpu_device());
+    return kept;
+  }
   /// The memory of a gradient in its bucket.
   Tensor part_of(size_t i) {
     Bucket& b = buckets_[places_[i].bucket];
     const Parameter& p = all_.parameters[i];
-    const Device& device = gpu_ ? static_cast<const Device&>(*gpu_) : cpu_device();
-    if (!b.data.defined()) b.data = empty({b.elements}, wire(p.dtype), device);
+    if (!b.data.defined()) b.data = memory_for(b, wire(p.dtype));
     return reshape(view_of(b.data, {product(p.shape)}, {1}, places_[i].at), p.shape);
   }
-  /// Writes a gradient, which may be undefined, plus that of earlier passes into the bucket.
+  /// Writes the share of a gradient, which may be undefined, plus that of earlier passes into the bucket.
   void add(size_t i, const Tensor& gradient) {
     const Tensor part = part_of(i), leaf = all_.parameters[i].leaf(),
                  local = all_.has_local && leaf.defined() ? leaf.grad() : Tensor();
-    if (gradient.defined()) copy_(part, local.defined() ? mt::add(local, gradient) : gradient);
-    else if (local.defined()) copy_(part, local);
-    else copy_(part, scalar(0, part.dtype(), part.device()));
+    const Tensor sum = !local.defined()     ? gradient
+                       : gradient.defined() ? mt::add(local, gradient)
+                                            : local;
+    if (!sum.defined()) return void(fill_(part, 0));
+    const Tensor processes = scalar(size(all_.group), part.dtype());
+    if (sum.dtype() != part.dtype() || &sum.device() != &part.device()) {
+      copy_(part, sum);
+      part /= processes;
+    } else {
+      const Into target(&part);
+      div(sum, processes);
+    }
   }
   /// Sends the next buckets, as far as they are full.
   void send_full() {
     const bool in_bfloat16 = all_.options.bfloat16_wire;
     for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
       Bucket& b = buckets_[next_];
-      if (gpu_ && in_bfloat16) average_in_bfloat16("backward", b.data, all_.group);
+      if (gpu_ && in_bfloat16) sum_in_bfloat16("backward", b.data, all_.group);
       else if (gpu_) start_on_gpus("backward", reduction_of(b.data, Reduction::sum), all_.group);
       else
         b.job = start_in_background([in_bfloat16, data = b.data, &group = all_.group] {
-          if (in_bfloat16) average_in_bfloat16("backward", data, group);
-          else reduce_buffer("backward", data, Reduction::mean, group);
+          if (in_bfloat16) sum_in_bfloat16("backward", data, group);
+          else reduce_buffer("backward", data, Reduction::sum, group);
         });
     }
   }
-  /// Sends the other buckets as they are, waits for all, and divides their sums.
+  /// Sends the other buckets as they are, and waits for all.
   void send_all() {
     for (Bucket& b : buckets_) b.missing = 0;
     send_full();
     for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
-    if (!gpu_ || all_.options.bfloat16_wire) return;
-    finish_on_gpus(all_.group);
-    for (const Bucket& b : buckets_) divide(b.data, all_.group);
+    if (gpu_ && !all_.options.bfloat16_wire) finish_on_gpus(all_.group);
   }
   /// The pass has failed here: the others fail too, once they have the buckets for which they wait.
   void fail_everywhere() {
