@@ -126,6 +126,11 @@ foreach(name dist dist_collectives dist_training dist_compile)
     "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_NCCL=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_EMULATED_GPU=eight;TEST_DEVICE=cuda;OMP_NUM_THREADS=1")
 endforeach()
 
+add_test(NAME nightly.simulate COMMAND mtorch tests/lua/test_simulate.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+  CONFIGURATIONS nightly)
+set_tests_properties(nightly.simulate PROPERTIES LABELS nightly RUN_SERIAL ON
+  ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>")
+
 # Some of them again with the emulated GPU as the default device.
 foreach(name autograd compile compile_fused compile_notices create data distributions einsum elementwise errors fft float8 gradient half index inplace layers linalg loader master_weights metrics modules nn
     optim product random recurrent reduce schedulers sequence_values shape tensor training transforms wrong_arguments wrong_shapes wrong_values)

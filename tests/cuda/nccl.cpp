@@ -92,7 +92,8 @@ struct ncclComm {
   int rank, size, questions = 0, operations = 0;
   bool joins = true, aborted = false;
   std::string error = {};
-  std::function<void()> start = {};  // what the call in progress queues in the end
+  std::function<void()> start = {};   // what the call in progress queues in the end
+  Clock::time_point busy_until = {};  // with the operations that were queued
 
   /// Whether this holds for all ranks.
   template <class F> bool each(const F& f) const {
@@ -243,13 +244,16 @@ struct Messages {
   }
 };
 
-/// Queues work in the stream, which takes as long as was ordered.
+/// Queues work in the stream, which takes as long as was ordered, from now or the end of the work before it on.
 template <class Work> void queue(Work work, void* stream, size_t bytes) {
-  const double seconds = orders.us * 1e-6 + double(bytes) * 8 / (orders.gbps * 1e9);
-  emulation::start_on(stream, [work, seconds, began = Clock::time_point(), runs = false]() mutable {
-    if (!runs) began = Clock::now(), runs = true;
-    const bool late = std::chrono::duration<double>(Clock::now() - began).count() >= seconds;
-    if (!late && !work.comm->aborted) return false;
+  const std::chrono::duration<double> seconds(orders.us * 1e-6 +
+                                              double(bytes) * 8 / (orders.gbps * 1e9));
+  const auto next_end = [work, time = std::chrono::duration_cast<Clock::duration>(seconds)] {
+    return work.comm->busy_until = std::max(Clock::now(), work.comm->busy_until) + time;
+  };
+  emulation::start_on(stream, [work, next_end, end = next_end(), runs = true]() mutable {
+    if (!runs) end = next_end(), runs = true;  // of a graph
+    if (Clock::now() < end && !work.comm->aborted) return false;
     if (!work.step()) return false;
     runs = false;
     return true;
