@@ -1,6 +1,7 @@
 -- gradient.lua -- functions with their own gradient, full Jacobians, and recomputation
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local engine = core.gradient()
 
 local gradient = {}
@@ -88,9 +89,7 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
     local function rerun()
       local now = mt.get_rng_state()
       mt.set_rng_state(state)
-      local ok, message = pcall(fn, unpack(arguments, 1, arguments.n))
-      mt.set_rng_state(now)
-      if not ok then error(message, 0) end
+      util.finally(function() mt.set_rng_state(now) end, fn, unpack(arguments, 1, arguments.n))
     end
     return engine.checkpoint(rerun, fn, ...)
   end, true)

@@ -35,15 +35,19 @@ function util.is_list(t)
   return n == #t
 end
 
-local function field(object, name) return object[name] end
+local function get(object, name) return object[name] end
+
+--- object[name], or nil where reading it raises an error.
+function util.field(object, name)
+  local ok, value = pcall(get, object, name)
+  if ok then return value end
+end
 
 --- A tensor (anything with `:tolist()`) as numbers or nested lists; other values unchanged.
 function util.plain(value)
   local kind = type(value)
-  if kind == 'userdata' or kind == 'cdata' or (kind == 'table' and getmetatable(value)) then
-    local ok, method = pcall(field, value, 'tolist')
-    if ok and method then return value:tolist() end
-  end
+  local has_fields = kind == 'userdata' or kind == 'cdata' or kind == 'table' and getmetatable(value)
+  if has_fields and util.field(value, 'tolist') then return value:tolist() end
   return value
 end
 
@@ -72,6 +76,14 @@ function util.number_text(value, digits)
     return (sign == '-' and 'e-' or 'e') .. digit
   end))
 end
+
+local function finish(after, ok, ...)
+  after()
+  if not ok then error((...), 0) end
+  return ...
+end
+--- The results of fn(..); calls after() then, also if fn raises an error.
+function util.finally(after, fn, ...) return finish(after, pcall(fn, ...)) end
 
 local function next_upvalue(f, i)
   local name, value = debug.getupvalue(f, i + 1)

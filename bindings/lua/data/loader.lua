@@ -7,6 +7,7 @@ local classes = require 'mtorch.data.class'
 local maker = require 'mtorch.data.batch'
 local samplers = require 'mtorch.data.samplers'
 local shown = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 local positions_of = require('mtorch.data.sets').positions_of
 local workers = require 'mtorch.data.workers'
 
@@ -103,10 +104,7 @@ local function with_random(seed, epoch, fn)
   local source, random = native.item_random(), math.random
   native.enter(source, random)
   math.randomseed(native.seed(source, seed, epoch))
-  local ok, result = pcall(fn)
-  native.leave(source, random)
-  if not ok then error(result, 0) end
-  return result
+  return util.finally(function() native.leave(source, random) end, fn)
 end
 
 --- The size that an object reports, or nil.

@@ -71,10 +71,7 @@ parallel.no_sync = core.declare('no_sync(net, fn: function, ..)',
     local state = averages[net]
     if not state then core.fail('dist.no_sync: a net of dist.parallel is needed, got %s', class.describe(net)) end
     parts.enable_average(state, false)
-    local results = core.pack(pcall(fn, ...))
-    parts.enable_average(state, true)
-    if not results[1] then error(results[2], 0) end
-    return unpack(results, 2, results.n)
+    return util.finally(function() parts.enable_average(state, true) end, fn, ...)
   end)
 
 --- Whether a condition holds in any process.
@@ -103,9 +100,7 @@ parallel.join = core.declare('join(batches, step: function)',
           has_ended and 'this' or 'another')
       end
       local before = parts.zero_gradients(has_ended)
-      local ok, result = pcall(step, unpack(batch, 1, batch.n))
-      parts.zero_gradients(before)
-      if not ok then error(result, 0) end
+      local result = util.finally(function() parts.zero_gradients(before) end, step, unpack(batch, 1, batch.n))
       steps = steps + 1
       if parallel.any(result == false) then return steps, own end
     end

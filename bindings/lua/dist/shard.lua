@@ -6,6 +6,7 @@
 -- gradient of a gathered parameter is reduced and scattered (fully sharded data parallel, ZeRO stage 3).
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local parts = require 'mtorch.dist.parts'
 local dist = mt.dist
@@ -43,46 +44,41 @@ local function units_of(net, list, seen)
   return list
 end
 
---- The places of all parameters in a unit, {module, key, entry}; replaces each by its part.
-local function places_of(module, entries, places)
-  for _, key, p, kind in class.fields(module) do
-    if kind == 'module' then
-      places_of(p, entries, places)
-    elseif kind == 'parameter' then
-      if not entries[p] then
-        local entry = {shape = p.shape, size = parts.size(p:numel())}
-        entry.part = class.Parameter(part_of(p:detach(), entry), p.requires_grad)
-        entries[p], entries[entry.part] = entry, entry
-        shard.shapes[entry.part] = p.shape
-      end
-      places[#places + 1] = {module, key, entries[p]}
+--- The places of all parameters in a unit, {module, key, entry}.
+local function places_of(unit, entries)
+  local places = {}
+  class.walk(unit, function(_, p, kind, module, key)
+    if kind ~= 'parameter' then return end
+    if not entries[p] then
+      entries[p] = {shape = p.shape, size = parts.size(p:numel())}
+      entries[p].part = class.Parameter(part_of(p:detach(), entries[p]), p.requires_grad)
+      shard.shapes[entries[p].part] = p.shape
     end
-  end
+    places[#places + 1] = {module, key, entries[p]}
+  end, true)
   return places
 end
 
---- Calls fn while the parameters at the places are whole, as make(entry) gives them.
-local function with_whole(places, make, fn, ...)
-  local made = {}
+local function set_parts(places)
+  for _, place in ipairs(places) do class.set_raw(place[1], place[2], place[3].part) end
+end
+
+--- Calls fn while the parameters at the places are whole, as make(entry) gives them; `made` receives these by entry.
+local function with_whole(places, make, made, fn, ...)
   for _, place in ipairs(places) do
     local entry = place[3]
     made[entry] = made[entry] or make(entry)
     class.set_raw(place[1], place[2], made[entry])
   end
-  local results = core.pack(pcall(fn, ...))
-  for _, place in ipairs(places) do class.set_raw(place[1], place[2], place[3].part) end
-  if not results[1] then error(results[2], 0) end
-  return made, unpack(results, 2, results.n)
+  return util.finally(function() set_parts(places) end, fn, ...)
 end
-
-local function without_first(_, ...) return ... end
 
 --- Lets a unit's forward gather its parameters.
 local function wrap_forward(unit, places)
   local forward = rawget(unit, 'forward') or unit.__class.forward
   local keeps = next(unit:buffers()) ~= nil
   local function run(...)
-    return without_first(with_whole(places, function(entry) return gather(entry.part, entry) end, forward, unit, ...))
+    return with_whole(places, function(entry) return gather(entry.part, entry) end, {}, forward, unit, ...)
   end
   rawset(unit, 'forward', function(_, ...)
     if keeps or not mt.is_grad_enabled() then return run(...) end
@@ -93,11 +89,10 @@ end
 --- Lets the net save and load whole parameters.
 local function wrap_state(net, places)
   local function whole(entry) return class.Parameter(parts.whole(entry.part:detach(), entry.shape), false) end
-  rawset(net, 'state_dict', function(self)
-    return without_first(with_whole(places, whole, class.Module.state_dict, self))
-  end)
+  rawset(net, 'state_dict', function(self) return with_whole(places, whole, {}, class.Module.state_dict, self) end)
   rawset(net, 'load_state_dict', function(self, ...)
-    local made, a, b = with_whole(places, whole, class.Module.load_state_dict, self, ...)
+    local made = {}
+    local a, b = with_whole(places, whole, made, class.Module.load_state_dict, self, ...)
     mt.no_grad(function()
       for entry, p in pairs(made) do entry.part:copy_(part_of(p, entry)) end
     end)
@@ -123,11 +118,11 @@ shard.shard = core.declare('shard(net)',
     local entries, all = {}, {}
     local units = units_of(net, {}, {})
     for _, unit in ipairs(units) do
-      local places = places_of(unit, entries, {})
+      local places = places_of(unit, entries)
       for _, place in ipairs(places) do all[#all + 1] = place end
       wrap_forward(unit, places)
     end
-    for _, place in ipairs(all) do class.set_raw(place[1], place[2], place[3].part) end
+    set_parts(all)
     wrap_state(net, all)
     sharded[net] = true
     return net

@@ -7,17 +7,12 @@ local util = require 'mtorch.core.util'
 local objects = require 'mtorch.help.object_methods'
 local modules = require 'mtorch.help.modules'
 
-local wrap = util.wrap
+local wrap, field = util.wrap, util.field
 
 local lines -- of the text that is being made
 local function say(text) lines[#lines + 1] = text end
 
 local subjects = core.complete()
-
-local function field(object, key)
-  local ok, value = pcall(function() return object[key] end)
-  return ok and value or nil
-end
 
 --- The values with a name such as `matmul`, `x:sum`, `nn.Linear`: a list of {shown=, value=}.
 local function find(name)

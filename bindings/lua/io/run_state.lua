@@ -9,12 +9,8 @@ local native = core.loader()
 
 local run_state = {}
 
-local function field(object, name) return object[name] end
 --- Whether a value has a method, even if it raises errors for missing fields.
-local function has(value, name)
-  local ok, method = pcall(field, value, name)
-  return ok and core.is_callable(method)
-end
+local function has(value, name) return core.is_callable(util.field(value, name)) end
 
 --- The names of the methods that get and set an object's state, or nil if it has none.
 local function methods_of(value)

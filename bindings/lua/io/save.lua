@@ -112,8 +112,7 @@ function Writer:table(t, path)
   end
   local meta = getmetatable(t)
   if meta then -- for shapes it is false: they are lists
-    local ok, method = pcall(function() return t.state_dict end)
-    self:refuse(path, ok and method and 'is an object; save what its state_dict() returns' or
+    self:refuse(path, util.field(t, 'state_dict') and 'is an object; save what its state_dict() returns' or
       'has a metatable, which a file cannot hold')
   end
   self.depth = self.depth + 1

@@ -18,13 +18,6 @@ local function places_of(net)
   return places, named
 end
 
---- Restores the originals, and returns the results of the call or raises its error.
-local function finish(replaced, ok, ...)
-  for _, r in ipairs(replaced) do class.set_raw(r[1], r[2], r[3]) end
-  if not ok then error((...), 0) end
-  return ...
-end
-
 functional.functional_call = core.declare('functional_call(net, tensors, ..)',
   "net(..) with other tensors in the place of the parameters and buffers of these names (state_dict's), " ..
   "nn.functional_call(net, {['0.weight'] = w}, x): gradients reach them. A shared parameter is replaced everywhere.",
@@ -52,7 +45,9 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
         class.set_raw(place[1], place[2], tensor)
       end
     end
-    return finish(replaced, pcall(net, ...))
+    return util.finally(function()
+      for _, r in ipairs(replaced) do class.set_raw(r[1], r[2], r[3]) end
+    end, net, ...)
   end)
 
 -- ---- gradients ----------------------------------------------------------------------------------

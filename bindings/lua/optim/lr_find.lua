@@ -39,7 +39,7 @@ return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, t
     if from >= to then core.fail('find: from is %g, to %g; from must be the smaller', from, to) end
     local restore = remember(opt)
     local rates, losses, smooth, mean, least = {}, {}, {}, 0, math.huge
-    local ok, message = pcall(function()
+    util.finally(restore, function()
       for i = 1, n do
         local rate = from * (to / from) ^ ((i - 1) / (n - 1))
         for _, group in ipairs(opt.param_groups) do group.lr = rate end
@@ -54,7 +54,5 @@ return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, t
         if loss ~= loss or math.abs(loss) == math.huge or i > 1 and smooth[i] > 4 * math.abs(least) then break end
       end
     end)
-    restore()
-    if not ok then error(message, 0) end
     return rates, losses, steepest(smooth, rates)
   end)

@@ -90,15 +90,15 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
     end
     if #norms == 0 then return end
     model:train()
-    local ok, message = pcall(mt.no_grad, function()
+    util.finally(function()
+      for _, norm in ipairs(norms) do norm[1].momentum = norm[2] end
+      model:train(was_training)
+    end, mt.no_grad, function()
       for x in util.batches('update_bn', loader) do
         if type(x) == 'table' then x = x[1] end
         model(device and x:to(device) or x)
       end
     end)
-    for _, norm in ipairs(norms) do norm[1].momentum = norm[2] end
-    model:train(was_training)
-    if not ok then error(message, 0) end
   end)
 
 -- ---- the rate -----------------------------------------------------------------------------------

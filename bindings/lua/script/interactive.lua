@@ -228,13 +228,6 @@ end
 
 -- ---- values ----------------------------------------------------------------------------------------
 
-local function get(object, key) return object[key] end
-local function field(object, key)
-  if object == nil then return nil end
-  local ok, value = pcall(get, object, key)
-  if ok then return value end
-end
-
 --- The value of `a.b[1].c` that ends with the token at `last`, and the index of its first token.
 local function value_at(tokens, last)
   local token = tokens[last]
@@ -244,11 +237,11 @@ local function value_at(tokens, last)
     local key = before.kind == 'string' and before.text:sub(2, -2) or tonumber(before.text)
     if key == nil or not tokens[last - 2] or tokens[last - 2].text ~= '[' then return nil, last end
     local owner, first = value_at(tokens, last - 3)
-    return field(owner, key), first
+    return util.field(owner, key), first
   elseif token.kind ~= 'name' then return nil, last
   elseif before and (before.text == '.' or before.text == ':') then
     local owner, first = value_at(tokens, last - 2)
-    return field(owner, token.text), first
+    return util.field(owner, token.text), first
   end
   return value_of(token.text), last
 end
