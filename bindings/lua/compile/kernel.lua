@@ -21,7 +21,6 @@ local function runner(handle)
 end
 
 local blocks = {{256, 1, 1}, {16, 16, 1}, {8, 8, 4}}
---- Launches a thread for each element of x: x, y and z of the grid run over dimensions 1, 2 and 3.
 methods.over = core.declare('over(self, x: tensor)',
   'A launch with a thread for each element of a tensor of 1 to 3 dimensions: x of the grid goes over dimension 1, y ' ..
   'over 2, z over 3, in blocks of 256, 16 x 16 or 8 x 8 x 4, rounded up; the kernel guards the rest.',

@@ -156,7 +156,6 @@ end
 
 local methods = {}
 
---- Fills a __constant__ or __device__ variable with a tensor of its dtype and size, on any device.
 methods.set_constant = core.declare('set_constant(self, name, value)',
   'Fills a __constant__ or __device__ variable with a tensor of its dtype and number of elements, on any device.',
   function(self, name, value)

@@ -221,8 +221,6 @@ function core.help_text(name)
   return table.concat(lines, '\n')
 end
 
---- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` the contents of a module,
---- `mt.help('indexing')` a topic; `mt.help()` lists all names. A function is accepted too.
 return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
   function(name)
     core.help_text(name)

@@ -15,7 +15,6 @@ local function registered(tensor, kind)
   return t
 end
 
---- `nn.Parameter(t)`: a tensor that modules register and optimizers update; it requires a gradient.
 class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = true)',
   'A tensor that modules register and optimizers change.',
   function(tensor, requires_grad)
@@ -30,7 +29,6 @@ class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = 
 local transient = setmetatable({}, {__mode = 'k'})
 class.transient = transient
 
---- `nn.Buffer(t)`: a tensor that is saved and moved with the module but not trained.
 class.Buffer = core.declare('Buffer(tensor: tensor, persistent: bool = true)',
   'A tensor that is moved with the module but not trained; persistent: it is saved with the module too.',
   function(tensor, persistent)
@@ -292,8 +290,6 @@ end
 class.Module, class.method = make_class 'Module'
 class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function() end)
 
---- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, create objects with
---- Net(...).
 class.class = core.declare('class(name: string, base=nil)',
   'A class of modules: define __init and forward, then call it.',
   function(name, base)
@@ -304,7 +300,6 @@ class.class = core.declare('class(name: string, base=nil)',
     return (make_class(name, base or class.Module))
   end)
 
---- `nn.is(m, nn.Linear)`: whether a value is a module of a class, or of one that is derived from it.
 class.is = core.declare('is(m: any, class: table|string)', 'Whether m is a module of a class, nn.Linear, or of ' ..
   "one derived from it; the class may be a name, 'Linear'. Other values than modules are of none.",
   function(m, wanted)

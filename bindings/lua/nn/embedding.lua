@@ -116,7 +116,6 @@ embedding.EmbeddingBag = module.define{
   macs = function() return 0 end,
 }
 
---- `nn.Embedding.from_pretrained(weight, {freeze=true, ..})` and the same of EmbeddingBag.
 local function pretrained(name, options)
   local made = embedding[name]
   made.from_pretrained = core.declare(('from_pretrained(embeddings: tensor, freeze: bool = true, %s)'):format(options),

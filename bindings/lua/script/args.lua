@@ -277,10 +277,6 @@ local function parse(options, by_flag, words)
   return values
 end
 
---- `mt.args{hidden = 100, rate = 0.05, dataset = {'split', 'xor'}}` reads the script's flags: types are those of
---- the defaults, a list is a choice. An entry in the list has more fields, and keeps its position in --help:
---- `{'hidden', 100, 'units of each layer', type = 'int', min = 1}`. Other fields: choices, max, metavar, required,
---- endings; without a default the value is nil if the flag is not given.
 return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: " ..
   "types from the defaults, a list is a choice, dry_run is --dry-run; {'hidden', 100, 'units of each layer', " ..
   "type='int', min=1} says more, mt.help('flags'); --device --threads --seed --help always. Returns their values.",

@@ -71,7 +71,6 @@ local function read_line(text)
   return io.read()
 end
 
---- Stops at the line that calls it, and reads commands from the terminal.
 debugger.debug = core.declare('debug()', 'Stops here: a prompt with the variables of the caller, which it can ' ..
   'change too. It knows the commands locals, where, up, down, continue and quit.', function()
     local frame = users_frame(frames.depth(), -1)
@@ -90,7 +89,6 @@ debugger.debug = core.declare('debug()', 'Stops here: a prompt with the variable
     end
   end)
 
---- `mt.reload 'name'` requires a module again. The table that the script has is filled with what is new.
 debugger.reload = core.declare('reload(name: string)', 'Requires a module again, after a change of its file, and ' ..
   'returns it. A table that require returned before gets the new fields, so that all who hold it see them; ' ..
   'an error leaves the old module.', function(name)

@@ -10,8 +10,6 @@ end
 
 local timing = {}
 
---- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
---- deviation and median in seconds. Without n, a run has as many loops as take 0.05 s.
 timing.timeit = core.declare('timeit(fn: function, n: int >= 1 = nil, runs: int >= 1 = 7, quiet=false)',
   'Times fn(): prints "mean +- deviation per loop" of runs of n loops each (without n as many as take 0.05 s); ' ..
   'returns mean, deviation, median in seconds. Before and after each run it waits for the GPUs in use.',
@@ -48,8 +46,6 @@ function(fn, n, runs, quiet)
   return mean, deviation, median
 end)
 
---- `mt.time(fn)` prints the time of one call of fn, as %time: CPU time (user, sys, total, of all
---- threads) and wall time. Returns these in seconds, then the results of fn.
 timing.time = core.declare('time(fn: function, quiet=false)',
   'Times one call of fn: prints the time of the processor ' ..
   '(user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns ' ..
