@@ -10,8 +10,8 @@ return {
   device_count = core.declare('device_count()', 'The number of usable GPUs.', core.cuda_devices),
   device_name = core.declare("device_name(device: device = 'cuda')", 'The product name of a GPU.',
     function(device) return core.device_name(device) end),
-  kernel = core.declare('kernel(source: string, name: string = nil, options=nil, defines=nil, rank=nil, ' ..
-    "device: device = 'cuda', check: bool = false)",
+  kernel = core.declare('kernel(source: string, name: string = nil, options: strings = nil, ' ..
+    "defines: table = nil, rank: table = nil, device: device = 'cuda', check: bool = false)",
     'A kernel in CUDA C, compiled by NVRTC and cached on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
     "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
     "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..

@@ -1,6 +1,7 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
 local launch = require 'mtorch.core.launch'
+local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 local native = core.cuda_kernel()
 
@@ -81,26 +82,10 @@ end
 
 -- ---- options -------------------------------------------------------------------------------------
 
-local function list_of_options(options)
-  if options == nil then return {} end
-  if type(options) ~= 'table' then fail('cuda.kernel: options must be a list of strings, got ' .. describe(options)) end
-  for key, option in pairs(options) do
-    if type(key) ~= 'number' or type(option) ~= 'string' then
-      fail("cuda.kernel: options must be a list of strings, as {'--use_fast_math'}, got " .. describe(option) ..
-        ' at ' .. tostring(key))
-    end
-  end
-  return options
-end
-
 --- Converts {TILE = 16, real = 'float'} to #define lines.
 local function define_lines(defines)
-  if defines == nil then return '' end
-  if type(defines) ~= 'table' then
-    fail('cuda.kernel: defines must be a table, as {TILE = 16}, got ' .. describe(defines))
-  end
   local lines = {}
-  for name, value in pairs(defines) do
+  for name, value in pairs(defines or {}) do
     if type(name) ~= 'string' or not name:find('^[%a_][%w_]*$') then
       fail('cuda.kernel: defines: ' .. tostring(name) .. ' is not a preprocessor name')
     end
@@ -123,10 +108,6 @@ end
 
 --- Sets the ranks of pointers: {m = 2, f = 2} by the parameters' names, or {2, 2, 1} in order.
 local function set_ranks(handle, about, rank)
-  if rank == nil then return end
-  if type(rank) ~= 'table' then
-    fail('cuda.kernel: rank must be a table, as {m = 2, out = 2} or {2, 2}, got ' .. describe(rank))
-  end
   local places, pointers = {}, {}
   for i, parameter in ipairs(about.parameters) do
     if parameter.dtype then
@@ -134,7 +115,7 @@ local function set_ranks(handle, about, rank)
       places[parameter.name] = i
     end
   end
-  for key, dims in pairs(rank) do
+  for key, dims in pairs(rank or {}) do
     local place = type(key) == 'number' and pointers[key] or places[key]
     if not place then
       fail('cuda.kernel: rank: %s has no tensor %s', about.signature,
@@ -164,24 +145,17 @@ methods.set_constant = core.declare('set_constant(self, name, value)',
     return self
   end)
 
+local of_gpu = util.word_set 'max_threads registers shared local_memory' -- nil without a GPU
+
 function Kernel.__index(self, key)
   if type(key) == 'table' then return launcher(self, key) end
-  local found = methods[key]
-  if found == nil then found = rawget(self, 'about')[key] end
-  if found ~= nil then return found end
   local about = rawget(self, 'about')
-  if key == 'max_threads' or key == 'registers' or key == 'shared' or key == 'local_memory' then return nil end
-  if type(key) == 'number' then
-    fail('%s: a launch is k[{blocks, threads}](..), with a table', about.name)
-  end
-  local names = {'max_threads', 'registers', 'shared', 'local_memory'}
-  for _, list in ipairs {methods, about} do
-    for name in pairs(list) do names[#names + 1] = name end
-  end
-  table.sort(names)
-  local close = core.nearest(names, tostring(key))
-  fail("%s: a kernel has no '%s'%s", about.name, tostring(key),
-    close ~= '' and (" (did you mean '" .. close .. "'?)") or '')
+  local found = methods[key]
+  if found == nil then found = about[key] end
+  if found ~= nil or of_gpu[key] then return found end
+  if type(key) == 'number' then fail('%s: a launch is k[{blocks, threads}](..), with a table', about.name) end
+  local names = object.names(nil, '^_', methods, about, of_gpu)
+  fail("%s: a kernel has no '%s'%s", about.name, tostring(key), core.did_you_mean(names, key))
 end
 function Kernel.__newindex(self, key)
   fail("%s: '%s' cannot be set; k:set_constant(name, value) fills a variable of the source",
@@ -198,9 +172,8 @@ return function(source, name, options, defines, rank, device, check)
     fail("cuda.kernel: '%s' is the path of a file, source is its text: source = io.open('%s'):read('*a')", source,
       source)
   end
-  options, defines = list_of_options(options), define_lines(defines)
-  local origins = origins_of(source, name)
-  local handle = native.cuda_compile(source, name or '', device, origins, options, defines)
+  local lines, origins = define_lines(defines), origins_of(source, name)
+  local handle = native.cuda_compile(source, name or '', device, origins, options or {}, lines)
   local about = native.cuda_about(handle)
   set_ranks(handle, about, rank)
   native.cuda_check(handle, check)
