@@ -97,8 +97,7 @@ local function counts_text(names)
     if a[2] ~= b[2] then return a[2] > b[2] end
     return a[1] < b[1]
   end)
-  for i, pair in ipairs(list) do list[i] = pair[2] .. ' ' .. pair[1] end
-  return table.concat(list, ', ')
+  return table.concat(util.map(list, function(pair) return pair[2] .. ' ' .. pair[1] end), ', ')
 end
 
 local function describe_captured(text, made)
@@ -262,13 +261,6 @@ end
 
 -- ---- mt.explain ----------------------------------------------------------------------------------------
 
-local function names_of_shows()
-  local names = {}
-  for name in pairs(explain.shows) do names[#names + 1] = "'" .. name .. "'" end
-  table.sort(names)
-  return table.concat(names, ', ')
-end
-
 --- The options at the end of the arguments, and the number of arguments before them.
 local function options_of(...)
   local n = select('#', ...)
@@ -278,7 +270,8 @@ local function options_of(...)
     if key ~= 'show' then core.fail("explain: unknown option '%s'; there is 'show'", tostring(key)) end
   end
   if last.show and not explain.shows[last.show] then
-    core.fail("explain: show is '%s'; it can be %s", tostring(last.show), names_of_shows())
+    core.fail("explain: show is '%s'; it can be '%s'", tostring(last.show),
+      table.concat(util.sorted_keys(explain.shows), "', '"))
   end
   return last, n - 1
 end

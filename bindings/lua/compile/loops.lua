@@ -1,6 +1,7 @@
 -- loops.lua -- mt.map of functions whose loops depend on an element: a grid kernel with a thread for each element
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local loops = {}
 
@@ -61,9 +62,7 @@ function loops.kernel(f, kinds)
 end
 
 local function call(kernel, results, arguments)
-  local flat = {}
-  for r, y in ipairs(results) do flat[r] = y:view(-1) end
-  for _, x in ipairs(arguments) do flat[#flat + 1] = x end
+  local flat = util.append(util.map(results, function(y) return y:view(-1) end), arguments)
   kernel[{math.max(math.ceil(flat[1]:numel() / 256), 1), 256}](unpack(flat))
 end
 

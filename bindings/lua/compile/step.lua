@@ -4,6 +4,7 @@ local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
 local explain = require 'mtorch.compile.explain'
 local shared = require 'mtorch.compile.recording'
+local util = require 'mtorch.core.util'
 local native = require('mtorch.compile.trace').native
 
 local max_programs = 8
@@ -107,7 +108,7 @@ end
 local function parameters_of(optimizers, list)
   for _, optimizer in ipairs(optimizers) do
     for _, group in ipairs(optimizer.param_groups) do
-      for _, p in ipairs(group.params) do list[#list + 1] = p end
+      util.append(list, group.params)
     end
   end
   return list
@@ -177,11 +178,6 @@ end
 -- ---- trying a replay against the step ----------------------------------------------------------------
 
 local function copied(x) return x:detach():clone() end
-local function copies(list)
-  local all = {}
-  for i, x in ipairs(list) do all[i] = copied(x) end
-  return all
-end
 --- The optimizers' states with copies of their tensors, because the user may keep a state_dict() that shares them.
 local function state_of(optimizers)
   local all = {}
@@ -208,11 +204,7 @@ local function restore_states(all)
     optimizer:load_state_dict(saved.state)
   end
 end
-local function grads_of(leaves)
-  local all = {}
-  for i, x in ipairs(leaves) do all[i] = x.grad and copied(x.grad) or false end
-  return all
-end
+local function grads_of(leaves) return util.map(leaves, function(x) return x.grad and copied(x.grad) or false end) end
 --- How results, changed tensors or gradients differ from those of a replay, or nil.
 local function difference(first, results, changed, after, leaves, grads)
   for i = 1, math.max(results.n, first.n) do
@@ -237,7 +229,7 @@ end
 --- `is_alone`: exchanges with other processes are skipped; then the state is restored again, and there are no results.
 local function compare(self, program, arguments, is_alone)
   local changed = parameters_of(program.optimizers, native.step_changes(program.step))
-  local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
+  local before, states, random = util.map(changed, copied), state_of(program.optimizers), mt.get_rng_state()
   local function restore()
     mt.no_grad(function()
       for i, x in ipairs(changed) do x:copy_(before[i]) end
@@ -249,7 +241,7 @@ local function compare(self, program, arguments, is_alone)
   native.step_hold(program.step, changed)
   local done = replay(program)
   local first = done and pack(results_of(program, unpack(arguments, 1, arguments.n)))
-  local after, leaves = copies(changed), native.step_leaves(program.step)
+  local after, leaves = util.map(changed, copied), native.step_leaves(program.step)
   local grads = grads_of(leaves)
   restore()
   if is_alone then native.step_hold(program.step, changed) end

@@ -131,12 +131,6 @@ local function results_of(name, fn, inputs)
   return results
 end
 
-local function joined(a, b)
-  local shape = {unpack(a.shape)}
-  for _, n in ipairs(b.shape) do shape[#shape + 1] = n end
-  return shape
-end
-
 --- d y / d x for each x of a list: shapes y.shape followed by x.shape.
 local function jacobian_of(y, inputs, create_graph)
   local rows = {}
@@ -150,7 +144,7 @@ local function jacobian_of(y, inputs, create_graph)
   end
   local blocks = {}
   for i, x in ipairs(inputs) do
-    local shape = joined(y, x)
+    local shape = util.append({unpack(y.shape)}, x.shape)
     blocks[i] = #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or
       mt.zeros(shape, {dtype = y.dtype, device = y.device})
   end

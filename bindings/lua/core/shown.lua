@@ -53,8 +53,7 @@ end
 
 --- Name(.., lines of entries).
 function shown.lines(name, list, more)
-  local parts = {}
-  for i, entry in ipairs(list) do parts[i] = '  ' .. shown.value(entry):gsub('\n', '\n  ') end
+  local parts = util.map(list, function(entry) return '  ' .. shown.value(entry):gsub('\n', '\n  ') end)
   return ('%s(%s\n%s\n)'):format(name, more or '', table.concat(parts, '\n'))
 end
 

@@ -22,10 +22,7 @@ function util.sorted_keys(t)
   end
   table.sort(keys)
   table.sort(strings)
-  for _, list in ipairs{strings, rest} do
-    for _, key in ipairs(list) do keys[#keys + 1] = key end
-  end
-  return keys
+  return util.append(util.append(keys, strings), rest)
 end
 
 --- Whether a table has only the elements 1 to #t.
@@ -59,6 +56,19 @@ function util.scalar(value)
     value = value[1]
   end
   return value
+end
+
+--- The list of f(value, i) for the values of a list.
+function util.map(list, f)
+  local mapped = {}
+  for i, value in ipairs(list) do mapped[i] = f(value, i) end
+  return mapped
+end
+
+--- Adds the values of another list at the end of a list, and returns it.
+function util.append(list, more)
+  for _, value in ipairs(more) do list[#list + 1] = value end
+  return list
 end
 
 --- A copy of nested tables, with each non-table value x replaced by leaf(x).
@@ -181,7 +191,7 @@ end
 
 --- Lines of texts in columns, the first `left` of them left-aligned; rules below the first and the last line.
 function util.aligned(lines, left)
-  local out, rule = {}, {}
+  local rule = {}
   for c = 1, #lines[1] do
     local width = 0
     for _, line in ipairs(lines) do width = max(width, util.length(line[c])) end
@@ -193,8 +203,7 @@ function util.aligned(lines, left)
   end
   table.insert(lines, 2, rule)
   lines[#lines + 1] = rule
-  for i, line in ipairs(lines) do out[i] = table.concat(line, '  ') end
-  return out
+  return util.map(lines, function(line) return table.concat(line, '  ') end)
 end
 
 -- The terminal -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 -- files.lua -- files of tensors: IDX, npy, npz, safetensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local files = {}
 
@@ -22,15 +23,12 @@ end
 
 --- The names of a table of tensors in order, and the tensors.
 local function names_and_tensors(operation, tensors)
-  local names, list = {}, {}
-  for name in pairs(tensors) do names[#names + 1] = utf8(operation, 'a name', name) end
-  table.sort(names)
-  for i, name in ipairs(names) do
-    list[i] = tensors[name]
-    if not mt.is_tensor(list[i]) then
-      core.fail("%s: '%s' must be a tensor, got %s", operation, name, core.describe(list[i]))
-    end
-  end
+  local names = util.sorted_keys(tensors)
+  local list = util.map(names, function(name)
+    local x = tensors[utf8(operation, 'a name', name)]
+    if not mt.is_tensor(x) then core.fail("%s: '%s' must be a tensor, got %s", operation, name, core.describe(x)) end
+    return x
+  end)
   return names, list
 end
 
@@ -41,14 +39,11 @@ files.save_safetensors = core.declare('save_safetensors(path: string, tensors: t
     local operation, texts = 'save_safetensors', {}
     local names, list = names_and_tensors(operation, tensors)
     if tensors.__metadata__ then core.fail("save_safetensors: no tensor can have the name '__metadata__'") end
-    for key, value in pairs(metadata or {}) do
-      key = utf8(operation, 'a key of the metadata', key)
-      texts[#texts + 1] = {key, utf8(operation, 'the metadata ' .. key, value)}
+    for _, key in ipairs(util.sorted_keys(metadata or {})) do
+      texts[#texts + 1] = utf8(operation, 'a key of the metadata', key)
+      texts[#texts + 1] = utf8(operation, 'the metadata ' .. key, metadata[key])
     end
-    table.sort(texts, function(a, b) return a[1] < b[1] end)
-    local flat = {}
-    for _, pair in ipairs(texts) do flat[#flat + 1], flat[#flat + 2] = pair[1], pair[2] end
-    core.write_safetensors(operation, path, names, list, flat)
+    core.write_safetensors(operation, path, names, list, texts)
   end)
 
 files.npy = core.declare('npy(path: string)',

@@ -4,17 +4,15 @@ local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local class, check_set = classes.class, classes.check_set
 local shown = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 
 local sets = {}
 
 --- "(3) float32" for each tensor, without the number of rows.
 local function rows_text(tensors)
-  local parts = {}
-  for k, x in ipairs(tensors) do
-    local shape = x.shape
-    parts[k] = ('(%s) %s'):format(table.concat(shape, ', ', 2), x.dtype)
-  end
-  return table.concat(parts, ', ')
+  return table.concat(util.map(tensors, function(x)
+    return ('(%s) %s'):format(table.concat(x.shape, ', ', 2), x.dtype)
+  end), ', ')
 end
 
 -- The interface that a loader needs: size(); get(i), the values of example i, from 1; and
@@ -178,9 +176,7 @@ function ConcatDataset:get(i)
   return self.datasets[first]:get(i - (self.cumulative_sizes[first - 1] or 0))
 end
 function ConcatDataset:describe()
-  local parts = {}
-  for k, set in ipairs(self.datasets) do parts[k] = shown.set(set) end
-  return ('ConcatDataset(%d examples: %s)'):format(self:size(), table.concat(parts, ' + '))
+  return ('ConcatDataset(%d examples: %s)'):format(self:size(), table.concat(util.map(self.datasets, shown.set), ' + '))
 end
 
 --- PyTorch's rule: floor(n f) for each fraction; the remainder is distributed one by one from the first.

@@ -112,14 +112,12 @@ shard.shard = core.declare('shard(net)',
   function(net)
     if not class.is_module(net) then core.fail('dist.shard: a module is needed, got %s', class.describe(net)) end
     if sharded[net] or dist.size() == 1 then return net end
-    local tensors = net:parameters()
-    for _, b in ipairs(net:buffers()) do tensors[#tensors + 1] = b end
-    dist.broadcast_(tensors, 0)
+    dist.broadcast_(util.append(net:parameters(), net:buffers()), 0)
     local entries, all = {}, {}
     local units = units_of(net, {}, {})
     for _, unit in ipairs(units) do
       local places = places_of(unit, entries)
-      for _, place in ipairs(places) do all[#all + 1] = place end
+      util.append(all, places)
       wrap_forward(unit, places)
     end
     set_parts(all)

@@ -40,13 +40,16 @@ local function find(name)
   return found
 end
 
+--- The name in an entry {signature, help} of an object's methods.
+local function name_of(entry) return entry[1]:match '^[%w_]+' end
+
 --- The same for objects: `parameters`, `net:parameters`, `Optimizer.step`.
 local function find_of_objects(name)
   local found, owner, method = {}, name:match('^(%w+)[:.]([%w_]+)$')
   for _, object in ipairs(objects) do
     if not owner or owner .. ':' == object.call or owner:lower() == object.class:lower() then
       for _, entry in ipairs(object) do
-        if entry[1]:match('^[%w_]+') == (method or name) then found[#found + 1] = {object.call, unpack(entry)} end
+        if name_of(entry) == (method or name) then found[#found + 1] = {object.call, unpack(entry)} end
       end
     end
   end
@@ -101,33 +104,26 @@ local function show(found)
 end
 
 local function list_subjects()
+  local function say_names(title, names) say(title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92)) end
+  local listed, rest = {arange = true}, {}
   for _, subject in ipairs(subjects) do
     local names = {}
     for _, name in ipairs(subject) do
       local twin = name:find('_$') and core.methods[name:sub(1, -2)]
       if not twin and (core.methods[name] or rawget(mt, name)) then names[#names + 1] = name end
+      listed[name] = true
     end
     table.sort(names)
-    say(subject.title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92))
+    say_names(subject.title, names)
   end
-  local rest = {}
-  local listed = {}
-  for _, subject in ipairs(subjects) do
-    for _, name in ipairs(subject) do listed[name] = true end
+  for _, name in ipairs(core.names(mt)) do
+    if not listed[name] then rest[#rest + 1] = name end
   end
-  for key in pairs(core.lazy) do rest[#rest + 1] = key end
-  for key in pairs(mt) do
-    if not listed[key] and not core.lazy[key] and key ~= 'arange' then rest[#rest + 1] = key end
-  end
-  table.sort(rest)
-  say('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
+  say_names('The rest', rest)
   for _, object in ipairs(objects) do
-    local names = {}
-    for i, entry in ipairs(object) do names[i] = entry[1]:match('^[%w_]+') end
-    say(('%s, %sname(..)\n'):format(object.title, object.call) .. wrap(table.concat(names, ' '), '  ', 92))
+    say_names(('%s, %sname(..)'):format(object.title, object.call), util.map(object, name_of))
   end
-  local titles = util.sorted_keys(topics.text)
-  say("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
+  say_names("Topics: mt.help('indexing')", util.sorted_keys(topics.text))
 end
 
 --- The names whose help contains the word, for an unknown name.
@@ -153,7 +149,7 @@ local function near(name)
     for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[key] = true end
   end
   for _, object in ipairs(objects) do
-    for _, entry in ipairs(object) do names[entry[1]:match('^[%w_]+')] = true end
+    for _, entry in ipairs(object) do names[name_of(entry)] = true end
   end
   return core.did_you_mean(util.sorted_keys(names), name)
 end

@@ -41,11 +41,7 @@ local function each_object(t, found, keys, above)
   above[t] = nil
 end
 
-local function name_of(keys)
-  local names = {}
-  for i, key in ipairs(keys) do names[i] = tostring(key) end
-  return table.concat(names, '.')
-end
+local function name_of(keys) return table.concat(util.map(keys, tostring), '.') end
 
 --- A copy of the plain tables of a value; replace(value) may return replacements for other values.
 function run_state.copied(value, replace, above)
@@ -134,8 +130,7 @@ local function jobs_of(operation, objects, content, own)
     job.checked = module and object.load_state_dict == class.Module.load_state_dict
     table.insert(job.checked and last or jobs, job)
   end)
-  for _, job in ipairs(last) do jobs[#jobs + 1] = job end
-  return jobs, class
+  return util.append(jobs, last), class
 end
 
 local function clone_tensors(value) return mt.is_tensor(value) and value:clone() or nil end

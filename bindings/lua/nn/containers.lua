@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local is_module = class.is_module
 
@@ -129,11 +130,10 @@ local function pairs_of(op, of, given)
       list[i] = pair
     end
   else
-    for name, value in pairs(given) do
+    for i, name in ipairs(util.sorted_keys(given)) do
       if type(name) ~= 'string' then core.fail('%s: the name %s is not a string', op, core.describe(name)) end
-      list[#list + 1] = {name, value}
+      list[i] = {name, given[name]}
     end
-    table.sort(list, function(a, b) return a[1] < b[1] end)
   end
   for _, pair in ipairs(list) do check(of, op, pair[2], "'" .. pair[1] .. "'") end
   return list
@@ -165,9 +165,7 @@ local function named(name, of, doc)
     return keys
   end
   function made.values(self)
-    local values = {}
-    for i, key in ipairs(self:keys()) do values[i] = self[key] end
-    return values
+    return util.map(self:keys(), function(key) return self[key] end)
   end
   function made.items(self)
     local keys, i = self:keys(), 0

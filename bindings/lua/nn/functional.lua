@@ -77,10 +77,8 @@ functional.clip_grad_value_ = core.declare(
 
 functional.parameters_to_vector = core.declare('parameters_to_vector([parameters]: tensors)',
   'The elements of all parameters as one vector; gradients go back to them.', function(parameters)
-    local parts = {}
-    for i, p in ipairs(parameters) do parts[i] = p:reshape(-1) end
-    if not parts[1] then core.fail('parameters_to_vector: the list is empty') end
-    return (mt.cat(parts, 1))
+    if not parameters[1] then core.fail('parameters_to_vector: the list is empty') end
+    return (mt.cat(util.map(parameters, function(p) return p:reshape(-1) end), 1))
   end)
 
 functional.vector_to_parameters = core.declare('vector_to_parameters(vec: tensor, [parameters]: tensors)',

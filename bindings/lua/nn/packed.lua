@@ -1,6 +1,7 @@
 -- packed.lua -- sequences of different lengths: padded to one tensor, or packed without the padding
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
 local packed = {}
@@ -189,9 +190,8 @@ packed.unpad_sequence = core.declare('unpad_sequence(padded: tensor, lengths: te
 packed.pack_sequence = core.declare('pack_sequence([sequences]: tensors, enforce_sorted: bool = true)',
   'A list of tensors [length x ..] packed: pack_padded_sequence of pad_sequence.',
   function(sequences, enforce_sorted)
-    local lengths = {}
     local padded = packed.pad_sequence(sequences)
-    for i, x in ipairs(sequences) do lengths[i] = x.shape[1] end
+    local lengths = util.map(sequences, function(x) return x.shape[1] end)
     return packed.pack_padded_sequence(padded, lengths, {enforce_sorted = enforce_sorted})
   end)
 

@@ -71,8 +71,7 @@ local function watch_first(net, attempts)
     local inputs = make()
     local seen, message = watch(net, inputs)
     if seen then return seen, inputs end
-    local shapes = {}
-    for i, x in ipairs(inputs) do shapes[i] = tostring(x.shape) end
+    local shapes = util.map(inputs, function(x) return tostring(x.shape) end)
     failure = failure or ('summary: the network refuses an input of %s: %s'):format(table.concat(shapes, ', '),
       (tostring(message):gsub('^[^%s]+:%d+: ', '')))
   end

@@ -22,13 +22,10 @@ end
 
 --- The gradients as one vector, with 0 for missing ones.
 local function flat_gradient(group)
-  local parts = {}
   row_gradients.refuse('LBFGS', group.params)
-  for i, p in ipairs(group.params) do
-    local g = p.grad
-    parts[i] = g and g:detach():reshape(-1) or mt.zeros_like(p:detach()):reshape(-1)
-  end
-  local flat = mt.cat(parts, 1)
+  local flat = mt.cat(util.map(group.params, function(p)
+    return (p.grad or mt.zeros_like(p)):detach():reshape(-1)
+  end), 1)
   return group.maximize and -flat or flat
 end
 
@@ -37,9 +34,7 @@ local function add_direction(group, t, d)
 end
 
 local function flat_values(group)
-  local parts = {}
-  for i, p in ipairs(group.params) do parts[i] = p:detach():reshape(-1) end
-  return mt.cat(parts, 1)
+  return mt.cat(util.map(group.params, function(p) return p:detach():reshape(-1) end), 1)
 end
 
 local function largest(x) return x:abs():max():item() end

@@ -4,6 +4,7 @@ local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
 local row_gradients = require 'mtorch.core.row_gradients'
 local shown = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 
 local Optimizer, method = object.class{called = 'opt', word = 'optimizer'}
 
@@ -77,10 +78,8 @@ function Optimizer:load(states) core.optimizer_load(self.handle, states) end
 --- Raises an error for an option that groups do not have; `what` is the beginning of the message.
 local function check_option(self, key, what, more)
   if self.defaults[key] ~= nil or self.extra[key] or key == more then return end
-  local names = {more}
-  for name in pairs(self.defaults) do names[#names + 1] = name end
-  table.sort(names)
-  core.fail(what .. '%s', self.name, tostring(key), core.advice('optimizer', key, names))
+  core.fail(what .. '%s', self.name, tostring(key),
+    core.advice('optimizer', key, util.append({more}, util.sorted_keys(self.defaults))))
 end
 
 --- Name(lr=0.1, ..) of one group, and the number of its tensors.
@@ -119,17 +118,12 @@ local list_meta = {__index = function(list, key)
     core.fail('param_groups[%s]: groups count from 1, there %s', tostring(key),
       #list == 1 and 'is 1' or ('are %d'):format(#list))
   end
-end, __tostring = function(list)
-  local parts = {}
-  for i, group in ipairs(list) do parts[i] = tostring(group) end
-  return '{' .. table.concat(parts, '; ') .. '}'
-end}
+end, __tostring = function(list) return '{' .. table.concat(util.map(list, tostring), '; ') .. '}' end}
 
 function Optimizer:describe()
   local list = self.param_groups
   if #list == 1 then return ('%s(%s)'):format(self.name, described(self, list[1])) end
-  local lines = {}
-  for i, group in ipairs(list) do lines[i] = ('  [%d]: %s'):format(i, described(self, group)) end
+  local lines = util.map(list, function(group, i) return ('  [%d]: %s'):format(i, described(self, group)) end)
   return ('%s(\n%s\n)'):format(self.name, table.concat(lines, '\n'))
 end
 
@@ -212,9 +206,7 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
 --- The parameters whose gradients a step uses.
 function Optimizer:all_parameters()
   local list = {}
-  for _, group in ipairs(self.param_groups) do
-    for _, p in ipairs(group.params) do list[#list + 1] = p end
-  end
+  for _, group in ipairs(self.param_groups) do util.append(list, group.params) end
   return list
 end
 

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
+local util = require 'mtorch.core.util'
 
 local GradScaler, method = object.class{called = 's', name = 'GradScaler', word = 'scaler'}
 
@@ -30,9 +31,7 @@ method('scale(x)', 'The loss (or a list of tensors) times the scale, which scale
     if not self.enabled then return x end
     if mt.is_tensor(x) then return (x * self.factor) end
     if type(x) ~= 'table' then core.fail('GradScaler: scale takes a tensor or a list, got ' .. core.describe(x)) end
-    local scaled = {}
-    for i, entry in ipairs(x) do scaled[i] = self:scale(entry) end
-    return scaled
+    return util.map(x, function(entry) return self:scale(entry) end)
   end)
 
 --- Divides the gradients of an optimizer by the scale; returns whether one of them is infinite or NaN.

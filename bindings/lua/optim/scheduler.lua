@@ -47,9 +47,7 @@ function scheduler.of_group(self, name, i)
 end
 
 local function rates(self)
-  local list = {}
-  for i, group in ipairs(groups_of(self)) do list[i] = group.lr end
-  return list
+  return util.map(groups_of(self), function(group) return group.lr end)
 end
 scheduler.rates = rates
 
@@ -140,8 +138,7 @@ method('state_dict()', 'Its state, for load_state_dict, without functions and th
     local state = {}
     for key, value in pairs(self) do
       if key == '_schedulers' then
-        state[key] = {}
-        for i, inner in ipairs(value) do state[key][i] = inner:state_dict() end
+        state[key] = util.map(value, function(inner) return inner:state_dict() end)
       elseif not unsaved[key] then
         state[key] = plain(value)
       end
@@ -192,8 +189,7 @@ local hidden = {optimizer = true, last_epoch = true}
 function Scheduler:describe()
   local inner = rawget(self, '_schedulers')
   if inner then return shown.lines(self.__name, inner) end
-  local parts = {}
-  for i, rate in ipairs(rates(self)) do parts[i] = ('%.6g'):format(rate) end
+  local parts = util.map(rates(self), function(rate) return ('%.6g'):format(rate) end)
   return ('%s at step %d, lr %s'):format(object.described(self, hidden), self.last_epoch, table.concat(parts, ', '))
 end
 

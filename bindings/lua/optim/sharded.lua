@@ -17,8 +17,7 @@ local Sharded, method = object.class{base = Optimizer, name = 'Sharded'}
 
 --- The parameters that have a gradient in any process, lists by dtype.
 local function used(self)
-  local flags = {}
-  for i, entry in ipairs(self.cut) do flags[i] = entry.param.grad and 1 or 0 end
+  local flags = util.map(self.cut, function(entry) return entry.param.grad and 1 or 0 end)
   if #flags == 0 then return {} end
   flags = dist.all_reduce_(mt.tensor(flags, {dtype = 'int32'}), 'max'):tolist()
   local of, dtypes = {}, {}
@@ -34,9 +33,7 @@ local function used(self)
       entry.slice.grad = nil
     end
   end
-  local lists = {}
-  for i, dtype in ipairs(dtypes) do lists[i] = of[dtype] end
-  return lists
+  return util.map(dtypes, function(dtype) return of[dtype] end)
 end
 
 --- Gives the slices their parts of the mean gradients.
@@ -132,11 +129,7 @@ method('load_state_dict(state)', 'Restores the result of state_dict() of such an
     return self
   end)
 
-function Sharded:all_parameters()
-  local list = {}
-  for i, entry in ipairs(self.entries) do list[i] = entry.param end
-  return list
-end
+function Sharded:all_parameters() return util.map(self.entries, function(entry) return entry.param end) end
 function Sharded:any(condition) return parallel.any(condition) end
 function Sharded:current() self.inner:current() end
 function Sharded:describe() return ('Sharded(%s)'):format(self.inner:describe()) end
