@@ -7,9 +7,13 @@ local test, eq, raises = t.test, t.eq, t.raises
 
 --- The values of a chunk, or its error.
 local function values(text)
-  local result, problem = interactive.evaluate(text, '=cell')
-  if not result then error(problem, 0) end
-  return unpack(result, 1, result.n)
+  local fn, problem = interactive.load(text, '=cell')
+  if not fn then error(problem, 0) end
+  local function kept(...)
+    interactive.keep(...)
+    return ...
+  end
+  return kept(fn())
 end
 local function all(text) return {values(text)} end
 
@@ -31,7 +35,7 @@ test('the last statement is shown if it is an expression', function()
   eq(all 'word_x = tostring "y"', {})
   eq(values 'return 4', 4)
   eq(#all '', 0)
-  eq(interactive.evaluate('nil, nil', '=cell').n, 2)
+  eq(select('#', values 'nil, nil'), 2)
 end)
 
 test('locals at the top level last', function()

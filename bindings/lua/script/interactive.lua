@@ -1,6 +1,6 @@
 -- interactive.lua -- what the prompt and notebooks share: evaluation, completion and help at the cursor
 --
---   values, problem = evaluate(text, name)        runs a chunk; its top-level locals last
+--   fn, problem = load(text, name)                compiles a chunk; its top-level locals last
 --   items, start = complete(text, cursor)         {text =, kind =, help =}.., which replace text:sub(start, cursor)
 --   help = inspect(text, cursor)                  help for the name at the cursor, or the function that is called there
 --
@@ -204,17 +204,6 @@ function interactive.load(text, name)
   fn = lasting(text, name, tokens, locals, edits) or with_values or fn
   table.insert(core.chunks(name), text) -- grid kernels are compiled from their source
   return function() return fn(results) end
-end
-
---- Runs a chunk, see interactive.load. Returns its values, {n =, ..}, or nil, the message with its traceback, and
---- whether more lines may complete the text.
-function interactive.evaluate(text, name)
-  local fn, message, unfinished = interactive.load(text, name)
-  if not fn then return nil, message, unfinished end
-  local values = core.pack(xpcall(fn, core.traceback or debug.traceback))
-  if not values[1] then return nil, (tostring(values[2]):gsub("\n\t%[C%]: in function 'xpcall'.*", '')), false end
-  interactive.keep(select(2, unpack(values, 1, values.n)))
-  return core.pack(select(2, unpack(values, 1, values.n)))
 end
 
 --- Keeps what a chunk gave: _ is its first value, _2 to _9 those of the chunks before.
