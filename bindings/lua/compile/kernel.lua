@@ -1,7 +1,7 @@
 -- kernel.lua -- mt.kernel: grid kernels written in Lua
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local launch = require 'mtorch.core.launch'
+local launcher = require 'mtorch.core.launch'
 local native = core.grid_kernel()
 local source = require 'mtorch.compile.source'
 
@@ -30,7 +30,7 @@ methods.over = core.declare('over(self, x: tensor)',
     if not block then fail('%s: over takes a tensor of 1 to 3 dimensions, got %d', name, rank) end
     local count = {1, 1, 1}
     for d = 1, rank do count[d] = math.ceil(x.shape[d] / block[d]) end
-    return launch.launcher(name, {count, block}, runner(rawget(self, HANDLE)))
+    return launcher(name, {count, block}, runner(rawget(self, HANDLE)))
   end)
 
 methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
@@ -39,7 +39,7 @@ methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
 
 function Kernel.__index(self, key)
   local name = rawget(self, 'name')
-  if type(key) == 'table' then return launch.launcher(name, key, runner(rawget(self, HANDLE))) end
+  if type(key) == 'table' then return launcher(name, key, runner(rawget(self, HANDLE))) end
   if methods[key] then return methods[key] end
   if type(key) == 'number' then fail('%s: a launch is k[{blocks, threads}](..), with a table', name) end
   fail("%s: a kernel has no '%s'; it has k[{blocks, threads}](..), k:over(x)(..) and k.name", name, tostring(key))

@@ -34,14 +34,9 @@ function Context:saved_tensors() return unpack(engine.saved_tensors()) end
 --- Marks results that have no gradient.
 function Context:mark_non_differentiable(...)
   check_context(self, 'mark_non_differentiable')
-  rawset(self, 'without_gradient', {...})
-end
-
-local function contains(list, value)
-  for _, entry in ipairs(list or {}) do
-    if rawequal(entry, value) then return true end
-  end
-  return false
+  local set = {}
+  for _, x in ipairs{...} do set[x] = true end
+  rawset(self, 'without_gradient', set)
 end
 
 --- Calls forward, and records it as one operation whose gradient backward computes.
@@ -53,11 +48,11 @@ local function call_function(self, ...)
     ctx.needs_input_grad[i] = mt.is_tensor(x) and x.requires_grad or false
   end
   local results = pack(mt.no_grad(self.forward, ctx, ...))
-  local outputs, places, plain = {}, {}, {}
+  local outputs, places, plain, without = {}, {}, {}, ctx.without_gradient or {}
   for k = 1, results.n do
     if mt.is_tensor(results[k]) then
       outputs[#outputs + 1], places[#places + 1] = results[k], k
-      plain[#outputs] = contains(ctx.without_gradient, results[k])
+      plain[#outputs] = without[results[k]] or false
     end
   end
   if #outputs == 0 then core.fail(self.name .. ': forward returned no tensor') end

@@ -1,6 +1,6 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
-local launch = require 'mtorch.core.launch'
+local launcher = require 'mtorch.core.launch'
 local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 local native = core.cuda_kernel()
@@ -130,9 +130,9 @@ end
 
 -- ---- launches ------------------------------------------------------------------------------------
 
-local function launcher(self, size)
+local function launch(self, size)
   local handle, run = rawget(self, HANDLE), native.cuda_launch
-  return launch.launcher(rawget(self, 'about').name, size, function(...) return run(handle, ...) end, true)
+  return launcher(rawget(self, 'about').name, size, function(...) return run(handle, ...) end, true)
 end
 
 local methods = {}
@@ -148,7 +148,7 @@ methods.set_constant = core.declare('set_constant(self, name, value)',
 local of_gpu = util.word_set 'max_threads registers shared local_memory' -- nil without a GPU
 
 function Kernel.__index(self, key)
-  if type(key) == 'table' then return launcher(self, key) end
+  if type(key) == 'table' then return launch(self, key) end
   local about = rawget(self, 'about')
   local found = methods[key]
   if found == nil then found = about[key] end

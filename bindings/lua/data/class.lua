@@ -28,17 +28,19 @@ local function construct(of, ...)
   return of.__has_proxy and object.proxy(of, self) or self
 end
 
---- A class whose objects new(..) returns as tables of fields, with a proxy after a call of `iterated`; without new the
---- arguments become the fields, and init(self) checks them. `called` is the name of an object in errors, default 'set'.
-local function class(signature, doc, new, called, init)
+--- A class of transforms: new(..) returns the fields of an object; without new the arguments become the fields, and
+--- init(self) checks them.
+local function transform(signature, doc, new, called, init)
   local of = object.class{name = signature:match '^%w+', called = called or 'set', is_own = is_own, define = true,
     open = true, keeps_args = true, optional = setmetatable({}, {__index = duck_methods}), construct = construct}
   object.constructor(of, signature, doc, init, new)
   return of
 end
 
---- Adds `for x in object do`; # of such objects is their size, and ipairs an error.
-local function iterated(of)
+--- The same for sets, samplers and others with positions: # of an object is its size, and ipairs and calls are errors.
+--- `called` is the name of an object in errors, default 'set'.
+local function class(...)
+  local of = transform(...)
   of.__has_proxy = true
   function of.__call()
     if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__called) end
@@ -46,6 +48,7 @@ local function iterated(of)
     core.fail('%s: for i = 1, set:size() do .. set:get(i) .. end, or for .. in mt.data.DataLoader(set):iter() do',
       of.__name)
   end
+  return of
 end
 
 --- Raises an error unless the value is a set.
@@ -88,5 +91,5 @@ local function transformed(set, x, ...)
   return x, set.target_transform((...)), select(2, ...)
 end
 
-return {class = class, iterated = iterated, size_of = size_of, check_transforms = check_transforms,
+return {class = class, transform = transform, size_of = size_of, check_transforms = check_transforms,
   transformed = transformed, has_batches = has_batches, has_iter = has_iter, check_set = check_set, is_set = is_set}

@@ -49,8 +49,6 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
     self.y = mt.tensor(labels, {dtype = 'int64', device = 'cpu'})
   end)
 
-classes.iterated(Folder)
-
 --- All threads decode the images of a batch.
 function Folder:get_batch(positions)
   local paths = {}

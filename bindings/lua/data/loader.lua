@@ -85,7 +85,6 @@ local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, s
       seed = seed or drawn_seed(from), epoch = 1, batch = 0, device = device,
     }
   end, 'loader')
-classes.iterated(Loader)
 
 -- ---- the order -----------------------------------------------------------------------------------
 

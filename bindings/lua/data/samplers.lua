@@ -23,11 +23,10 @@ local function positions(self, generator)
 end
 
 local function sampler(name, signature, doc, new, init)
-  samplers[name] = class(name .. signature, doc, new, 'sampler', init)
-  samplers[name].iter = positions
-  samplers[name].describe = function(self) return ('%s(%d positions)'):format(name, self:size()) end
-  classes.iterated(samplers[name])
-  return samplers[name]
+  local of = class(name .. signature, doc, new, 'sampler', init)
+  samplers[name], of.iter = of, positions
+  function of:describe() return ('%s(%d positions)'):format(name, self:size()) end
+  return of
 end
 
 local Sequential = sampler('SequentialSampler', '(set: any)', 'The positions 1..n in order.', function(set)
@@ -109,7 +108,6 @@ local Batch = class('BatchSampler(sampler: any, batch_size: int >= 1, drop_last:
       core.describe(self.sampler))
   end)
 samplers.BatchSampler = Batch
-classes.iterated(Batch)
 function Batch:describe()
   return ('BatchSampler(%d batches of %d, %s)'):format(self:size(), self.batch_size, shown.set(self.sampler))
 end

@@ -52,7 +52,6 @@ local TensorDataset = class('TensorDataset(..)',
     return {tensors = tensors, transform = options.transform, target_transform = options.target_transform}
   end)
 sets.TensorDataset = TensorDataset
-classes.iterated(TensorDataset)
 
 function TensorDataset:size() return #self.tensors[1] end
 local function rows(tensors, i, k)
@@ -136,7 +135,6 @@ local Subset = class('Subset(set: any, indices: ints|tensor)',
     return {dataset = set, indices = list}
   end)
 sets.Subset = Subset
-classes.iterated(Subset)
 function Subset:size() return #self.indices end
 function Subset:get(i)
   check_position(i, #self.indices)
@@ -164,7 +162,6 @@ local ConcatDataset = class('ConcatDataset([sets]: list)',
     return self
   end)
 sets.ConcatDataset = ConcatDataset
-classes.iterated(ConcatDataset)
 function ConcatDataset:size() return self.cumulative_sizes[#self.cumulative_sizes] end
 function ConcatDataset:get(i)
   local first, last = 1, #self.cumulative_sizes

@@ -61,7 +61,6 @@ local id = core.declare('id(self, token: string)', 'The position of a token, or 
 
 local function tokenizer(name, signature, doc, new)
   local of = classes.class(signature, doc, new, 'tok')
-  classes.iterated(of)
   of.encode, of.decode, of.save, of.token, of.id = encode, decode, save, token, id
   function of:size() return native.size(handle(self)) end
   function of:describe() return ('%s: %d tokens'):format(name, self:size()) end

@@ -1,7 +1,7 @@
 -- transforms.lua -- mt.data.transforms: torchvision's transforms of images, tensors [.. x channels x height x width]
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local class = require('mtorch.data.class').class
+local class = require('mtorch.data.class').transform
 local shown = require 'mtorch.core.shown'
 local image = require 'mtorch.data.image'
 

@@ -101,5 +101,4 @@ end
 --- Text that opens at a click: what mt.profile and mt.explain print.
 function show.folded(title, text) return {['text/plain'] = text, ['text/html'] = details(escape(title), pre(text))} end
 
-show.pre, show.escape = pre, escape
 return show

@@ -18,29 +18,24 @@ local function each(name, option, given, dims)
   return list
 end
 
---- Raises an error for channels that groups do not divide, and for kernels without elements.
-local function check(name, o, dims)
+--- Weight [rows x columns / groups x kernel] and bias [out], uniform in +-1/sqrt(columns / groups * kernel). Raises an
+--- error for channels that groups do not divide, and for kernels without elements.
+local function draw(name, o, dims, rows, columns)
   for _, side in ipairs{'in_channels', 'out_channels'} do
     if o[side] % o.groups ~= 0 then
       core.fail('%s: %s is %d, which %d groups do not divide', name, side, o[side], o.groups)
     end
   end
-  local kernel = each(name, 'kernel_size', o.kernel_size, dims)
-  for _, size in ipairs(kernel) do
+  local shape, fan = {rows, columns / o.groups}, columns / o.groups
+  for _, size in ipairs(each(name, 'kernel_size', o.kernel_size, dims)) do
     if size < 1 then core.fail('%s: kernel_size is %d, it must be at least 1', name, size) end
+    shape[#shape + 1], fan = size, fan * size
   end
   for _, stride in ipairs(each(name, 'stride', o.stride, dims)) do
     if stride ~= 1 and o.padding == 'same' then
       core.fail("%s: padding 'same' needs stride 1, the stride is %d", name, stride)
     end
   end
-  return kernel
-end
-
---- Weight [rows x columns / groups x kernel] and bias [out], uniform in +-1/sqrt(columns / groups * kernel).
-local function draw(o, rows, columns, kernel)
-  local shape, fan = {rows, columns / o.groups, unpack(kernel)}, columns / o.groups
-  for _, size in ipairs(kernel) do fan = fan * size end
   local uniform = module.uniform(1 / math.sqrt(fan))
   return uniform(shape), o.bias and uniform(o.out_channels)
 end
@@ -86,10 +81,7 @@ local function define(dims, apply)
     select(2, core.entry(apply)) .. '\nweight and bias uniform in +-1/sqrt(in_channels / groups * kernel); ' ..
       'padding_mode: the values beyond the edges.',
     parameters = {'weight', 'bias'},
-    init = function(o)
-      local kernel = check(name, o, dims)
-      return draw(o, o.out_channels, o.in_channels, kernel)
-    end,
+    init = function(o) return draw(name, o, dims, o.out_channels, o.in_channels) end,
     forward = apply,
     extra = extra,
   }
@@ -102,9 +94,7 @@ local function define(dims, apply)
   end
   conv[name] = made
 end
-define(1, mt.conv1d)
-define(2, mt.conv2d)
-define(3, mt.conv3d)
+for dims = 1, 3 do define(dims, mt[('conv%dd'):format(dims)]) end
 
 --- The output_padding for a result with the spatial sizes `asked` (or, with more entries, that shape).
 local function padding_to(name, self, x, asked, dims)
@@ -141,10 +131,7 @@ local function define_transposed(dims, apply)
     select(2, core.entry(apply)) .. '\nCalled with (x, output_size=nil): the size that the result is to have, where ' ..
       'strides allow several. weight and bias uniform in +-1/sqrt(out_channels / groups * kernel).',
     parameters = {'weight', 'bias'},
-    init = function(o)
-      local kernel = check(name, o, dims)
-      return draw(o, o.in_channels, o.out_channels, kernel)
-    end,
+    init = function(o) return draw(name, o, dims, o.in_channels, o.out_channels) end,
     forward = function(self, x, output_size)
       local params, rest = self.__params, self.output_padding
       if type(output_size) == 'table' then x, output_size = bind(x, output_size) end
@@ -155,8 +142,6 @@ local function define_transposed(dims, apply)
     macs = function(self, x) return x:numel() / self.in_channels * self.weight:numel() end,
   }
 end
-define_transposed(1, mt.conv_transpose1d)
-define_transposed(2, mt.conv_transpose2d)
-define_transposed(3, mt.conv_transpose3d)
+for dims = 1, 3 do define_transposed(dims, mt[('conv_transpose%dd'):format(dims)]) end
 
 return conv

@@ -20,20 +20,20 @@ local function used(self)
   local flags = util.map(self.cut, function(entry) return entry.param.grad and 1 or 0 end)
   if #flags == 0 then return {} end
   flags = dist.all_reduce_(mt.tensor(flags, {dtype = 'int32'}), 'max'):tolist()
-  local of, dtypes = {}, {}
+  local lists, of = {}, {}
   for i, entry in ipairs(self.cut) do
     local dtype = entry.param.dtype
     if flags[i] > 0 then
       if not of[dtype] then
         of[dtype] = {}
-        dtypes[#dtypes + 1] = dtype
+        lists[#lists + 1] = of[dtype]
       end
       table.insert(of[dtype], entry)
     else
       entry.slice.grad = nil
     end
   end
-  return util.map(dtypes, function(dtype) return of[dtype] end)
+  return lists
 end
 
 --- Gives the slices their parts of the mean gradients.
