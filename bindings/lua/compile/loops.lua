@@ -119,12 +119,6 @@ local function recorded(name, k, kinds, results, arguments, tensors, wanted)
   end}(unpack(tensors))}
 end
 
-local function common_shape(name, tensors)
-  local all = {pcall(mt.broadcast_tensors, unpack(tensors))}
-  if not all[1] then core.fail('%s: %s', name, (tostring(all[2]):gsub('^.-:%d+: ', ''))) end
-  return {unpack(all, 2)}
-end
-
 --- Runs the kernel for these tensors and numbers, in the order of `kinds`, and returns its results.
 function loops.run(name, k, kinds, tensors, numbers, out)
   local dtype = tensors[1].dtype
@@ -132,7 +126,7 @@ function loops.run(name, k, kinds, tensors, numbers, out)
     if rank[x.dtype] > rank[dtype] then dtype = x.dtype end
   end
   if rank[dtype] == 0 then dtype = mt.get_default_dtype() end
-  local all = common_shape(name, tensors)
+  local all = util.attempt(name, function() return {mt.broadcast_tensors(unpack(tensors))} end)
   local shape, arguments, flat, wanted, n = all[1].shape, {}, {}, {}, 0
   for i, kind in ipairs(kinds) do
     if kind == 'tensor' then

@@ -87,6 +87,9 @@ function util.number_text(value, digits)
   end))
 end
 
+--- A whole number as text: 1,234,567.
+function util.thousands(n) return (tostring(n):reverse():gsub('%d%d%d', '%0,'):reverse():gsub('^,', '')) end
+
 local function finish(after, ok, ...)
   after()
   if not ok then error((...), 0) end
@@ -94,6 +97,13 @@ local function finish(after, ok, ...)
 end
 --- The results of fn(..); calls after() then, also if fn raises an error.
 function util.finally(after, fn, ...) return finish(after, pcall(fn, ...)) end
+
+--- The result of f(..); its errors get the prefix `what` instead of their position.
+function util.attempt(what, f, ...)
+  local ok, result = pcall(f, ...)
+  if not ok then core.fail('%s: %s', what, (tostring(result):gsub('^.-:%d+: ', ''))) end
+  return result
+end
 
 local function next_upvalue(f, i)
   local name, value = debug.getupvalue(f, i + 1)

@@ -1,6 +1,7 @@
 -- cifar.lua -- mt.data.cifar10: the pictures of CIFAR-10, from the binary version's archive or folder
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local classes = require 'mtorch.data.class'
 local set_of = require('mtorch.data.sets').named
 local from = require 'mtorch.data.sources'
@@ -117,9 +118,7 @@ cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string 
     local parts, list, all = {}, {}, {}
     if train ~= false then parts[1] = files_of(true) end
     if train ~= true then parts[#parts + 1] = files_of(false) end
-    for _, part in ipairs(parts) do
-      for _, name in ipairs(part) do all[#all + 1] = name end
-    end
+    for _, part in ipairs(parts) do util.append(all, part) end
     local found = contents(root, all, download)
     for i, part in ipairs(parts) do
       list[i] = make(found, part, dtype)

@@ -1,6 +1,7 @@
 -- collate.lua -- collates examples to one batch, with the rules of torch.utils.data.default_collate
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local collate
 
@@ -65,9 +66,5 @@ return {
   default_collate = core.declare('default_collate([examples]: list)',
     'The default collate function of loaders: tensors are stacked, numbers and booleans become a tensor, ' ..
     'strings a list, tables a table of these by key.',
-    function(examples)
-      local ok, result = pcall(default_collate, examples)
-      if not ok then core.fail('default_collate: ' .. result) end
-      return result
-    end),
+    function(examples) return (util.attempt('default_collate', default_collate, examples)) end),
 }

@@ -112,9 +112,7 @@ formats.json = core.declare('json(path: string, null: bool|number|string|table =
   'The value in a JSON file (also .gz): objects and lists are tables, null is nil or the given value; ' ..
   'an integer beyond 2^53 that Lua cannot represent is the string of its digits.',
   function(path, null)
-    local fine, value = pcall(core.parse_json, native.read('json', path), null)
-    if fine then return value end
-    core.fail("json: '%s': %s", path, (value:gsub('^.-:%d+: ', '')))
+    return (util.attempt(("json: '%s'"):format(path), core.parse_json, native.read('json', path), null))
   end)
 
 formats.save_json = core.declare('save_json(path: string, value: table)', 'Writes a table as JSON: tables with the ' ..

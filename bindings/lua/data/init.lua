@@ -20,15 +20,12 @@ local function points(name, doc, rule)
   end)
 end
 
-local function logical_or(a, b) return (a:logical_or(b)) end
-local function logical_and(a, b) return (a:logical_and(b)) end
-
 points('simple', 'n points, class 1 where x1 < 0.5.', function(x1) return (x1:lt(0.5)) end)
 points('diag', 'n points, class 1 where x1 + x2 < 0.5.', function(x1, x2) return ((x1 + x2):lt(0.5)) end)
 points('split', 'n points, class 1 where x1 < 0.2 or x1 > 0.8.',
-  function(x1) return logical_or(x1:lt(0.2), x1:gt(0.8)) end)
+  function(x1) return (x1:lt(0.2):logical_or(x1:gt(0.8))) end)
 points('xor', 'n points, class 1 in the upper left and the lower right quarter.', function(x1, x2)
-  return logical_or(logical_and(x1:lt(0.5), x2:gt(0.5)), logical_and(x1:gt(0.5), x2:lt(0.5)))
+  return (x1:lt(0.5):logical_and(x2:gt(0.5)):logical_or(x1:gt(0.5):logical_and(x2:lt(0.5))))
 end)
 points('circle', 'n points, class 1 outside the circle (x1 - .5)^2 + (x2 - .5)^2 = 0.1.',
   function(x1, x2) return (((x1 - 0.5):square() + (x2 - 0.5):square()):gt(0.1)) end)

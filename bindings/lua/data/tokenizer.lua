@@ -1,6 +1,7 @@
 -- tokenizer.lua -- mt.data: tokenization of text by characters or byte-pair encoding, and decoding
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local classes = require 'mtorch.data.class'
 local formats = core.formats()
 local native = core.tokenizer()
@@ -21,16 +22,9 @@ local function handle(self)
   return made
 end
 
---- Calls f(..); its errors get the prefix `what`.
-local function attempt(what, f, ...)
-  local ok, result = pcall(f, ...)
-  if not ok then core.fail('%s: %s', what, (result:gsub('^.-:%d+: ', ''))) end
-  return result
-end
-
 local function open(what, json)
   local self = {json = json}
-  attempt(what, handle, self)
+  util.attempt(what, handle, self)
   return self
 end
 
@@ -81,13 +75,13 @@ tokenizer('BPETokenizer', 'BPETokenizer(path: string = nil, train: string|string
     if path then return open(("BPETokenizer: '%s'"):format(path), (formats.read('BPETokenizer', path))) end
     if type(train) == 'string' then train = {train} end
     return open('BPETokenizer: train',
-      attempt('BPETokenizer', native.train, train, vocab_size, min_frequency, special_tokens or {}))
+      util.attempt('BPETokenizer', native.train, train, vocab_size, min_frequency, special_tokens or {}))
   end)
 
 tokenizer('CharTokenizer', 'CharTokenizer(text: string)',
   'A tokenizer whose tokens are the characters of a text, in the order of their codes.' .. methods,
   function(text)
-    return (open('CharTokenizer: text', attempt('CharTokenizer', native.characters, text)))
+    return (open('CharTokenizer: text', util.attempt('CharTokenizer', native.characters, text)))
   end)
 
 return tokenizers

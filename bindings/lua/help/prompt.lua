@@ -90,9 +90,7 @@ local last_input = ''
 --- The text that an editor leaves of the last input.
 local function edit()
   local path = os.tmpname()
-  local file = io.open(path, 'w')
-  file:write(last_input, '\n')
-  file:close()
+  core.write_file('edit', path, last_input .. '\n')
   os.execute(('%s %s'):format(os.getenv 'VISUAL' or os.getenv 'EDITOR' or 'vi', path))
   local text = util.read_file(path)
   os.remove(path)

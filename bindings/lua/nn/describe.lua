@@ -1,18 +1,8 @@
 -- describe.lua -- print(net): the tree of modules with parameter counts
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local method, is_module = class.method, class.is_module
-
-local function thousands(n)
-  local count
-  local text = tostring(n)
-  repeat
-    text, count = text:gsub('^(%d+)(%d%d%d)', '%1,%2')
-  until count == 0
-  return text
-end
-
-class.thousands = thousands
 
 --- The number of elements of the parameters, and of the frozen ones.
 local function count_parameters(self)
@@ -79,8 +69,8 @@ method('describe(indent=nil)', 'The text of print(net): the tree with parameter 
     local whole, extra = pcall(self.__class.extra, self)
     local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
     local n, frozen = count_parameters(self)
-    local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
-    if frozen > 0 then tail = ('%s (%s frozen)'):format(tail, frozen == n and 'all' or thousands(frozen)) end
+    local tail = n > 0 and ('  %s parameters'):format(util.thousands(n)) or ''
+    if frozen > 0 then tail = ('%s (%s frozen)'):format(tail, frozen == n and 'all' or util.thousands(frozen)) end
     if #children == 0 then return head .. tail end
     return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
   end)

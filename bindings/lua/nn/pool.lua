@@ -31,9 +31,7 @@ pool.Upsample = module.define{
   "Upsample([size]: int|ints = nil, scale_factor: number|numbers = nil, mode: 'nearest'|'nearest-exact'|'area'|" ..
     "'linear'|'bilinear'|'bicubic'|'trilinear' = 'nearest', align_corners: bool = nil)",
   select(2, core.entry(mt.interpolate)),
-  forward = function(self, x)
-    return mt.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
-  end,
+  forward = mt.interpolate,
 }
 for name, mode in pairs{UpsamplingNearest2d = 'nearest', UpsamplingBilinear2d = 'bilinear'} do
   pool[name] = module.define{

@@ -1,5 +1,6 @@
 -- registration.lua -- fields by name: registration, look-up, freezing; hooks before and after forward
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
 local method, registry, is_module = class.method, class.registry, class.is_module
@@ -37,23 +38,13 @@ end)
 
 --- The value with a name such as '0.weight', of this kind: a module, 'parameter' or 'buffer'.
 local function look_up(self, op, kind, name)
-  local value = self
-  for word in name:gmatch('[^.]+') do
-    local found
-    if is_module(value) then
-      for _, key, inner in class.fields(value) do
-        if class.field_name(key) == word then found = inner end
-      end
-    end
-    value = found
-  end
-  if class.kind(value) == kind then return value end
-  local names = {}
-  class.walk(self, function(known, _, other)
-    if other == kind then names[#names + 1] = known end
-  end)
-  table.sort(names)
-  core.fail("%s: %s has no %s '%s'%s", op, self.__name, kind, name, core.did_you_mean(names, name))
+  if kind == 'module' and name == '' then return self end
+  local known = {}
+  class.walk(self, function(inner_name, value, inner_kind)
+    if inner_kind == kind then known[inner_name] = value end
+  end, true)
+  if known[name] then return known[name] end
+  core.fail("%s: %s has no %s '%s'%s", op, self.__name, kind, name, core.did_you_mean(util.sorted_keys(known), name))
 end
 method('get_parameter(name: string)', "The parameter with state_dict's name, '0.weight'.",
   function(self, name) return look_up(self, 'get_parameter', 'parameter', name) end)
@@ -64,22 +55,23 @@ method('get_submodule(name: string)', "The module with state_dict's name, 'encod
 
 -- ---- freezing -----------------------------------------------------------------------------------
 
---- Switches requires_grad of the parameters whose names match one of the Lua patterns; of all without patterns.
+--- Switches requires_grad of the parameters whose names match one of the Lua patterns.
 local function switch(self, op, on, patterns)
-  for _, pattern in ipairs(patterns or {}) do
+  for _, pattern in ipairs(patterns) do
     local fits, message = pcall(string.find, '', pattern)
     if not fits then core.fail("%s: '%s' is not a Lua pattern: %s", op, pattern, (message:gsub('^.-: ', ''))) end
   end
   local used, names = {}, {}
   for name, p in class.Module.named_parameters(self) do
     names[#names + 1] = name
-    local hit = not patterns
-    for _, pattern in ipairs(patterns or {}) do
-      if name:find(pattern) then used[pattern], hit = true, true end
+    for _, pattern in ipairs(patterns) do
+      if name:find(pattern) then
+        used[pattern] = true
+        p:requires_grad_(on)
+      end
     end
-    if hit then p:requires_grad_(on) end
   end
-  for _, pattern in ipairs(patterns or {}) do
+  for _, pattern in ipairs(patterns) do
     if not used[pattern] then
       core.fail("%s: no parameter's name fits '%s'; there are %s%s", op, pattern,
         table.concat(names, ', ', 1, math.min(#names, 8)), #names > 8 and ', ..' or '')
@@ -94,6 +86,7 @@ for _, of in ipairs{
 } do
   local op, doc = unpack(of)
   method(op .. '([patterns]: string|strings = nil)', doc, function(self, patterns)
+    if not patterns then return class.Module.requires_grad_(self, op == 'unfreeze') end
     return switch(self, op, op == 'unfreeze', type(patterns) == 'string' and {patterns} or patterns)
   end)
 end

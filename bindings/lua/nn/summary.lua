@@ -131,7 +131,7 @@ local function in_units(n, units)
     if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
   end
 end
-local function count_text(n) return in_units(n, {{1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}}) or class.thousands(n) end
+local function count_text(n) return in_units(n, {{1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}}) or util.thousands(n) end
 local function bytes_text(n)
   return in_units(n, {{2 ^ 30, 'GiB'}, {2 ^ 20, 'MiB'}, {2 ^ 10, 'KiB'}}) or ('%d B'):format(n)
 end
@@ -176,7 +176,7 @@ local function table_text(rows)
   for i, row in ipairs(rows) do
     local parameters = row.parameters + (row.below or 0)
     lines[i + 1] = {('  '):rep(row.level - 1) .. row.name .. (row.again and ' (again)' or ''), sizes_text(row.input),
-      sizes_text(row.output), parameters > 0 and class.thousands(parameters) or '-',
+      sizes_text(row.output), parameters > 0 and util.thousands(parameters) or '-',
       row.macs > 0 and count_text(row.macs) or '-'}
   end
   return util.aligned(lines, 3)
@@ -220,8 +220,8 @@ return function(self, ...)
   if given[1] ~= nil then seen, inputs = watch_first(self, attempts_of(given, options, self)) end
   local rows, figures = rows_of(self, seen, options.depth or math.huge), totals(self, inputs, seen)
   local out = table_text(rows)
-  out[#out + 1] = ('parameters: %s (%s trainable)'):format(class.thousands(figures.parameters),
-    class.thousands(figures.trainable))
+  out[#out + 1] = ('parameters: %s (%s trainable)'):format(util.thousands(figures.parameters),
+    util.thousands(figures.trainable))
   if inputs then
     out[#out + 1] = 'multiply-adds: ' .. count_text(figures.macs)
     out[#out + 1] = ('memory: %s (input %s, parameters and buffers %s, results %s)'):format(

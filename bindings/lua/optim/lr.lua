@@ -176,7 +176,6 @@ lr.MultiplicativeLR = define('MultiplicativeLR(optimizer, lr_lambda: function|li
 --- Checks that the schedulers of a combination belong to its optimizer.
 local function checked_schedulers(self, list)
   if #list == 0 then core.fail('%s: a list of schedulers is needed, got an empty one', self.__name) end
-  local copy = {}
   for i, inner in ipairs(list) do
     if type(inner) ~= 'table' or rawget(inner, 'optimizer') == nil then
       core.fail('%s: entry %d is %s, not a scheduler', self.__name, i, core.describe(inner))
@@ -188,9 +187,8 @@ local function checked_schedulers(self, list)
     if self.optimizer ~= nil and inner.optimizer ~= self.optimizer then
       core.fail('%s: entry %d is of another optimizer', self.__name, i)
     end
-    copy[i] = inner
   end
-  return copy
+  return {unpack(list)}
 end
 
 --- Undoes the initial step of each scheduler.
@@ -270,11 +268,8 @@ end
 
 local function better(self, value)
   local sign = self.mode == 'min' and -1 or 1
-  if self.threshold_mode == 'rel' then
-    local limit = self.best * (1 + sign * self.threshold)
-    return sign * value > sign * limit
-  end
-  return sign * value > sign * (self.best + sign * self.threshold)
+  local margin = sign * self.threshold
+  return sign * value > sign * (self.threshold_mode == 'rel' and self.best * (1 + margin) or self.best + margin)
 end
 
 --- Advances by one step with a metric, a number or a tensor with one element.
