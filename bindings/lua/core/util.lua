@@ -71,6 +71,13 @@ function util.append(list, more)
   return list
 end
 
+--- The number in a value, see util.scalar. Raises an error for others: message, a format of their description.
+function util.number_in(value, message)
+  local number = util.scalar(value)
+  if type(number) ~= 'number' then core.fail(message, core.describe(value)) end
+  return number
+end
+
 --- A copy of nested tables, with each non-table value x replaced by leaf(x).
 function util.map_leaves(value, leaf)
   if type(value) ~= 'table' then return leaf(value) end
@@ -85,6 +92,14 @@ function util.number_text(value, digits)
   return (('%.' .. (digits or 4) .. 'g'):format(value):gsub('e([+-])0*(%d)', function(sign, digit)
     return (sign == '-' and 'e-' or 'e') .. digit
   end))
+end
+
+--- n in the largest unit that it reaches, or in the last one: util.in_units('%.3g %s', 0.5, 1, 's', 1e-3, 'ms').
+function util.in_units(format, n, ...)
+  for i = 1, select('#', ...), 2 do
+    local size, unit = select(i, ...)
+    if n >= size or i + 1 == select('#', ...) then return format:format(n / size, unit) end
+  end
 end
 
 --- A whole number as text: 1,234,567.

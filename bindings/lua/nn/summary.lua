@@ -125,15 +125,11 @@ end
 --- The sizes of a tensor as text.
 local function sizes_text(x) return x and tostring(x.shape) or '-' end
 
---- n in the largest unit that it reaches, or nothing.
-local function in_units(n, units)
-  for _, unit in ipairs(units) do
-    if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
-  end
+local function count_text(n)
+  return n < 1e6 and util.thousands(n) or util.in_units('%.2f %s', n, 1e12, 'T', 1e9, 'G', 1e6, 'M')
 end
-local function count_text(n) return in_units(n, {{1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}}) or util.thousands(n) end
 local function bytes_text(n)
-  return in_units(n, {{2 ^ 30, 'GiB'}, {2 ^ 20, 'MiB'}, {2 ^ 10, 'KiB'}}) or ('%d B'):format(n)
+  return n < 1024 and ('%d B'):format(n) or util.in_units('%.2f %s', n, 2 ^ 30, 'GiB', 2 ^ 20, 'MiB', 2 ^ 10, 'KiB')
 end
 
 --- A row for each module, depth first; `counted` are parameters that a row above has included.

@@ -15,10 +15,7 @@ end
 method('step(value)', 'Takes the value of an epoch, a number or a tensor of one; returns true when `patience` ' ..
   'values in a row were not better than the best by more than min_delta, else false. NaN is not better.',
   function(self, value)
-    value = util.scalar(value)
-    if type(value) ~= 'number' then
-      core.fail('EarlyStopping: step needs a number or a tensor of one, got %s', core.describe(value))
-    end
+    value = util.number_in(value, 'EarlyStopping: step needs a number or a tensor of one, got %s')
     self.steps = self.steps + 1
     local sign = self.mode == 'min' and -1 or 1
     self.improved = sign * value > sign * self.best + self.min_delta

@@ -149,10 +149,7 @@ method('step(closure)', 'Up to max_iter iterations; the closure, which computes 
     function self.evaluate()
       local loss = self.closure_loss(closure)
       if first == nil then first = loss end
-      loss = util.scalar(loss)
-      if type(loss) ~= 'number' then
-        core.fail('LBFGS: the function must return the loss, it returned %s', core.describe(loss))
-      end
+      loss = util.number_in(loss, 'LBFGS: the function must return the loss, it returned %s')
       return group.maximize and -loss or loss
     end
     local state = self.state

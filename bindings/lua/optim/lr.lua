@@ -1,6 +1,6 @@
 -- lr.lua -- mt.optim.lr: learning-rate schedulers, with PyTorch's names, options and formulas
 local core = require 'mtorch.core'
-local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local scheduler = require 'mtorch.optim.scheduler'
 local define, rates, groups_of = scheduler.define, scheduler.rates, scheduler.groups_of
 
@@ -274,10 +274,7 @@ end
 
 --- Advances by one step with a metric, a number or a tensor with one element.
 function plateau:advance(metric)
-  if mt.is_tensor(metric) and metric:numel() == 1 then metric = metric:item() end
-  if type(metric) ~= 'number' then
-    core.fail('ReduceLROnPlateau: step needs the metric, a number or a tensor of one, got %s', core.describe(metric))
-  end
+  metric = util.number_in(metric, 'ReduceLROnPlateau: step needs the metric, a number or a tensor of one, got %s')
   self.last_epoch = self.last_epoch + 1
   local good = better(self, metric)
   if good then self.best = metric end

@@ -41,11 +41,7 @@ return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, t
       for i = 1, n do
         local rate = from * (to / from) ^ ((i - 1) / (n - 1))
         for _, group in ipairs(opt.param_groups) do group.lr = rate end
-        local loss = step()
-        if mt.is_tensor(loss) then loss = loss:item() end
-        if type(loss) ~= 'number' then
-          core.fail('find: step must return its loss, it returned %s', core.describe(loss))
-        end
+        local loss = util.number_in(step(), 'find: step must return its loss, it returned %s')
         mean = beta * mean + (1 - beta) * loss
         rates[i], losses[i], smooth[i] = rate, loss, mean / (1 - beta ^ i)
         least = math.min(least, smooth[i])

@@ -341,10 +341,7 @@ define('Perplexity(ignore_index: int = -100)',
     start = no_sum,
     take = function(self, scores, target)
       if target == nil or type(target) == 'number' then
-        local loss = mt.is_tensor(scores) and scores:numel() == 1 and scores:item() or scores
-        if type(loss) ~= 'number' then
-          core.fail('Perplexity: update takes scores and targets, or a loss, got %s', core.describe(loss))
-        end
+        local loss = util.number_in(scores, 'Perplexity: update takes scores and targets, or a loss, got %s')
         return add_sum(self, loss * (target or 1), target or 1)
       end
       local rows, labels = score_rows(self, need_tensors(self, scores, target))

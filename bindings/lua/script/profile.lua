@@ -4,11 +4,7 @@ local util = require 'mtorch.core.util'
 
 -- ---- the table ----------------------------------------------------------------------------------
 
-local function time_text(seconds)
-  if seconds >= 1 then return ('%.3fs'):format(seconds) end
-  if seconds >= 1e-3 then return ('%.3fms'):format(seconds * 1e3) end
-  return ('%.3fus'):format(seconds * 1e6)
-end
+local function time_text(seconds) return util.in_units('%.3f%s', seconds, 1, 's', 1e-3, 'ms', 1e-6, 'us') end
 
 local function percent(part, whole) return ('%.2f%%'):format(whole > 0 and 100 * part / whole or 0) end
 

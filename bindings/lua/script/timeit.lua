@@ -1,12 +1,8 @@
 -- timeit.lua -- mt.timeit and mt.time: measures a function, in the format of IPython's %timeit and %time
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 
-local function text(seconds)
-  if seconds >= 1 then return ('%.3g s'):format(seconds) end
-  if seconds >= 1e-3 then return ('%.3g ms'):format(seconds * 1e3) end
-  if seconds >= 1e-6 then return ('%.3g us'):format(seconds * 1e6) end
-  return ('%.3g ns'):format(seconds * 1e9)
-end
+local function text(seconds) return util.in_units('%.3g %s', seconds, 1, 's', 1e-3, 'ms', 1e-6, 'us', 1e-9, 'ns') end
 
 local timing = {}
 
