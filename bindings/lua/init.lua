@@ -131,7 +131,7 @@ local function lazy_fields()
     fft = function() return core.strict(core.fft(), 'mt.fft') end,
     linalg = function() return core.strict(core.linalg(), 'mt.linalg') end,
   }
-  for name, file in pairs {nn = 'nn', optim = 'optim', data = 'data', dist = 'dist', cuda = 'cuda.functions',
+  for name, file in pairs {nn = 'nn', optim = 'optim', data = 'data', dist = 'dist', cuda = 'cuda',
     checkpoint = 'io.checkpoint', distributions = 'extras.distributions', metrics = 'script.metrics',
     models = 'extras.models', onnx = 'extras.onnx', plot = 'extras.plot'} do
     lazy[name] = function() return core.strict(require('mtorch.' .. file), 'mt.' .. name) end

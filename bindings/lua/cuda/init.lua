@@ -1,10 +1,7 @@
--- init.lua -- mt.cuda's events and graphs: a step recorded once on a GPU and replayed
+-- init.lua -- mt.cuda: properties of GPUs, events, and graphs: a step recorded once on a GPU and replayed
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local native = core.cuda()
-
-local cuda = {get_device_properties = native.get_device_properties, memory_stats = native.memory_stats,
-  empty_cache = native.empty_cache, reset_peak = native.reset_peak}
 
 -- ---- events --------------------------------------------------------------------------------------
 
@@ -33,7 +30,7 @@ function Event:elapsed_time(other)
   return native.elapsed_time(mark(self, 'elapsed_time'), mark(other, 'elapsed_time'))
 end
 
-function cuda.Event(device)
+local function new_event(device)
   local event = setmetatable({}, Event)
   marks[event] = native.Event(device)
   return event
@@ -70,7 +67,7 @@ function Graph:release()
 end
 
 --- Runs fn `warmup` times, records it once more, and returns the graph.
-function cuda.graph(fn, warmup, device)
+local function new_graph(fn, warmup, device)
   local reason = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
   if reason ~= '' then core.fail('graph: ' .. reason) end
   for _ = 1, warmup do fn() end
@@ -92,4 +89,47 @@ function cuda.graph(fn, warmup, device)
     results = {n = results.n - 1, unpack(results, 2, results.n)}}, Graph)
 end
 
-return cuda
+-- ---- the module -----------------------------------------------------------------------------------
+
+return {
+  is_available = function()
+    local reason = core.cuda_unavailable_reason()
+    if reason == '' then return true end
+    return false, reason
+  end,
+  device_count = core.declare('device_count()', 'The number of usable GPUs.', core.cuda_devices),
+  device_name = core.declare("device_name(device: device = 'cuda')", 'The product name of a GPU.', core.device_name),
+  kernel = core.declare('kernel(source: string, name: string = nil, options: strings = nil, ' ..
+    "defines: table = nil, rank: table = nil, device: device = 'cuda', check: bool = false)",
+    'A kernel in CUDA C, compiled by NVRTC and cached on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
+    "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
+    "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
+    '__constant__. check=true finds what a launch writes beside its tensors.',
+    function(...) return require('mtorch.cuda.kernel')(...) end),
+  synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits until a GPU has finished its work.',
+    core.synchronize),
+  get_device_properties = core.declare("get_device_properties(device: device = 'cuda')",
+    'The properties of a GPU: name, major, minor (compute capability), multi_processor_count, warp_size, ' ..
+    'max_threads_per_block, max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, ' ..
+    'shared_memory_per_block and L2_cache_size in bytes.',
+    native.get_device_properties),
+  memory_stats = core.declare("memory_stats(device: device = 'cuda')",
+    'Bytes of a GPU: allocated (in tensors), peak, ' ..
+    'reserved (from the driver, in use or kept for reuse), free, total; and the numbers of allocations, launches, ' ..
+    'copies and waits; products, convolutions and collectives name the libraries of large ones.',
+    native.memory_stats),
+  empty_cache = core.declare("empty_cache(device: device = 'cuda')",
+    'Returns memory that is kept for reuse to the driver.', native.empty_cache),
+  reset_peak = core.declare("reset_peak(device: device = 'cuda')",
+    'memory_stats().peak begins again at what is allocated.', native.reset_peak),
+  Event = core.declare("Event(device: device = 'cuda')", 'A mark in the order of a GPU\'s work: e:record(), ' ..
+    'e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.',
+    new_event),
+  graph = core.declare("graph(fn: function, warmup: int >= 0 = 2, device: device = 'cuda')",
+    'Runs fn warmup times, then records its GPU work without executing it. g() replays the work with the memory, ' ..
+    'the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that ' ..
+    'are written before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()) and begins ' ..
+    'with zero_grad; its random numbers continue from replay to replay. Optimizers use their current options; one ' ..
+    'that needs other state than was recorded is an error. g:release() frees the graph.',
+    new_graph),
+}
