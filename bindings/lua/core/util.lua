@@ -78,9 +78,9 @@ function util.number_in(value, message)
   return number
 end
 
---- A copy of nested tables, with each non-table value x replaced by leaf(x).
+--- A copy of nested plain tables, with each other value x replaced by leaf(x).
 function util.map_leaves(value, leaf)
-  if type(value) ~= 'table' then return leaf(value) end
+  if type(value) ~= 'table' or getmetatable(value) ~= nil then return leaf(value) end
   local copy = {}
   for key, inner in pairs(value) do copy[key] = util.map_leaves(inner, leaf) end
   return copy

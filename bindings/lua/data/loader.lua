@@ -191,16 +191,11 @@ end
 -- ---- iteration -----------------------------------------------------------------------------------
 
 --- The values of a batch on a device: tensors, and those in tables.
-local function on_device(device, value, ...)
-  local function moved(x)
-    if mt.is_tensor(x) then return (x:to(device)) end
-    if type(x) ~= 'table' or getmetatable(x) ~= nil then return x end
-    local copy = {}
-    for key, entry in pairs(x) do copy[key] = moved(entry) end
-    return copy
-  end
-  if select('#', ...) == 0 then return moved(value) end
-  return moved(value), on_device(device, ...)
+local function on_device(device, ...)
+  local function moved(x) return mt.is_tensor(x) and x:to(device) or x end
+  local values, n = {...}, select('#', ...)
+  for i = 1, n do values[i] = util.map_leaves(values[i], moved) end
+  return unpack(values, 1, n)
 end
 
 local function values_of(self, k, ...)

@@ -3,7 +3,6 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
-local linear = require 'mtorch.nn.linear'
 
 local attention = {}
 
@@ -179,7 +178,7 @@ class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int
       self.v_proj_weight = class.Parameter(xavier_uniform(n, self.vdim or n))
     end
     if bias then self.in_proj_bias = class.Parameter(mt.zeros(3 * n)) end
-    self.out_proj = linear.Linear(n, n, bias)
+    self.out_proj = mt.nn.Linear(n, n, bias)
     if bias then self.out_proj.bias = class.Parameter(mt.zeros(n)) end
     if self.add_bias_kv then
       local deviation = math.sqrt(2 / (2 * n))

@@ -208,8 +208,6 @@ return function(self, ...)
     local list = {}
     for key, value in pairs(last) do (type(key) == 'string' and options or list)[key] = value end
     if #given == 1 then given = list elseif next(list) == nil then given[#given] = nil end
-  elseif type(last) == 'table' and getmetatable(last) and type(last[1]) == 'number' and #given == 1 then
-    given = last -- x.shape
   end
   core.check_options('summary', options, known)
   local seen, inputs = {}, nil

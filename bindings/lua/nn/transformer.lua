@@ -2,12 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
-local attention = require 'mtorch.nn.attention'
-local containers = require 'mtorch.nn.containers'
-local dropout = require 'mtorch.nn.dropout'
-local linear = require 'mtorch.nn.linear'
 local module = require 'mtorch.nn.module'
-local normalize = require 'mtorch.nn.normalize'
 
 local transformer = {}
 
@@ -35,16 +30,16 @@ local function layer(name, doc, attentions)
         core.fail('%s: d_model, %d, must be a multiple of nhead, %d', name, o.d_model, o.nhead)
       end
       for _, field in ipairs(attentions) do
-        self[field] = attention.MultiheadAttention(o.d_model, o.nhead,
+        self[field] = mt.nn.MultiheadAttention(o.d_model, o.nhead,
           {dropout = o.dropout, bias = o.bias, batch_first = o.batch_first})
       end
-      self.linear1 = linear.Linear(o.d_model, o.dim_feedforward, o.bias)
-      self.dropout = dropout.Dropout(o.dropout)
-      self.linear2 = linear.Linear(o.dim_feedforward, o.d_model, o.bias)
+      self.linear1 = mt.nn.Linear(o.d_model, o.dim_feedforward, o.bias)
+      self.dropout = mt.nn.Dropout(o.dropout)
+      self.linear2 = mt.nn.Linear(o.dim_feedforward, o.d_model, o.bias)
       for k = 1, #attentions + 1 do
-        self['norm' .. k] = normalize.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias})
+        self['norm' .. k] = mt.nn.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias})
       end
-      for k = 1, #attentions + 1 do self['dropout' .. k] = dropout.Dropout(o.dropout) end
+      for k = 1, #attentions + 1 do self['dropout' .. k] = mt.nn.Dropout(o.dropout) end
     end)
   made.extra = function(self)
     return ('(%d, %d heads, %d%s%s)'):format(self.d_model, self.nhead, self.linear1.out_features,
@@ -105,7 +100,7 @@ local function stack(name, doc)
       end
       local list = {}
       for k = 1, num_layers do list[k] = one:clone() end
-      self.layers = containers.ModuleList(list)
+      self.layers = mt.nn.ModuleList(list)
       self.num_layers, self.norm = num_layers, norm
     end)
   return made
@@ -138,7 +133,7 @@ class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhe
   function(self, o)
     local options = {}
     for _, p in ipairs(kOptions) do options[p.name] = o[p.name] end
-    local function norm() return normalize.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias}) end
+    local function norm() return mt.nn.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias}) end
     self.encoder = o.custom_encoder or
       transformer.TransformerEncoder(transformer.TransformerEncoderLayer(options), o.num_encoder_layers, norm())
     self.decoder = o.custom_decoder or
