@@ -3,24 +3,18 @@
 
 local core = require 'mtorch.core'
 
---- Returns the names in one of the library's tables, loaded or not, in order.
-function core.names(module)
-  local names, meta = {}, getmetatable(module)
-  if meta and meta.open then meta.open() end
-  for key in pairs(module) do names[#names + 1] = tostring(key) end
-  for key in pairs(meta and meta.lazy or {}) do
-    if rawget(module, key) == nil then names[#names + 1] = key end
-  end
-  table.sort(names)
-  return names
-end
-
---- The same as a set: {name = true}.
+--- Returns the set of the names in one of the library's tables, loaded or not: {name = true}.
 function core.name_set(module)
-  local set = {}
-  for _, name in ipairs(core.names(module)) do set[name] = true end
+  local set, meta = {}, getmetatable(module)
+  if meta and meta.open then meta.open() end
+  for _, source in ipairs{module, meta and meta.lazy or {}} do
+    for key in pairs(source) do set[tostring(key)] = true end
+  end
   return set
 end
+
+--- The same as a list, in order.
+function core.names(module) return require('mtorch.core.util').sorted_keys(core.name_set(module)) end
 
 --- " (did you mean 'x'?)", the nearest of the names, or nothing.
 function core.did_you_mean(names, name)

@@ -26,25 +26,17 @@ end
 
 --- The first rows of the columns as text, and their number.
 local function shown_columns(t)
-  local n = #t.names > 0 and #t[1] or 0
-  local lines, columns = {}, {}
-  for k, name in ipairs(t.names) do
-    local cells, width = {name}, #name
-    for i = 1, math.min(n, 5) do
+  local n, rows = #t.names > 0 and #t[1] or 0, {{unpack(t.names)}}
+  for i = 1, math.min(n, 5) do
+    rows[i + 1] = util.map(t.names, function(_, k)
       local cell = t[k][i]
-      cells[i + 1] = mt.is_tensor(cell) and ('%.6g'):format(cell:item()) or tostring(cell):sub(1, 20)
-      width = math.max(width, #cells[i + 1])
-    end
-    for i, cell in ipairs(cells) do cells[i] = (' '):rep(width - #cell) .. cell end
-    columns[k] = cells
+      return mt.is_tensor(cell) and ('%.6g'):format(cell:item()) or tostring(cell):sub(1, 20)
+    end)
   end
-  for i = 1, math.min(n, 5) + 1 do
-    local row = {}
-    for k, cells in ipairs(columns) do row[k] = cells[i] end
-    lines[i] = '  ' .. table.concat(row, '  ')
-  end
-  lines[#lines + 1] = ('[%d rows x %d columns]'):format(n, #t.names)
-  return table.concat(lines, '\n')
+  local lines = util.aligned(rows, 0)
+  table.remove(lines, 2) -- the rules
+  table.remove(lines)
+  return ('  %s\n[%d rows x %d columns]'):format(table.concat(lines, '\n  '), n, #t.names)
 end
 
 formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', " ..

@@ -255,9 +255,7 @@ local function names_of(value, colon, of_call)
   elseif type(value) == 'table' or object.unwrap(value) then
     value = object.unwrap(value) or value
     local meta = getmetatable(value)
-    if type(meta) == 'table' and meta.open then
-      for _, name in ipairs(core.names(value)) do names[name] = true end
-    end
+    if type(meta) == 'table' and meta.open then names = core.name_set(value) end
     for _, key in ipairs(rawget(value, '__fields') or {}) do -- of a module
       if type(key) == 'string' then names[key] = true end
     end
