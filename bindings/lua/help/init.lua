@@ -22,8 +22,7 @@ local function find(name)
   end
   local module, rest = name:match('^([%w_.]+)%.([%w_]+)$')
   if module then
-    local inner = modules.at(module)
-    add(name, type(inner) == 'table' and field(inner, rest) or nil)
+    add(name, field(modules.at(module), rest))
     return found
   end
   local method, of_module = core.methods[name], rawget(mt, name) or field(mt, name)
@@ -33,10 +32,7 @@ local function find(name)
     add('mt.' .. name, of_module)
     add('x:' .. name, method)
   end
-  for _, other in ipairs(modules.names) do
-    local inner = modules.at(other)
-    add(other .. '.' .. name, type(inner) == 'table' and field(inner, name) or nil)
-  end
+  for _, other in ipairs(modules.names) do add(other .. '.' .. name, field(modules.at(other), name)) end
   return found
 end
 
@@ -140,18 +136,12 @@ local function names_with(word)
 end
 
 local function near(name)
-  local names = {}
-  for _, from in ipairs{core.methods, mt, core.lazy, topics.text} do
-    for key in pairs(from) do names[tostring(key)] = true end
-  end
-  for _, module in ipairs(modules.names) do
-    local inner = modules.at(module)
-    for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[key] = true end
-  end
-  for _, object in ipairs(objects) do
-    for _, entry in ipairs(object) do names[name_of(entry)] = true end
-  end
-  return core.did_you_mean(util.sorted_keys(names), name)
+  local names = util.append(util.sorted_keys(core.methods), util.sorted_keys(topics.text))
+  util.append(names, core.names(mt))
+  for _, module in ipairs(modules.names) do util.append(names, core.names(modules.at(module))) end
+  for _, object in ipairs(objects) do util.append(names, util.map(object, name_of)) end
+  table.sort(names)
+  return core.did_you_mean(names, name)
 end
 
 --- The topics whose text contains the word.
