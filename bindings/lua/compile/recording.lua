@@ -96,19 +96,17 @@ function recording.same_values(entry, n, ...)
   return true
 end
 
---- The properties of an argument that a program depends on.
-local function kind_of(x)
-  if not mt.is_tensor(x) then return {value = x} end
-  return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device,
-    layout = layout_of(x)}
-end
-
---- The entry for calls with such arguments.
+--- The entry for calls with such arguments: the properties of each that a program depends on.
 function recording.entry(mode, arguments)
   local entry = {n = arguments.n, mode = mode, plain = 0}
   for i = 1, arguments.n do
-    entry[i] = kind_of(arguments[i])
-    if not entry[i].shape then entry.plain = entry.plain + 1 end
+    local x = arguments[i]
+    if mt.is_tensor(x) then
+      entry[i] = {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device,
+        layout = layout_of(x)}
+    else
+      entry[i], entry.plain = {value = x}, entry.plain + 1
+    end
   end
   return entry
 end

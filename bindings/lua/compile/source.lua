@@ -46,12 +46,6 @@ local function compiled(names, text)
   return chunk and chunk()
 end
 
-local function upvalues_of(fn)
-  local names = {}
-  for i, name in util.upvalues(fn) do names[i] = name end
-  return names
-end
-
 --- The candidate texts of a chunk.
 local function texts_of(info)
   local kind = info.source:sub(1, 1)
@@ -74,7 +68,8 @@ function source.locate(fn)
   if #texts == 0 then
     core.fail('kernel: the source of %s cannot be read, and kernels are made from it', info.short_src)
   end
-  local wanted, names = code_of(fn), upvalues_of(fn)
+  local wanted, names = code_of(fn), {}
+  for i, name in util.upvalues(fn) do names[i] = name end
   for i = #texts, 1, -1 do
     local text = texts[i]
     for which, candidate in ipairs(native.grid_find(text, info.linedefined, info.lastlinedefined)) do

@@ -20,10 +20,8 @@ end
 
 --- Raises an error unless i is the position of an example.
 local function check_position(i, n)
-  if type(i) ~= 'number' or not (i >= 1 and i <= n) or i % 1 ~= 0 then
-    if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
-    core.fail('get: position %s is outside 1..%d', core.describe(i), n)
-  end
+  if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
+  if not (i >= 1 and i <= n and i % 1 == 0) then core.fail('get: position %s is outside 1..%d', core.describe(i), n) end
 end
 local kTransforms = {transform = 'function|table', target_transform = 'function|table'}
 

@@ -7,18 +7,16 @@ local image = require 'mtorch.data.image'
 
 local transforms = {}
 
-local function check_image(op, x)
-  if not mt.is_tensor(x) or x:dim() < 2 then
-    core.fail('%s: an image is needed, a tensor [channels x height x width], got %s', op, core.describe(x))
-  end
-  return x
-end
-
 --- A class of transforms with options as fields: check(self), if given, checks them, apply(self, x) changes images.
 local function transform(name, signature, doc, check, apply)
   local of = class(name .. signature, doc, nil, nil, check)
   of.__index = of -- omitted options are nil fields
-  of.__call = function(self, x) return (apply(self, check_image(name, x))) end
+  function of.__call(self, x)
+    if not mt.is_tensor(x) or x:dim() < 2 then
+      core.fail('%s: an image is needed, a tensor [channels x height x width], got %s', name, core.describe(x))
+    end
+    return (apply(self, x))
+  end
   transforms[name] = of
   return of
 end

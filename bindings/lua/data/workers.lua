@@ -16,17 +16,12 @@ local function start(n)
   return team
 end
 
-local function packed(loader)
-  local ok, result = pcall(copy.pack, {set = loader.dataset, ['collate function'] = loader.collate})
-  if not ok then core.fail(result) end
-  return result
-end
-
 --- A function that returns batch k of an iteration, and keeps `prefetch` further ones per worker in progress. A
 --- loader's workers serve one iteration at a time: requests of another one are cancelled.
 local function fetcher(loader, iteration, job)
-  local setup, tickets, posted = packed(loader), {}, 0
-  local ahead = loader.workers * loader.prefetch
+  local ok, setup = pcall(copy.pack, {set = loader.dataset, ['collate function'] = loader.collate})
+  if not ok then core.fail(setup) end
+  local tickets, posted, ahead = {}, 0, loader.workers * loader.prefetch
   local function received(k, good, ...)
     loader.served, tickets[k] = iteration, nil
     if good then return ... end
