@@ -137,13 +137,10 @@ local function jacobian_of(y, inputs, create_graph)
       for i, x in ipairs(inputs) do rows[i][k] = g[i] or mt.zeros_like(x) end
     end
   end
-  local blocks = {}
-  for i, x in ipairs(inputs) do
+  return util.map(inputs, function(x, i)
     local shape = util.append({unpack(y.shape)}, x.shape)
-    blocks[i] = #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or
-      mt.zeros(shape, {dtype = y.dtype, device = y.device})
-  end
-  return blocks
+    return #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or mt.zeros(shape, {dtype = y.dtype, device = y.device})
+  end)
 end
 
 gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=false)',
@@ -152,11 +149,10 @@ gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=fa
   recorded(function(fn, inputs, create_graph)
     local list, single = new_inputs('jacobian', inputs, create_graph)
     local results = results_of('jacobian', fn, list)
-    local all = {}
-    for k, y in ipairs(results) do
+    local all = util.map(results, function(y)
       local blocks = jacobian_of(y, list, create_graph or false)
-      all[k] = single and blocks[1] or blocks
-    end
+      return single and blocks[1] or blocks
+    end)
     return #all == 1 and all[1] or all
   end), true)
 

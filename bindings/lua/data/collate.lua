@@ -19,13 +19,10 @@ local function collate_tables(values, path)
     end
   end
   for key in pairs(first) do
-    local column = {}
-    for i, value in ipairs(values) do
-      if value[key] == nil then
-        fail('example %d of the batch has no %s[%s], the first has', i, path, tostring(key))
-      end
-      column[i] = value[key]
-    end
+    local column = util.map(values, function(value, i)
+      if value[key] == nil then fail('example %d of the batch has no %s[%s], the first has', i, path, tostring(key)) end
+      return value[key]
+    end)
     out[key] = collate(column, ('%s[%s]'):format(path, tostring(key)))
   end
   return out

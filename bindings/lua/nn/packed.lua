@@ -180,11 +180,8 @@ packed.unpad_sequence = core.declare('unpad_sequence(padded: tensor, lengths: te
       core.fail('unpad_sequence: the input is %s, expected time and batch', tostring(padded.shape))
     end
     if not batch_first then padded = padded:transpose(1, 2) end
-    local list = {}
-    for i, n in ipairs(length_list('unpad_sequence', lengths, padded.shape[1], padded.shape[2])) do
-      list[i] = padded[i]:narrow(1, 1, n)
-    end
-    return list
+    lengths = length_list('unpad_sequence', lengths, padded.shape[1], padded.shape[2])
+    return util.map(lengths, function(n, i) return padded[i]:narrow(1, 1, n) end)
   end)
 
 packed.pack_sequence = core.declare('pack_sequence([sequences]: tensors, enforce_sorted: bool = true)',

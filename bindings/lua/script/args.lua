@@ -4,8 +4,7 @@ local util = require 'mtorch.core.util'
 
 -- Declarations --------------------------------------------------------------------------------------
 
-local keys = {name = true, default = true, help = true, type = true, choices = true, min = true, max = true,
-  metavar = true, required = true, endings = true}
+local keys = util.word_set 'name default help type choices min max metavar required endings'
 local kinds = {'string', 'number', 'int', 'flag', 'output'}
 local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 

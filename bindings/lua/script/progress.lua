@@ -11,8 +11,7 @@ local bars, drawn_lines = 0, 0
 
 local Bar = {}
 Bar.__index = Bar
-local may_be_nil = {begun = true, every = true, iter = true, label = true, latest = true, micro = true, size = true,
-  source = true, stats = true, unit = true}
+local may_be_nil = util.word_set 'begun every iter label latest micro size source stats unit'
 setmetatable(Bar, {__index = function(_, key)
   if may_be_nil[key] then return nil end
   core.fail("a progress bar has no '%s'%s", tostring(key), core.did_you_mean({'update', 'set', 'print', 'finish'}, key))
@@ -29,13 +28,10 @@ end
 
 -- "acc 0.84  loss 0.5518": sorted by name; a tensor with one element is shown as its number.
 local function stats_text(stats)
-  local parts = {}
-  for _, key in ipairs(util.sorted_keys(stats)) do
+  return table.concat(util.map(util.sorted_keys(stats), function(key)
     local value = util.scalar(stats[key])
-    local text = type(value) == 'number' and util.number_text(value, 4) or tostring(value)
-    parts[#parts + 1] = key .. ' ' .. text
-  end
-  return table.concat(parts, '  ')
+    return key .. ' ' .. (type(value) == 'number' and util.number_text(value, 4) or tostring(value))
+  end), '  ')
 end
 
 local function bar_text(fraction, width, utf8)
@@ -87,13 +83,10 @@ local notebook_id -- of the open bars, which are one display of a notebook
 
 -- Draws the lines of all open bars, the outermost first.
 local function repaint(now)
-  local numbers, lines = {}, {}
-  for number in pairs(on_screen) do numbers[#numbers + 1] = number end
-  table.sort(numbers)
   local front_end = core.front_end
-  for i, number in ipairs(numbers) do
-    lines[i] = (i > 1 and not front_end and '\27[K' or '') .. line_of(on_screen[number], now)
-  end
+  local lines = util.map(util.sorted_keys(on_screen), function(number, i)
+    return (i > 1 and not front_end and '\27[K' or '') .. line_of(on_screen[number], now)
+  end)
   if front_end then
     notebook_id = notebook_id or front_end.new_id()
     return front_end.display({['text/plain'] = table.concat(lines, '\n')}, notebook_id)
