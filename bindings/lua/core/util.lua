@@ -127,6 +127,16 @@ end
 --- `for i, name, value in util.upvalues(f) do`: iterates over the upvalues of a function.
 function util.upvalues(f) return next_upvalue, f, 0 end
 
+--- An iterator over the values of a list, or over those of two: for a, b in util.values(list, other) do.
+function util.values(list, other)
+  local i = 0
+  return function()
+    i = i + 1
+    if other then return list[i], other[i] end
+    return list[i]
+  end
+end
+
 --- An iterator over the batches of a loader, a list, or an iterator, which may be a mt.progress.
 function util.batches(name, loader)
   if type(loader) == 'function' then return loader end
@@ -136,11 +146,7 @@ function util.batches(name, loader)
     core.fail('%s: a loader, a list of batches or an iterator is needed, got %s', name, core.describe(loader))
   end
   if meta and meta.__call then return loader end
-  local i = 0
-  return function()
-    i = i + 1
-    return loader[i]
-  end
+  return util.values(loader)
 end
 
 -- Text --------------------------------------------------------------------------------------------

@@ -21,13 +21,7 @@ local function sampler_of(what, given, n)
     return {fixed = positions_of('DataLoader', given, n)}
   end
   if what == 'batch_sampler' and type(given) == 'table' and (type(given[1]) == 'table' or mt.is_tensor(given[1])) then
-    return {size = function() return #given end, iter = function()
-      local k = 0
-      return function()
-        k = k + 1
-        return given[k]
-      end
-    end}
+    return {size = function() return #given end, iter = function() return util.batches('DataLoader', given) end}
   end
   core.fail('DataLoader: %s must be %s or an object with iter(), got %s', what,
     what == 'sampler' and 'a list of positions' or 'a list of lists of positions', core.describe(given))

@@ -167,13 +167,7 @@ local function named(name, of, doc)
   function made.values(self)
     return util.map(self:keys(), function(key) return self[key] end)
   end
-  function made.items(self)
-    local keys, i = self:keys(), 0
-    return function()
-      i = i + 1
-      return keys[i], keys[i] and self[keys[i]]
-    end
-  end
+  function made.items(self) return util.values(self:keys(), self:values()) end
   function made.has(self, key) return rawget(self, '__seen')[key] ~= nil and class.get(self, key) ~= nil end
   function made.size(self) return #self:keys() end
   function made.pop(self, key)

@@ -55,18 +55,13 @@ end
 
 local function extra(self)
   local parts = {('%d -> %d'):format(self.in_channels, self.out_channels)}
-  local function add(name, plain)
+  for _, option in ipairs{{'kernel_size'}, {'stride', '1'}, {'padding', '0'}, {'output_padding', 'nil'},
+    {'dilation', '1'}, {'groups', '1'}, {'padding_mode', 'zeros'}} do
+    local name, plain = unpack(option)
     local value = self[name]
     local text = type(value) == 'table' and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
     if text ~= plain then parts[#parts + 1] = name:gsub('_size', '') .. ' ' .. text end
   end
-  add 'kernel_size'
-  add('stride', '1')
-  add('padding', '0')
-  add('output_padding', 'nil')
-  add('dilation', '1')
-  add('groups', '1')
-  add('padding_mode', 'zeros')
   if not self.bias then parts[#parts + 1] = 'no bias' end
   return '(' .. table.concat(parts, ', ') .. ')'
 end

@@ -1,6 +1,7 @@
 -- methods.lua -- methods of all modules: parameters, training, other dtypes and devices, copies
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local row_gradients = require 'mtorch.core.row_gradients'
 local class = require 'mtorch.nn.class'
 local method, registry, is_module = class.method, class.registry, class.is_module
@@ -52,13 +53,7 @@ local function collect(self, wanted)
   return list, names
 end
 
-local function iterate_named(list, names)
-  local i = 0
-  return function()
-    i = i + 1
-    return names[i], list[i]
-  end
-end
+local function iterate_named(list, names) return util.values(names, list) end
 
 method('parameters()',
   'A list of all parameters of the module and of those inside, each once, for an optimizer.',
