@@ -85,7 +85,6 @@ local function describe_run(text, verbs, us)
   end
 end
 
---- Adds the verbs of fn(...) to the text.
 function Text:run(fn, ...) describe_run(self, verbs_of(fn, ...)) end
 
 -- ---- a compiled program ------------------------------------------------------------------------------

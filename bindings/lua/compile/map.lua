@@ -114,7 +114,6 @@ local function call(record, ...)
   return run(made.program, record.name, numbers, unpack(tensors))
 end
 
---- Compiles f to a function of tensors.
 local function compile(name, f)
   local record = {f = f, name = name, programs = {}, simple = {}, latest = {}}
   local latest = record.latest

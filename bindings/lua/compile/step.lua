@@ -270,7 +270,6 @@ local function end_recording(self, changed)
   tell('%s runs eagerly: %s', self.place, self.eager)
 end
 
---- Drops the oldest program if there are too many.
 local function drop_oldest(self, changed)
   local oldest = table.remove(self.entries)
   self.dropped = self.dropped + 1
@@ -433,7 +432,6 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
     return compiled_step
   end)
 
---- Describes its memory, programs and parameters.
 local function describe_program(text, entry)
   local step = entry.program.step
   local _, _, buffers, own, planned, graphs = native.step_facts(step)

@@ -51,7 +51,6 @@ local function class(...)
   return of
 end
 
---- Raises an error unless the value is a set.
 local function check_set(op, value, what)
   if is_set(value) then return value end
   core.fail('%s: %s must be a set, an object with size() and get(i)%s; got %s', op, what or 'set',
@@ -76,7 +75,6 @@ local function has_batches(set)
   return set.dataset == nil or has_batches(set.dataset)
 end
 
---- Checks the options transform and target_transform of a set.
 local function check_transforms(op, transform, target_transform)
   for name, fn in pairs{transform = transform, target_transform = target_transform} do
     if not core.is_callable(fn) then core.fail('%s: %s must be a function, got %s', op, name, core.describe(fn)) end

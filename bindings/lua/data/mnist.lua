@@ -61,7 +61,6 @@ end
 
 local function part(name, x, y, first, last) return set_of(name, x[{{first, last}}], y[{{first, last}}]) end
 
---- Downloads the missing files.
 local function fetch(name, source, root, download)
   local missing = {}
   for _, file in ipairs(source.files) do

@@ -18,7 +18,6 @@ end
 -- The interface that a loader needs: size(); get(i), the values of example i, from 1; and
 -- optionally get_batch(positions), the values of many examples, for an int64 tensor of positions.
 
---- Raises an error unless i is the position of an example.
 local function check_position(i, n)
   if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
   if not (i >= 1 and i <= n and i % 1 == 0) then core.fail('get: position %s is outside 1..%d', core.describe(i), n) end

@@ -25,7 +25,6 @@ end
 
 local function uniform(low, high) return low + (high - low) * mt.rand({}, 'float64'):item() end
 local function chance(p) return p >= 1 or p > 0 and mt.rand({}):item() < p end
---- An integer from low to high.
 local function random_integer(low, high) return low >= high and low or mt.randint(low, high, {}):item() end
 
 -- ---- options ---------------------------------------------------------------------------------------
@@ -72,7 +71,6 @@ local function between(op, what, value, default, positive)
   end
   return value
 end
---- Raises an error unless the value is a point {x, y} or nil.
 local function check_point(op, what, value)
   if value ~= nil and #value ~= 2 then core.fail('%s: %s must be {x, y}, got %d numbers', op, what, #value) end
 end

@@ -73,7 +73,6 @@ local function with_whole(places, make, made, fn, ...)
   return util.finally(function() set_parts(places) end, fn, ...)
 end
 
---- Lets a unit's forward gather its parameters.
 local function wrap_forward(unit, places)
   local forward = rawget(unit, 'forward') or unit.__class.forward
   local keeps = next(unit:buffers()) ~= nil
@@ -86,7 +85,6 @@ local function wrap_forward(unit, places)
   end)
 end
 
---- Lets the net save and load whole parameters.
 local function wrap_state(net, places)
   local function whole(entry) return class.Parameter(parts.whole(entry.part:detach(), entry.shape), false) end
   rawset(net, 'state_dict', function(self) return with_whole(places, whole, {}, class.Module.state_dict, self) end)

@@ -144,7 +144,6 @@ local function near(name)
   return core.did_you_mean(names, name)
 end
 
---- The topics whose text contains the word.
 local function topics_with(word)
   local titles = {}
   for title, text in pairs(topics.text) do

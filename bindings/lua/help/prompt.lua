@@ -71,7 +71,6 @@ function prompt.text(...)
   return util.side_by_side(texts)
 end
 
---- Prints the results of a line, and keeps them.
 function prompt.print(...)
   interactive.keep(...)
   io.stdout:write(prompt.text(...), '\n')

@@ -62,7 +62,6 @@ function run_state.check_objects(operation, objects)
   end
 end
 
---- Gets and sets the state of the random numbers.
 local function random_state()
   return {mt = mt.get_rng_state(), lua = native.random_state(math.random)}
 end
@@ -71,7 +70,6 @@ local function set_random_state(state)
   if state.lua then native.random_state(math.random, state.lua) end
 end
 
---- The state of a run.
 function run_state.of(operation, objects)
   run_state.check_objects(operation, objects)
   if objects.checkpoint ~= nil then core.fail("%s: the key 'checkpoint' is the file's own", operation) end

@@ -19,7 +19,6 @@ local function folder_of(option)
   return data .. '/kernels/mtorch'
 end
 
---- Writes kernel.json and the logo.
 function install.install(option, program)
   local folder = folder_of(option)
   core.make_folders('jupyter', folder)
@@ -30,7 +29,6 @@ function install.install(option, program)
   print(('installed the kernel mtorch in %s; start it by: jupyter lab'):format(folder))
 end
 
---- Removes what install wrote.
 function install.uninstall(option)
   local folder = folder_of(option)
   for _, name in ipairs{'kernel.json', 'logo-svg.svg'} do os.remove(folder .. '/' .. name) end

@@ -17,7 +17,6 @@ local function is_bool(mask) return mask.dtype == 'bool' end
 local function additive_mask(mask, dtype)
   return is_bool(mask) and mt.zeros({}, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge) or mask
 end
---- Combines two such masks.
 local function combine_masks(a, b, dtype)
   if not a or not b then return a or b end
   if is_bool(a) and is_bool(b) then return a:logical_or(b) end
@@ -116,7 +115,6 @@ local function with_more_keys(self, k, v, masks)
   return k, v
 end
 
---- out[, weights] = mha(q[, k[, v]], {..})
 local function forward(self, ...)
   if type(self) ~= 'table' then class.refuse_inputs(self) end
   local q, k, v, padding, need_weights, mask, average, causal = bind(...)

@@ -105,7 +105,6 @@ local Later = {}
 --- The class that make(name, fn, inputs, stated, in_place) will create; its name is that in mt.nn.
 function module.of(...) return setmetatable({...}, Later) end
 function module.is_later(value) return getmetatable(value) == Later end
---- Creates the class.
 function module.now(later)
   later.made = later.made or make(later.__name, unpack(later, 1, 4))
   return later.made

@@ -18,7 +18,6 @@ local function channels(o)
     tracked and mt.zeros({}, 'int64')
 end
 
---- Raises an error unless the input has `low` to `high` dimensions.
 local function check_dims(self, x, low, high)
   local dims = is_tensor(x) and x:dim()
   if dims and dims >= low and dims <= high then return end

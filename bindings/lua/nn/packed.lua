@@ -109,7 +109,6 @@ packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, 
       back and positions(back, input.device))
   end)
 
---- Raises an error unless the value is a packed sequence.
 local function check_packed(op, sequence)
   if not class.is_packed(sequence) then
     core.fail('%s: a packed sequence is needed, got %s; see nn.pack_padded_sequence', op, core.describe(sequence))

@@ -15,7 +15,6 @@ end
 
 local Parametrizations = class.class('Parametrizations')
 
---- Removes the field from the module.
 local function unregister(module, key)
   local fields = rawget(module, '__fields')
   for i = #fields, 1, -1 do

@@ -32,7 +32,6 @@ local function multiply_adds(self, x)
   return sum * x:numel() / self.input_size
 end
 
---- Checks the shape of an initial state.
 local function check_state(self, what, state, shape)
   if state == nil then return end
   if not mt.is_tensor(state) then

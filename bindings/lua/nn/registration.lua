@@ -7,7 +7,6 @@ local method, registry, is_module = class.method, class.registry, class.is_modul
 
 -- ---- by name ------------------------------------------------------------------------------------
 
---- Checks that a name is valid for a field.
 local function check_name(self, op, name)
   if name == '' or name:find('.', 1, true) then
     core.fail("%s: '%s' is not a field name; it must have characters and no '.'", op, name)

@@ -122,7 +122,6 @@ end
 
 -- ---- the table ----------------------------------------------------------------------------------
 
---- The sizes of a tensor as text.
 local function sizes_text(x) return x and tostring(x.shape) or '-' end
 
 local function count_text(n)

@@ -148,7 +148,6 @@ method('add_param_group(group)', 'Adds a group, {params = list, lr = ..}; omitte
     self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
   end)
 
---- Creates a class of optimizers.
 function Optimizer.class(name)
   local of, add = object.class{base = Optimizer, name = name}
   of.name = name

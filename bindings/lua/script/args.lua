@@ -24,7 +24,6 @@ local function expected(o)
   return text
 end
 
---- Whether a value is valid for the option.
 local function fits(o, value)
   if o.type == 'output' then
     local ending = type(value) == 'string' and value:match '%.(%w+)$'
