@@ -74,8 +74,9 @@ end
 local texts = {
   {'^a compiled function of more than (%d+) operations', 'it has more than %1 operations; use fewer steps, or a ' ..
     'grid kernel (mt.kernel)'},
-  {"^bad argument #(%d+) to '(.-)' %((%w+) expected, got (.-)%)", 'argument %1 of %2 must be a %3, got %4',
-    "^bad argument #%d+ to '.-' %(.- expected, got cdata%)"},
+  {"^bad argument #%d+ to '.-' %(.- expected, got cdata%)", "one of Lua's own functions gets an element; those of " ..
+    'math and the mt functions of one element take it'},
+  {"^bad argument #(%d+) to '(.-)' %((%w+) expected, got (.-)%)", 'argument %1 of %2 must be a %3, got %4'},
   {"^'for' limit must be a number", 'the end of a loop depends on an element; use ' .. instead},
   {"^'for' initial value must be a number", 'the beginning of a loop depends on an element; use ' .. instead},
   {"^'for' step must be a number", 'the step of a loop depends on an element; use ' .. instead},
@@ -96,15 +97,13 @@ local texts = {
   {"^attempt to compare '?.-'? with '?.-'?$", 'an element is compared with what is no number'},
   {'^attempt to compare (%w+) with (%w+)', '%1 is compared with %2'},
   {"^attempt to concatenate .-", refuse.no_text},
-  {"^bad argument #%d+ to '.-' %(.- expected, got cdata%)", "one of Lua's own functions gets an element; those of " ..
-    'math and the mt functions of one element take it'},
   {'stack overflow', 'it calls itself without end, or until an element says so; use ' .. instead},
 }
 
 --- A message without its position, rephrased as advice.
 function refuse.in_words(message)
   for _, t in ipairs(texts) do
-    if message:find(t[1]) and not (t[3] and message:find(t[3])) then
+    if message:find(t[1]) then
       local captures = {message:match(t[1])}
       if type(t[2]) == 'function' then return t[2](captures[1]) end
       return (t[2]:gsub('%%(%d)', function(k) return captures[tonumber(k)] end))

@@ -110,7 +110,6 @@ formats.json = core.declare('json(path: string, null: bool|number|string|table =
 formats.save_json = core.declare('save_json(path: string, value: table)', 'Writes a table as JSON: tables with the ' ..
   'keys 1..n are lists, others objects with their keys in order. Returns the path.',
   function(path, value)
-    core.check_writable('save_json', path)
     return core.write_file('save_json', path, core.json_text(value) .. '\n')
   end)
 
@@ -139,7 +138,6 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
   'Writes a table of columns by name, tensors of one dimension or lists, as CSV with a header: in the order of ' ..
   '.names, else of the names. Returns the path.',
   function(path, columns, delimiter)
-    core.check_writable('save_csv', path)
     delimiter = delimiter or ','
     check_delimiter('save_csv', delimiter)
     local names, lists, lines = rawget(columns, 'names') or util.sorted_keys(columns), {}, {}
@@ -192,7 +190,6 @@ formats.save_image = core.declare('save_image(path: string, x: tensor, quality: 
     if ending ~= 'png' and ending ~= 'jpg' and ending ~= 'jpeg' then
       core.fail("save_image: the path must end in .png, .jpg or .jpeg, got '%s'", path)
     end
-    core.check_writable('save_image', path)
     x = pixels('save_image', x)
     if ending ~= 'png' and x.shape[1] % 2 == 0 then
       core.fail('save_image: JPEG has 1 or 3 channels, got %d; write a .png', x.shape[1])
@@ -210,7 +207,6 @@ formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: 
   'Writes samples [channels x frames] or [frames] as WAV: uint8, int16 and int32 as they are, floats as 32-bit ' ..
   'floats or, with bits (8, 16, 24, 32), as integers, cut to -1..1. Returns the path.',
   function(path, x, rate, bits)
-    core.check_writable('save_wav', path)
     if #x.shape == 1 then x = x:unsqueeze(1) end
     if #x.shape ~= 2 then core.fail('save_wav: samples are [channels x frames], got %s', tostring(x.shape)) end
     local real = x.dtype:find('float')

@@ -1,18 +1,15 @@
 -- packed.lua -- sequences of different lengths: padded to one tensor, or packed without the padding
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
 local packed = {}
 
-local Packed = {}
-Packed.__index = function(self, key)
-  if Packed[key] ~= nil then return Packed[key] end
-  core.fail("a packed sequence has no '%s'; it has data, batch_sizes, sorted_indices, unsorted_indices",
-    tostring(key))
-end
-Packed.__tostring = function(self)
+local Packed = object.class{called = 'sequence', name = 'PackedSequence',
+  optional = util.word_set 'sorted_indices unsorted_indices'}
+function Packed:describe()
   return ('PackedSequence(%d sequences, data %s)'):format(self.batch_sizes:at(1), tostring(self.data.shape))
 end
 
@@ -22,8 +19,8 @@ function class.is_packed(value) return getmetatable(value) == Packed end
 --- The concatenated rows of all steps, [all x features..]: in each step those of the sequences that are long enough,
 --- by decreasing length. batch_sizes has their numbers; sorted_indices the original positions (nil: unchanged).
 local function make(data, batch_sizes, sorted, unsorted)
-  return setmetatable({data = data, batch_sizes = batch_sizes, sorted_indices = sorted or false,
-    unsorted_indices = unsorted or false}, Packed)
+  return object.new(Packed, {data = data, batch_sizes = batch_sizes, sorted_indices = sorted,
+    unsorted_indices = unsorted})
 end
 
 --- The same with other data that has the same number of rows.

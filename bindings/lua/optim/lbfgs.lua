@@ -10,16 +10,6 @@ local LBFGS, method = Optimizer.class 'LBFGS'
 
 -- ---- parameters as one vector -------------------------------------------------------------------
 
-local function each_part(params, flat, visit)
-  local offset = 1
-  for i = 1, #params do
-    local p = params[i]
-    local n = p:numel()
-    visit(p:detach(), flat:narrow(1, offset, n):view_as(p))
-    offset = offset + n
-  end
-end
-
 --- The gradients as one vector, with 0 for missing ones.
 local function flat_gradient(group)
   row_gradients.refuse('LBFGS', group.params)
@@ -30,7 +20,11 @@ local function flat_gradient(group)
 end
 
 local function add_direction(group, t, d)
-  each_part(group.params, d, function(p, part) p:add_(part, t) end)
+  local offset = 1
+  for _, p in ipairs(group.params) do
+    p:detach():add_(d:narrow(1, offset, p:numel()):view_as(p), t)
+    offset = offset + p:numel()
+  end
 end
 
 local function flat_values(group)
@@ -74,7 +68,7 @@ local function search(self, group, loss, gradient, slope, max_evaluations)
     add_direction(group, t, d)
     local f = self.evaluate()
     local g = flat_gradient(group)
-    each_part(group.params, start, function(p, part) p:copy_(part) end)
+    mt.nn.vector_to_parameters(start, group.params)
     return {t = t, f = f, g = g, slope = g:dot(d):item()}
   end
   local point, n = strong_wolfe(evaluate, {t = 0, f = loss, g = gradient, slope = slope}, state.t, largest(d),

@@ -40,14 +40,8 @@ end
 
 --- The reason why an output file of a long run could not be written, or nothing.
 local function unwritable(path)
-  local function is_folder(name)
-    local opened = io.open(name .. '/.')
-    if opened then opened:close() end
-    return opened ~= nil
-  end
-  local folder = path:match '^(.*)/[^/]*$'
-  if path ~= '' and is_folder(path) then return 'it is a folder' end
-  if folder and folder ~= '' and not is_folder(folder) then return ("there is no folder '%s'"):format(folder) end
+  local fine, message = pcall(core.check_writable, 'args', path)
+  return not fine and path ~= '' and message:match "cannot write '.*': (.*)$" or nil
 end
 
 --- Checks that the choices are a list of distinct strings.
