@@ -31,16 +31,17 @@ end
 --- A class of transforms: new(..) returns the fields of an object; without new the arguments become the fields, and
 --- init(self) checks them.
 local function transform(signature, doc, new, called, init)
-  local of = object.class{name = signature:match '^%w+', called = called or 'set', is_own = is_own, define = true,
-    open = true, keeps_args = true, optional = setmetatable({}, {__index = duck_methods}), construct = construct}
+  local of, method = object.class{name = signature:match '^%w+', called = called or 'set', is_own = is_own,
+    define = true, open = true, keeps_args = true, optional = setmetatable({}, {__index = duck_methods}),
+    construct = construct}
   object.constructor(of, signature, doc, init, new)
-  return of
+  return of, method
 end
 
 --- The same for sets, samplers and others with positions: # of an object is its size, and ipairs and calls are errors.
 --- `called` is the name of an object in errors, default 'set'.
 local function class(...)
-  local of = transform(...)
+  local of, method = transform(...)
   of.__has_proxy = true
   function of.__call()
     if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__called) end
@@ -48,7 +49,7 @@ local function class(...)
     core.fail('%s: for i = 1, set:size() do .. set:get(i) .. end, or for .. in mt.data.DataLoader(set):iter() do',
       of.__name)
   end
-  return of
+  return of, method
 end
 
 local function check_set(op, value, what)

@@ -27,11 +27,12 @@ local function sampler_of(what, given, n)
     what == 'sampler' and 'a list of positions' or 'a list of lists of positions', core.describe(given))
 end
 
+local function whole(x, least) return type(x) == 'number' and x % 1 == 0 and x >= least end
+
 local function check_shard(shard)
   if shard == nil then return end
   local rank, size = shard.rank or shard[1], shard.size or shard[2]
-  local function whole(x) return type(x) == 'number' and x % 1 == 0 end
-  if not (whole(rank) and whole(size) and rank >= 0 and rank < size) then
+  if not (whole(rank, 0) and whole(size, 0) and rank < size) then
     core.fail('DataLoader: shard must be {rank, size} with a rank from 0 to size - 1, got {%s, %s}', tostring(rank),
       tostring(size))
   end
@@ -48,7 +49,7 @@ local function drawn_seed(sampler)
   return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
 end
 
-local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
+local Loader, method = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
   'sampler: any = nil, batch_sampler: any = nil, workers: int >= 0 <= 256 = 0, ' ..
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
   'shard: table = nil, prefetch: int >= 1 = 2, device: device = nil)',
@@ -170,18 +171,6 @@ local function plan_of(self, epoch)
   end
 end
 
---- The number of batches in an epoch.
-function Loader:size()
-  if self.batch_sampler then
-    local n = reported_size(self.batch_sampler)
-    return n or (plan_of(self, self.epoch))
-  end
-  local sampler = self.sampler
-  local n = sampler.fixed and #sampler.fixed or reported_size(sampler) or #order_of(self, self.epoch)
-  n = shard_size(self.shard, n) / self.batch_size
-  return self.drop_last and math.floor(n) or math.ceil(n)
-end
-
 -- ---- iteration -----------------------------------------------------------------------------------
 
 --- The values of a batch on a device: tensors, and those in tables.
@@ -214,30 +203,37 @@ local function advance(self)
   return values_of(self, k, self.fetch(k))
 end
 
---- for x, y in loader:iter() do: one epoch, or the rest of one after load_state_dict.
-function Loader:iter()
-  if self.running and not self.resumed then self.epoch, self.batch = self.epoch + 1, 0 end
-  if self.running then self.running.current = nil end
-  local n, job = plan_of(self, self.epoch)
-  local iteration = {loader = self, epoch = self.epoch, at = self.batch, n = n, current = true}
-  self.running, self.resumed = iteration, nil
-  if self.workers > 0 then
-    iteration.fetch = workers.fetcher(self, iteration, job)
-  else
-    local make = maker(self.dataset, self.collate)
-    iteration.fetch = function(k) return make(job(k)) end
+method('iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict ' ..
+  'over the rest of one.', function(self)
+    if self.running and not self.resumed then self.epoch, self.batch = self.epoch + 1, 0 end
+    if self.running then self.running.current = nil end
+    local n, job = plan_of(self, self.epoch)
+    local iteration = {loader = self, epoch = self.epoch, at = self.batch, n = n, current = true}
+    self.running, self.resumed = iteration, nil
+    if self.workers > 0 then
+      iteration.fetch = workers.fetcher(self, iteration, job)
+    else
+      local make = maker(self.dataset, self.collate)
+      iteration.fetch = function(k) return make(job(k)) end
+    end
+    return function() return advance(iteration) end
+  end)
+
+method('size()', 'The number of batches of an epoch.', function(self)
+  if self.batch_sampler then
+    local n = reported_size(self.batch_sampler)
+    return n or (plan_of(self, self.epoch))
   end
-  return function() return advance(iteration) end
-end
+  local sampler = self.sampler
+  local n = sampler.fixed and #sampler.fixed or reported_size(sampler) or #order_of(self, self.epoch)
+  n = shard_size(self.shard, n) / self.batch_size
+  return self.drop_last and math.floor(n) or math.ceil(n)
+end)
 
---- The position: counts batches that were returned, not those prefetched.
-function Loader:state_dict()
-  return {seed = self.seed, epoch = self.epoch, batch = self.batch, batches = self:size()}
-end
+method('state_dict()', 'The position of the returned batches, without prefetched ones: {seed, epoch, batch, batches}.',
+  function(self) return {seed = self.seed, epoch = self.epoch, batch = self.batch, batches = self:size()} end)
 
---- Continues where state_dict() was called: the next iter() returns the rest of that epoch.
-function Loader:load_state_dict(state)
-  local function whole(x, least) return type(x) == 'number' and x % 1 == 0 and x >= least end
+method('load_state_dict(state)', 'The next iter() resumes where state_dict() was called.', function(self, state)
   if type(state) ~= 'table' or not (whole(state.seed, -2 ^ 53) and whole(state.epoch, 1) and whole(state.batch, 0)) then
     core.fail('DataLoader: load_state_dict needs what state_dict returned, got %s', core.describe(state))
   end
@@ -246,7 +242,7 @@ function Loader:load_state_dict(state)
   if state.batches and state.batches ~= n then
     core.fail('DataLoader: the saved position is of %d batches an epoch, this loader has %d', state.batches, n)
   end
-end
+end)
 
 function Loader:describe()
   local words = {('%d batches of %s'):format(self:size(), tostring(self.batch_size or 'a sampler'))}

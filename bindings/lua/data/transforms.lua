@@ -97,8 +97,7 @@ transforms.Compose.__call = apply_all
 
 function transforms.Compose:describe() return shown.lines('Compose', self.transforms) end
 
-transforms.Lambda = class('Lambda(lambd: function)', 'A function of the image.',
-  function(lambd) return {lambd = lambd} end)
+transforms.Lambda = class('Lambda(lambd: function)', 'A function of the image.')
 transforms.Lambda.__call = function(self, x) return self.lambd(x) end
 
 transforms.RandomApply = class('RandomApply([transforms]: list, p: number >= 0 <= 1 = 0.5)',

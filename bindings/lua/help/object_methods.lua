@@ -16,14 +16,8 @@ return {
    unpack(getmetatable(mt.metrics.Mean()).__methods)},
   {title = 'Methods of distributions', call = 'p:', class = 'Distribution',
    unpack(require('mtorch.extras.distributions.base').methods)},
-  {
-    title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
-    {'iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict over ' ..
-      'the rest of one.'},
-    {'size()', 'The number of batches of an epoch.'},
-    {'state_dict()', 'The position of the returned batches, without prefetched ones: {seed, epoch, batch, batches}.'},
-    {'load_state_dict(state)', 'The next iter() resumes where state_dict() was called.'},
-  },
+  {title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
+   unpack(require('mtorch.data.loader').__methods)},
   {
     title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
     {'save_for_backward(..)', 'Saves tensors for backward; an in-place change of one before that is an error.'},

@@ -4,15 +4,6 @@ local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local method, is_module = class.method, class.is_module
 
---- The number of elements of the parameters, and of the frozen ones.
-local function count_parameters(self)
-  local n, frozen = 0, 0
-  for _, p in ipairs(class.Module.parameters(self)) do
-    n, frozen = n + p:numel(), frozen + (p.requires_grad and 0 or p:numel())
-  end
-  return n, frozen
-end
-
 --- The text of a field's value for print.
 local function shown(value)
   if type(value) == 'string' then return "'" .. value .. "'" end
@@ -68,7 +59,10 @@ method('describe(indent=nil)', 'The text of print(net): the tree with parameter 
     described[self] = nil
     local whole, extra = pcall(self.__class.extra, self)
     local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
-    local n, frozen = count_parameters(self)
+    local n, frozen = 0, 0
+    for _, p in ipairs(class.Module.parameters(self)) do
+      n, frozen = n + p:numel(), frozen + (p.requires_grad and 0 or p:numel())
+    end
     local tail = n > 0 and ('  %s parameters'):format(util.thousands(n)) or ''
     if frozen > 0 then tail = ('%s (%s frozen)'):format(tail, frozen == n and 'all' or util.thousands(frozen)) end
     if #children == 0 then return head .. tail end

@@ -44,8 +44,7 @@ local function register(module, name, rule, originals)
   local params = rawget(module, '__params')
   local list = ParametrizationList()
   for _, key in ipairs{'original', 'original0', 'original1'} do
-    if originals[key] then list[key] = class.Parameter(originals[key]) end
-    if originals[key] and not params[name].requires_grad then list[key]:requires_grad_(false) end
+    if originals[key] then list[key] = class.Parameter(originals[key], params[name].requires_grad) end
   end
   list[1] = rule
   list:train(module.training)
@@ -166,8 +165,7 @@ parametrize.remove_parametrizations = core.declare(
       params.__computed = nil
       unregister(module, 'parametrizations')
     end
-    module[name] = class.Parameter(value:detach():clone())
-    module[name]:requires_grad_(trained)
+    module[name] = class.Parameter(value:detach():clone(), trained)
     return module
   end)
 

@@ -439,10 +439,7 @@ function interactive.complete(text, cursor)
   end
   local options = items_of(options_of(call_at(tokens), tokens), begun, 'option')
   if #options > 0 then return options, start end
-  local names = {}
-  for name, value in pairs(_G) do
-    if type(name) == 'string' then names[name] = value end
-  end
+  local names = names_of(_G)
   for name in pairs(variables) do names[name] = value_of(name) end
   for word in pairs(keywords) do names[word] = true end
   return items_of(names, begun), start
