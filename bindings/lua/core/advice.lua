@@ -11,8 +11,6 @@ local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'ke
 local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'fft', 'plot', 'optim.lr', 'nn.init', 'data.transforms',
   'dist', 'cuda'}
 
-local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
-
 --- "mt.data.DataLoader", if one of the library's tables has the name.
 local function name_elsewhere(owner, key)
   local modules = require 'mtorch.help.modules'
@@ -30,7 +28,7 @@ end
 --- `names` are the existing names.
 return function(owner, key, names)
   key = tostring(key)
-  local topics, full = require 'mtorch.help.topics', strip(owner, key)
+  local topics, full = require 'mtorch.help.topics', (owner .. '.' .. key):gsub('^mt%.', '')
   local general = owner == 'tensor' or owner == 'mt' or owner:find '^mt%.'
   local here = topics.renamed[full] or general and topics.renamed[key]
   if here then return '; ' .. ((here:find '^see ' or here:find '^not ') and '' or 'here it is ') .. here end

@@ -100,7 +100,7 @@ function image.crop(x, top, left, h, w) return (x:narrow(-2, top + 1, h):narrow(
 
 --- Converts a padding in torchvision's form to {left, top, right, bottom}.
 function image.sides(op, padding)
-  if type(padding) == 'number' then return {padding, padding, padding, padding} end
+  if type(padding) == 'number' then padding = {padding} end
   if #padding == 1 then return {padding[1], padding[1], padding[1], padding[1]} end
   if #padding == 2 then return {padding[1], padding[2], padding[1], padding[2]} end
   if #padding == 4 then return padding end

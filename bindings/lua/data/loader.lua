@@ -9,7 +9,7 @@ local samplers = require 'mtorch.data.samplers'
 local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
 local positions_of = require('mtorch.data.sets').positions_of
-local workers = require 'mtorch.data.workers'
+local fetcher = require 'mtorch.data.workers'
 
 -- ---- the options ---------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ method('iter()', 'An iterator over the batches of one epoch, for x, y in loader:
     local iteration = {loader = self, epoch = self.epoch, at = self.batch, n = n, current = true}
     self.running, self.resumed = iteration, nil
     if self.workers > 0 then
-      iteration.fetch = workers.fetcher(self, iteration, job)
+      iteration.fetch = fetcher(self, iteration, job)
     else
       local make = maker(self.dataset, self.collate)
       iteration.fetch = function(k) return make(job(k)) end

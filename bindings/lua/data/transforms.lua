@@ -116,6 +116,7 @@ transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floa
 
 --- A number, a list or a tensor as a tensor with one number per channel, [channels x 1 x 1].
 local function per_channel(values)
+  if mt.is_tensor(values) then return values end
   return mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
 end
 
@@ -129,9 +130,7 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
     if not x.dtype:find 'float' then
       core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
     end
-    local mean, std = self.mean, self.std -- tensors, or values that the user assigned
-    if not mt.is_tensor(mean) then mean = per_channel(mean) end
-    if not mt.is_tensor(std) then std = per_channel(std) end
+    local mean, std = per_channel(self.mean), per_channel(self.std) -- the user may have assigned numbers
     for what, values in pairs{mean = mean, std = std} do
       if #values > 1 and #values ~= x:size(-3) then
         core.fail('Normalize: %s has %d numbers, the image %s', what, #values, core.describe(x))

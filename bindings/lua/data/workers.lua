@@ -18,7 +18,7 @@ end
 
 --- A function that returns batch k of an iteration, and keeps `prefetch` further ones per worker in progress. A
 --- loader's workers serve one iteration at a time: requests of another one are cancelled.
-local function fetcher(loader, iteration, job)
+return function(loader, iteration, job)
   local ok, setup = pcall(copy.pack, {set = loader.dataset, ['collate function'] = loader.collate})
   if not ok then core.fail(setup) end
   local tickets, posted, ahead = {}, 0, loader.workers * loader.prefetch
@@ -43,5 +43,3 @@ local function fetcher(loader, iteration, job)
     return received(k, native.take(loader.team, tickets[k]))
   end
 end
-
-return {fetcher = fetcher}

@@ -7,12 +7,11 @@ local debugger = {}
 
 -- ---- commands --------------------------------------------------------------------------------------
 
-local function is_users(info) return info.currentline > 0 and not info.source:find '^@mtorch/' end
-
 --- The frame nearest to `place`, in the direction of `step`, that is the user's; nil past the ends.
 local function users_frame(place, step)
   while place >= 1 and place <= frames.depth() do
-    if is_users(frames.info(place, 'Sl')) then return place end
+    local info = frames.info(place, 'Sl')
+    if info.currentline > 0 and not info.source:find '^@mtorch/' then return place end
     place = place + step
   end
 end
