@@ -164,18 +164,10 @@ local function visit_table(list, t, name)
   if meta then visit(list, meta, name .. "'s class") end
 end
 
---- Calls f for the string constants of a function and of its inner functions: among others names of fields.
-local function each_string(code, f)
-  local jit_util = require 'jit.util'
-  for k = 1, jit_util.funcinfo(code).gcconsts do
-    local constant = jit_util.funck(code, -k)
-    if type(constant) == 'proto' then each_string(constant, f) elseif type(constant) == 'string' then f(constant) end
-  end
-end
 --- Adds the condition that fields of the library and of Lua that a function may read by name are unchanged: the user
 --- may replace them, and add others. Also notes whether it may read an optimizer's options or states.
 local function visit_names(list, f)
-  each_string(f, function(name)
+  util.each_string(f, function(name)
     if list.named[name] then return end
     list.named[name] = true
     if name == 'param_groups' or name == 'state' or name == 'state_dict' then list.reads[name] = true end

@@ -113,6 +113,16 @@ end
 --- The results of fn(..); calls after() then, also if fn raises an error.
 function util.finally(after, fn, ...) return finish(after, pcall(fn, ...)) end
 
+--- Calls visit(text) for the string constants of a function and of its inner functions: among others names of fields.
+function util.each_string(code, visit)
+  local jit_util = require 'jit.util'
+  for k = 1, jit_util.funcinfo(code).gcconsts do
+    local constant = jit_util.funck(code, -k)
+    if type(constant) == 'proto' then util.each_string(constant, visit)
+    elseif type(constant) == 'string' then visit(constant) end
+  end
+end
+
 --- The result of f(..); its errors get the prefix `what` instead of their position.
 function util.attempt(what, f, ...)
   local ok, result = pcall(f, ...)

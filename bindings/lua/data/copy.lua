@@ -11,7 +11,6 @@
 --   {kind = 'compiled', name =, f =, identity =}     what mt.map, zip, reduce or fuse made of f
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local jit_util = require 'jit.util'
 local util = require 'mtorch.core.util'
 local object = require 'mtorch.core.object'
 
@@ -112,16 +111,9 @@ end
 
 --- Copies the program's globals that a function's constants name, and those of its inner functions.
 function Packer:globals_of(f)
-  local i = -1
-  while true do
-    local constant = jit_util.funck(f, i)
-    if constant == nil then return end
-    if type(constant) == 'proto' then self:globals_of(constant)
-    elseif type(constant) == 'string' and not standard[constant] and rawget(_G, constant) ~= nil then
-      self:global(constant)
-    end
-    i = i - 1
-  end
+  util.each_string(f, function(name)
+    if not standard[name] and rawget(_G, name) ~= nil then self:global(name) end
+  end)
 end
 
 --- A constant may also be the name of a field: a global that cannot be copied is an error only where it is used.

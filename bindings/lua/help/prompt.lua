@@ -11,19 +11,17 @@ local prompt = {}
 
 local max_entries, max_depth, max_bytes = 30, 4, 3000 -- limits: of one table; of nested tables; of the text
 
-local function short(value)
-  if type(value) == 'string' then return ('%q'):format(util.truncate(value, 60)):gsub('\\\n', '\\n') end
-  if mt.is_tensor(value) then return core.describe(value):gsub('^a ', '') end
+--- A value in one line.
+function prompt.short(value)
+  if type(value) == 'string' then return (('%q'):format(util.truncate(value, 60)):gsub('\\\n', '\\n')) end
+  if mt.is_tensor(value) then return (core.describe(value):gsub('^a ', '')) end
   return util.truncate(tostring(value):match('^[^\n]*'), 60)
 end
-
---- A value in one line.
-function prompt.short(value) return (short(value)) end
 
 --- {1, 2, name = "x"}: limited in depth, entries and bytes; a table that contains itself is {..}.
 local function show(value, seen, depth, room)
   local meta = type(value) == 'table' and getmetatable(value)
-  if type(value) ~= 'table' or type(meta) == 'table' and meta.__tostring then return (short(value)) end
+  if type(value) ~= 'table' or type(meta) == 'table' and meta.__tostring then return prompt.short(value) end
   if seen[value] or depth > max_depth then return next(value) == nil and '{}' or '{..}' end
   seen[value] = true
   local parts, count, length = {}, 0, 0
@@ -31,7 +29,7 @@ local function show(value, seen, depth, room)
     count = i
     if i > max_entries or length > room then break end
     local text = show(value[key], seen, depth + 1, (room - length) / 2)
-    local name = type(key) == 'string' and key:find('^[%a_][%w_]*$') and key or '[' .. short(key) .. ']'
+    local name = type(key) == 'string' and key:find('^[%a_][%w_]*$') and key or '[' .. prompt.short(key) .. ']'
     if key ~= i then text = name .. ' = ' .. text end
     parts[#parts + 1], length = text, length + #text + 2
   end

@@ -146,12 +146,6 @@ local function edited(text, edits)
   return text
 end
 
---- The edits that return the values of the last statement. The values are arguments of a function that returns them,
---- because a tail call would lose the line of an error.
-local function shown_last(tokens, start)
-  return {{start.from, 0, ' return (...)('}, {tokens[#tokens].to + 1, 0, ')'}}
-end
-
 --- The same text with top-level locals as variables that last, in a function with these variables as upvalues.
 local function lasting(text, name, tokens, locals, edits)
   local used = {}
@@ -189,7 +183,8 @@ function interactive.load(text, name)
   local tokens = tokens_of(text)
   local fn, message = loadstring(text, name)
   local start, locals = outline(tokens)
-  local edits = start and shown_last(tokens, start) or {}
+  -- The values are arguments of a function that returns them, because a tail call would lose the line of an error.
+  local edits = start and {{start.from, 0, ' return (...)('}, {tokens[#tokens].to + 1, 0, ')'}} or {}
   local with_values = loadstring(edited(text, edits), name)
   if not with_values then
     edits = {}
