@@ -18,12 +18,7 @@ Value.__index, Recorder.__index = Value, Recorder
 -- Functions that do not write elements, although some of their names end in _.
 local writes_nothing = {requires_grad_ = true, zero_grad_ = true, backward = true, retain_grad = true}
 
-local signatures = {}
---- The parameters of a signature, parsed once.
-local function parameters_of(signature)
-  signatures[signature] = signatures[signature] or core.parameters(signature)
-  return signatures[signature]
-end
+local parameters = {} -- of signatures, which are parsed once
 
 --- "net.lua:12": the innermost line outside the library.
 local function user_line()
@@ -134,7 +129,8 @@ end
 
 --- Called before a call: saves its arguments, and which tensor it will write.
 function Recorder:before(depth, name, signature, list, n)
-  local params, call = parameters_of(signature), {op = name, args = {}, sources = {}}
+  local params, call = parameters[signature] or core.parameters(signature), {op = name, args = {}, sources = {}}
+  parameters[signature] = params
   for i = 1, n do
     call.args[i] = self:freeze(list[i], 4)
     if mt.is_tensor(list[i]) then call.sources[i] = self:entry(list[i]) end

@@ -1,6 +1,6 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
-local launcher = require 'mtorch.core.launch'
+local launcher = require 'mtorch.cuda.launch'
 local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 local native = core.cuda_kernel()
