@@ -169,17 +169,13 @@ end
 
 --- The first tensor's dtype, and the number of elements of all tensors after broadcasting.
 local function extent_of(...)
-  local dtype, elements
   local list = {}
   for i = 1, select('#', ...) do
     local x = select(i, ...)
-    if mt.is_tensor(x) then
-      dtype = dtype or x.dtype
-      list[#list + 1] = x:detach()
-    end
+    if mt.is_tensor(x) then list[#list + 1] = x:detach() end
   end
-  if #list > 0 then elements = (mt.broadcast_tensors(unpack(list))):numel() end
-  return dtype or 'float32', elements
+  if #list == 0 then return 'float32' end
+  return list[1].dtype, (mt.broadcast_tensors(unpack(list))):numel()
 end
 
 local function describe_tree(text, made, x, dim)
