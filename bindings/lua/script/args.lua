@@ -144,14 +144,11 @@ end
 
 --- The comment at the beginning of the script, without its dashes.
 local function head(path)
-  local file = path and io.open(path)
-  if not file then return '' end
   local lines = {}
-  for line in file:lines() do
+  for line in (path and util.read_file(path) or ''):gmatch '([^\n]*)\n?' do
     if line:find '^%-%-' and not line:find '^%-%-%[=*%[' then lines[#lines + 1] = (line:gsub('^%-%-+ ?', ''))
     elseif #lines > 0 or not line:find '^#!' then break end
   end
-  file:close()
   return #lines > 0 and table.concat(lines, '\n'):gsub('%s+$', '') .. '\n\n' or ''
 end
 
