@@ -48,11 +48,11 @@ local function call_function(self, ...)
     ctx.needs_input_grad[i] = mt.is_tensor(x) and x.requires_grad or false
   end
   local results = pack(mt.no_grad(self.forward, ctx, ...))
-  local outputs, places, plain, without = {}, {}, {}, ctx.without_gradient or {}
+  local outputs, places, plain, without = {}, {}, {}, ctx.without_gradient
   for k = 1, results.n do
     if mt.is_tensor(results[k]) then
       outputs[#outputs + 1], places[#places + 1] = results[k], k
-      plain[#outputs] = without[results[k]] or false
+      plain[#outputs] = without and without[results[k]] or false
     end
   end
   if #outputs == 0 then core.fail(self.name .. ': forward returned no tensor') end
