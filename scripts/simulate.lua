@@ -179,7 +179,7 @@ local function memory_of(layers, gpus)
 end
 
 local function simulate(layers, gpus)
-  local forward, computing, moved, sending, ends = 0, 0, 0, 0, 0
+  local forward, computing, moved, sending, ends = 0, 0, 0, 0
   for _, l in ipairs(layers) do
     forward, computing = forward + l.forward, computing + l.forward + l.backward
     moved = moved + 28 * sum(l.sizes) -- AdamW reads four numbers and writes three
