@@ -183,6 +183,17 @@ uint32_t work(uint32_t job, const auto& finished) noexcept {
 
 // ---- workers ------------------------------------------------------------------------------------
 
+/// Moves this thread to another processor: some kernels wake it on that of its waker although another one is idle (in
+/// virtual machines), and again at each job, as it finds the job done and sleeps.
+void leave(int processor) {
+  cpu_set_t allowed, others;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  others = allowed;
+  CPU_CLR(size_t(processor), &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 void run_worker() {
   for (uint32_t job = 0; !pool.stopping.load();) {
     const auto called = [&] { return pool.posted.load(std::memory_order_acquire) != job; };
@@ -191,6 +202,8 @@ void run_worker() {
       ++pool.sleeping;
       while (pool.posted.load() == job) sleep_while(pool.posted, job);
       --pool.sleeping;
+      if (const int caller = pool.processor; pool.may_spin && sched_getcpu() == caller)
+        leave(caller);
     }
     job = pool.posted.load(std::memory_order_acquire);
     work(job, [] {
