@@ -7,6 +7,7 @@
 #include "engine/core/host.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/weighted_gather.h"
 
 namespace mt {
 namespace {
@@ -128,10 +129,19 @@ Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, cons
 Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
                     int64_t bags, int64_t each = 0) {
   const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();
-  Tensor out =
-      zeros({bags, x.size(1)}, each || !is_reduced_float(dtype) ? dtype : Dtype::f32, x.device());
-  {
-    NoGrad off;
+  Tensor out;
+  if (const NoGrad off; each * bags > 0 && is_cpu(x.device()) && x.is_contiguous() &&
+                        x.dtype() == dtype && !is_reduced_float(dtype)) {
+    const auto by_place = [&](const Tensor& t) {
+      return reshape(transpose(reshape(t, {bags, each}), 0, 1), {1, each, bags});
+    };
+    const Tensor weight =
+        factor.defined() ? by_place(to(factor, dtype)) : ones({1, each, bags}, dtype, x.device());
+    const Tensor lines = reshape(x.detach(), {1, 1, x.size(0), x.size(1)});
+    out = reshape(weighted_gather(lines, by_place(at), weight), {bags, x.size(1)});
+  } else {
+    out =
+        zeros({bags, x.size(1)}, each || !is_reduced_float(dtype) ? dtype : Dtype::f32, x.device());
     each_run(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
       const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
       const Tensor rows = scale_rows(index_select(x, 0, {slice(at, 0, from, n)}), some);
@@ -205,6 +215,7 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   }
   const Tensor sums = sums_of_rows(weight, at, bag, factor, bags, each);
   if (mode != Bag::mean) return sums;
+  if (each) return sums / double(each);
   const Tensor counts = index_add(zeros({bags}, sums), 0, bag, ones(bag.shape(), sums));
   return sums / unsqueeze(maximum(counts, 1.0), 1);
 }

@@ -9,6 +9,8 @@ namespace {
 
 constexpr int64_t kPlaces = 1024;  // places whose positions and weights fit in the L1 cache
 constexpr int64_t kStrip = 512;    // columns of a line that a thread processes at a time
+constexpr int64_t kAhead = 8,
+                  kLine = 16;  // places whose lines are prefetched; elements of a cache line
 
 /// The terms of a sum for each place: x[at[p]] * weight[p], or 0 if `at` is negative; the steps are
 /// the strides from one term to the next.
@@ -91,6 +93,9 @@ template <class T> struct Batch {
     if (c.inner == 1)
       return add_terms<T>({from, weight + p, at + p, c.taps, 0, c.places, c.places}, to, n);
     for (int64_t end = p + n; p < end; ++p, to += c.inner) {
+      for (int64_t k = p + kAhead; p + kAhead < end && k < c.taps * c.places; k += c.places)
+        for (int64_t line = 0; line < smaller(c.inner, 4 * kLine); line += kLine)
+          __builtin_prefetch(from + at[k] * c.inner + line);
       if (at[p] < 0) clear_line(to, c.inner);
       else add_line<true>(to, from + at[p] * c.inner, weight[p], c.inner);
       for (int64_t k = p + c.places; k < c.taps * c.places; k += c.places)
