@@ -39,8 +39,12 @@ local numbers = {}
 for text in options.gpus:gmatch '[^,]+' do
   local gpus = tonumber(text)
   if not gpus or gpus < 1 or gpus % 1 > 0 then refuse('--gpus: %s is not a number of GPUs', text) end
+  if gpus > options.per_machine and gpus % options.per_machine > 0 then
+    refuse('--gpus: %d GPUs are not whole machines of %d', gpus, options.per_machine)
+  end
   numbers[#numbers + 1] = gpus
 end
+if #numbers == 0 then refuse '--gpus is empty' end
 
 -- ---- networks: the layers in the order of forward, for the batch of one GPU, in 16 bits -----------------------------
 

@@ -139,7 +139,11 @@ const Entry kCudaFunctions[] = {
        Userdata<LuaGraph>::at(a, 1).finish(a.boolean(2));
        return 0;
      }},
-    {"graph_replay(g)", "Launches the graph.", bind<[](LuaGraph& g) { g.replay(); }>},
+    {"graph_replay(g)", "Launches the graph.", bind<[](LuaGraph& g) {
+       if (thread_state.zero_gradients)
+         fail("cuda.graph: a process whose batches have ended cannot replay a graph in dist.join");
+       g.replay();
+     }>},
     {"graph_drop(g)", "Destroys a graph.",
      [](Args& a) { return Userdata<LuaGraph>::collect(a.L); }},
 };

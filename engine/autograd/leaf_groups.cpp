@@ -47,15 +47,18 @@ Reached reached_from(const Tensor& root) {
   return found;
 }
 
-/// Whether the pass hands over all gradients at its end, as one exchange that a replay can repeat.
-bool is_one_exchange(const GradientGroup& group, const GradientGroup::Start& start) {
+/// Whether the pass hands over all gradients at its end, as one exchange that a replay can repeat; otherwise a recording
+/// is refused. Other calls of the processes must not come in between, or they would have another order than eagerly.
+bool takes_one_exchange(const GradientGroup& group, const GradientGroup::Start& start) {
   if (exchanges_are_skipped()) return true;
   if (!step_recorder) return false;
   const bool all = std::ranges::find(start.reached, false) == start.reached.end();
-  if (all && group.is_repeatable()) return true;
+  if (all && start.undisturbed && group.is_repeatable()) return true;
   step_recorder->on_external_effect(
-      all ? "averages of gradients include those that were added up without averages"
-          : "the step does not use all parameters whose gradients the processes average");
+      !all ? "the step does not use all parameters whose gradients the processes average"
+      : !start.undisturbed
+          ? "hooks, functions or several nets of dist.parallel take part in one backward pass"
+          : "averages of gradients include those that were added up without averages");
   return false;
 }
 
@@ -128,7 +131,7 @@ std::unique_ptr<LeafGroups> LeafGroups::of(const Tensor& root) {
     uint64_t order = 0;
     for (const Use& use : uses) order = order * 1000003 + use.member + 1;
     start.order = int64_t(order >> 1);
-    if (is_one_exchange(*one.group, start)) {
+    if (takes_one_exchange(*one.group, start)) {
       for (const Use& use : uses) one.order.push_back(use.member);
       one.start = std::move(start);
       continue;

@@ -146,7 +146,7 @@ Buffer::Buffer(const TensorList& list, const Group& group, Dtype d, bool may_sha
            x.dtype() == d;
   int64_t n = 0;
   for (const Tensor& x : list) n += x.numel();
-  data = shared ? view_of(x, {n}, {1}, 0) : empty({n}, d, place(group));
+  data = shared ? view_of(x, {n}, {1}, x.offset()) : empty({n}, d, place(group));
   if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
 }
 void Buffer::each(const TensorList& list,

@@ -53,6 +53,10 @@ if arg[1] == '--process' then -- this is one of several processes
   eq(dist.all_reduce_(mt.tensor{rank == 0, true, false}, {op = 'max'}):tolist(), {true, true, false})
   eq(dist.all_reduce_(mt.tensor(rank + 1), {op = 'mean'}):item(), (size + 1) / 2)
   eq(dist.all_reduce_(mt.zeros(0, 3)):tolist(), mt.zeros(0, 3):tolist())
+  local whole = mt.full({3, 2}, rank + 1) -- a contiguous view in the middle
+  dist.all_reduce_(whole[2])
+  dist.broadcast_(whole[3], size - 1)
+  eq(whole:tolist(), {{rank + 1, rank + 1}, {size * (size + 1) / 2, size * (size + 1) / 2}, {size, size}})
   local a, b, c = mt.tensor{rank}, mt.tensor({rank, 1}, {dtype = 'int64'}), mt.ones(2, 2)
   dist.all_reduce_{a, b, c}
   eq({a:tolist(), b:tolist(), c:tolist()}, {{ranks(function(r) return r end)}, {ranks(function(r) return r end), size},

@@ -60,6 +60,42 @@ local steps = {
       return loss
     end
   end,
+  -- a collective in backward
+  sync = function()
+    local double = mt.Function{forward = function(_, x) return x * 2 end, backward = function(_, g)
+      return g * 2 * dist.all_reduce_(mt.ones(1), 'mean')
+    end}
+    local net = dist.parallel(nn.Linear(6, 2))
+    return net, function(x, y)
+      net:zero_grad()
+      local loss = mean_loss(function(v) return double(net(v)):sum(1) end, x, y:sum(1))
+      loss:backward()
+      return loss
+    end
+  end,
+  -- two nets in one backward pass
+  two = function()
+    local net = nn.ModuleList{dist.parallel(nn.Linear(6, 2)), dist.parallel(nn.Linear(6, 2))}
+    return net, function(x, y)
+      net:zero_grad()
+      local loss = mean_loss(net[1], x, y) + mean_loss(net[2], x, y)
+      loss:backward()
+      return loss
+    end
+  end,
+  -- a compiled step inside
+  inner = function()
+    local net = dist.parallel(nn.Linear(6, 2))
+    local opt = optim.SGD(net:parameters(), {lr = 0.1})
+    local step = mt.compile(function(x, y)
+      opt:zero_grad()
+      local loss = mean_loss(net, x, y)
+      loss:backward()
+      opt:step()
+      return loss
+    end, {verify = 3})
+    return net, function(x, y) return (step(x, y)) end
+  end,
   -- plain collectives, in place and into another tensor
   collectives = function()
     local net, n = nn.Linear(6, 2), dist.size()
@@ -97,6 +133,9 @@ local how = {
   accumulated = 'runs eagerly: averages of gradients include those that were added up without averages',
   partly = dist.rank() == 0 and 'runs eagerly: the step does not use all parameters whose gradients the processes',
   shard = 'runs eagerly',
+  sync = 'runs eagerly: hooks, functions or several nets',
+  two = 'runs eagerly: hooks, functions or several nets',
+  inner = 'compiled step',
   message = 'runs eagerly: .*other than tensors',
 }
 

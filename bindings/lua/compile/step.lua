@@ -251,12 +251,16 @@ local function compare(self, program, arguments, is_alone)
   return results, differs or nil
 end
 
+local compares_alone = false -- without the other processes: compiled steps inside run eagerly
+
 --- Compares a replay with the step. If other processes take part, they make no calls for the comparison.
 local function try(self, program, arguments)
   if not program.has_exchanges then return compare(self, program, arguments) end
   native.step_skip_exchanges(true)
+  compares_alone = true
   local ok, results, differs = pcall(compare, self, program, arguments, true)
   native.step_skip_exchanges(false)
+  compares_alone = false
   if not ok then error(results, 0) end
   return pack(self.f(unpack(arguments, 1, arguments.n))), differs
 end
@@ -376,7 +380,7 @@ local function run(self, entry, ...)
 end
 
 local function call(self, ...)
-  if self.eager or core.step_recording then return self.f(...) end
+  if self.eager or core.step_recording or compares_alone then return self.f(...) end
   local mode, n, entry = native.step_mode(), select('#', ...), self.entries[1]
   if not mode then return self.f(...) end
   local program = entry and entry.program

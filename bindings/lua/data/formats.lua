@@ -26,7 +26,7 @@ end
 
 --- The first rows of the columns as text, and their number.
 local function shown_columns(t)
-  local n, rows = #t.names > 0 and #t[1] or 0, {{unpack(t.names)}}
+  local n, rows = #t.names > 0 and #t[1] or 0, {util.append({}, t.names)}
   for i = 1, math.min(n, 5) do
     rows[i + 1] = util.map(t.names, function(_, k)
       local cell = t[k][i]

@@ -81,7 +81,8 @@ end
 
 parallel.join = core.declare('join(batches, step: function)',
   'step(..) for each batch that a loader, a list or an iterator gives, where the processes have unequal numbers of ' ..
-  'batches: one whose batches have ended repeats its last one, with gradients of 0, until those of all have ended. ' ..
+  'batches: one whose batches have ended repeats its last one until those of all have ended, and its ' ..
+  'backward() starts from a gradient of 0 (mt.grad does not). ' ..
   'So all make the same calls, and parameters and the state of the optimizer stay equal. Averages are still divided ' ..
   'by the number of processes. Ends in all if step returns false in any. Returns the number of steps, and of ' ..
   "batches of this process. PyTorch's Join.",

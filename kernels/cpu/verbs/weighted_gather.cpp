@@ -10,7 +10,8 @@ namespace {
 constexpr int64_t kPlaces = 1024;  // places whose positions and weights fit in the L1 cache
 constexpr int64_t kStrip = 512;    // columns of a line that a thread processes at a time
 constexpr int64_t kAhead = 8,
-                  kLine = 16;  // places whose lines are prefetched; elements of a cache line
+                  kLine =
+                      16;  // places whose lines are prefetched; float32 elements of a cache line
 
 /// The terms of a sum for each place: x[at[p]] * weight[p], or 0 if `at` is negative; the steps are
 /// the strides from one term to the next.
