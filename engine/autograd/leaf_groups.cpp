@@ -47,8 +47,8 @@ Reached reached_from(const Tensor& root) {
   return found;
 }
 
-/// Whether the pass hands over all gradients at its end, as one exchange that a replay can repeat; otherwise a recording
-/// is refused. Other calls of the processes must not come in between, or they would have another order than eagerly.
+/// Whether the pass hands over all gradients at its end, as one exchange that a replay can repeat; if not, a
+/// recording is refused. No other call of the processes may come in between: eagerly it has another order.
 bool takes_one_exchange(const GradientGroup& group, const GradientGroup::Start& start) {
   if (exchanges_are_skipped()) return true;
   if (!step_recorder) return false;
