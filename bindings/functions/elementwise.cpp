@@ -34,8 +34,11 @@ int elementwise_body(Args& a) {
     input[i] = t;
   }
   double params[op::kMaxParams] = {};
-  for (int i = 0; i < row.params; ++i)
-    params[i] = a.number(row.inputs + i + 1, row.info->params[i].value);
+  for (int i = 0; i < row.params; ++i) {
+    const auto& p = row.info->params[i];
+    const int at = row.inputs + i + 1;
+    params[i] = p.required ? a.number(at) : a.number(at, p.value);
+  }
   if (e.op == op::id<op::Celu> && params[0] == 0) fail("celu: alpha is 0; x is divided by it");
   if (e.op == op::id<op::Softshrink> && !(params[0] >= 0))
     fail("softshrink: lambd is {}; it must be at least 0", show(params[0]));

@@ -131,6 +131,8 @@ test('isposinf, isneginf, gcd, lcm', function()
   eq({int({200, 7}, 'uint8'):gcd(int({150, 7}, 'uint8')):tolist(), int{12}:gcd(8):tolist()}, {{50, 7}, {4}})
   eq(int({-2 ^ 31}, 'int32'):gcd(int({0}, 'int32')):tolist(), {-2 ^ 31}) -- its magnitude does not fit
   eq(int{12, 18}:gcd_(6):tolist(), {6, 6})
+  raises(function() mt.threshold(f64{1}) end, "threshold: argument 2 'threshold' must be a number, got nothing")
+  raises(function() mt.threshold(f64{1}, 1) end, "threshold: argument 3 'value' is missing")
   raises(function() f64{1}:gcd(f64{2}) end, 'gcd: float64 numbers have no common divisors and multiples; use integer')
 end)
 
