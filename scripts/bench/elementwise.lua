@@ -43,7 +43,8 @@ local differentiated = 'exp exp2 expm1 log log1p log2 log10 sin cos tan atan tan
                        'softplus logsigmoid mish elu rsqrt'
 
 -- Arguments that are plain numbers, by position.
-local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
+local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1},
+  threshold = {[2] = 0.5, [3] = 2}}
 
 local function called(text, names)
   if not text or text:find('(', 1, true) then return text end
