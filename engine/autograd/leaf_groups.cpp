@@ -65,7 +65,7 @@ bool takes_one_exchange(const GradientGroup& group, const GradientGroup::Start& 
 }  // namespace
 
 /// Replaces the gradients by those that the group makes of them.
-bool LeafGroups::exchange(const Joined& joined, TensorList& gradients) {
+void LeafGroups::exchange(const Joined& joined, TensorList& gradients) {
   Exchange all;
   for (size_t i : joined.order) {
     const auto hook = joined.group->members[i].lock();
@@ -86,7 +86,6 @@ bool LeafGroups::exchange(const Joined& joined, TensorList& gradients) {
     if (pass) pass->committed();
   };
   run_exchange(all);
-  return false;
 }
 
 GradientGroup::~GradientGroup() {

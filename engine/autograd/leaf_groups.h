@@ -34,7 +34,8 @@ class LeafGroups {
         leaves.push_back(hook ? Ref<TensorImpl>::share(hook->leaf) : Ref<TensorImpl>());
         gradients.push_back(hook ? get(*hook->leaf) : Tensor());
       }
-      const bool whole = joined.pass ? joined.pass->end(gradients) : exchange(joined, gradients);
+      const bool whole = joined.pass && joined.pass->end(gradients);
+      if (!joined.pass) exchange(joined, gradients);
       for (size_t i = 0; i < leaves.size(); ++i)
         if (leaves[i] && gradients[i].defined()) set(leaves[i], std::move(gradients[i]), whole);
     }
@@ -60,7 +61,7 @@ class LeafGroups {
     GradientGroup::Start start = {};
     std::vector<size_t> order = {};
   };
-  static bool exchange(const Joined&, TensorList& gradients);
+  static void exchange(const Joined&, TensorList& gradients);
   std::vector<Joined> joined_;
   std::vector<Use> uses_;  // latest first
   std::unordered_set<const TensorImpl*> leaves_;

@@ -235,6 +235,7 @@ void wait(const Wait& w, const std::function<bool()>& done) {
 }
 
 void check_usable(const char* operation, const Group& group) {
+  if (step_recorder) step_recorder->on_external_effect();  // not within run_exchange
   if (std::this_thread::get_id() != all().thread)
     fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
   wait_for_background(operation);
@@ -298,7 +299,6 @@ void wait_for(const char* operation, const std::string& call, int process,
               const std::function<bool()>& done) {
   Group other;
   other.ranks = {process};
-  if (step_recorder) step_recorder->on_external_effect();
   check_usable(operation, other);
   note_call(call);
   wait({operation, call, other, Notices::kNoCall, max_seconds}, done);
@@ -312,7 +312,6 @@ double time_limit() { return max_seconds; }
 
 void agree(const char* operation, const Group& group, const std::string& call, const Gpu* gpu) {
   group.gpu = nullptr;
-  if (step_recorder) step_recorder->on_external_effect();  // not within run_exchange
   if (group.position(all().rank) < 0)
     fail("{}: process {} is not in the group {}", operation, all().rank, group.shown());
   note_call(call);

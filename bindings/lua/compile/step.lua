@@ -258,10 +258,10 @@ local function try(self, program, arguments)
   if not program.has_exchanges then return compare(self, program, arguments) end
   native.step_skip_exchanges(true)
   compares_alone = true
-  local ok, results, differs = pcall(compare, self, program, arguments, true)
-  native.step_skip_exchanges(false)
-  compares_alone = false
-  if not ok then error(results, 0) end
+  local _, differs = util.finally(function()
+    native.step_skip_exchanges(false)
+    compares_alone = false
+  end, compare, self, program, arguments, true)
   return pack(self.f(unpack(arguments, 1, arguments.n))), differs
 end
 
