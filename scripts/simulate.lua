@@ -8,9 +8,9 @@
 -- --memory. Backward takes twice as long, or as long where the parameters are frozen. Gradients fill the buckets of
 -- dist.parallel by the engine's own rule; these are sent one after another while backward goes on. An all-reduce of B
 -- bytes is a ring inside the machines and one between them: 2 (n - 1) / n B / speed each, where the GPUs of a machine
--- share what goes to others, and 2 log2(n) latencies. dist.shard instead gathers the parameters of a layer before its
--- forward and its backward, and scatters its gradients, without overlap. Nothing else is counted: no loading of data,
--- no slow process, no effect of sending on computing.
+-- share what goes to others, and 2 log2(n) latencies. dist.shard instead gathers the parameters of a layer while the
+-- one before it computes, in forward and in backward, and scatters its gradients after its backward, which waits for
+-- that. Nothing else is counted: no loading of data, no slow process, no effect of sending on computing.
 local mt = require 'mtorch'
 local refuse = require 'refuse'
 assert(mt.dist) -- which declares the next
@@ -170,6 +170,31 @@ local function send_buckets(layers, forward, gpus)
   return free, sending
 end
 
+--- dist.shard: the seconds until the last gradients have been scattered, and of all sending.
+local function send_parts(layers, gpus)
+  local now, free, sending = 0, 0, 0
+  local function send(bytes)
+    local seconds = all_reduce(bytes, gpus) / 2
+    free, sending = math.max(free, now) + seconds, sending + seconds
+    return free
+  end
+  local function gather(l) return l and send(4 * sum(l.sizes) + 2 * l.frozen) end
+  local ready = gather(layers[1])
+  for i, l in ipairs(layers) do
+    now = math.max(now, ready)
+    ready = gather(layers[i + 1])
+    now = now + l.forward
+  end
+  ready = now -- the last layer's parameters are kept
+  for i = #layers, 1, -1 do
+    now = math.max(now, ready)
+    ready = gather(layers[i - 1])
+    now = now + layers[i].backward
+    if #layers[i].sizes > 0 then now = send(4 * sum(layers[i].sizes)) end
+  end
+  return now, sending
+end
+
 --- Bytes of a process: the parameters with AdamW in float32 and their casts to 16 bits, what backward needs.
 local function memory_of(layers, gpus)
   local trained, frozen, kept, largest = 0, 0, 0, 0
@@ -183,20 +208,17 @@ local function memory_of(layers, gpus)
 end
 
 local function simulate(layers, gpus)
-  local forward, computing, moved, sending, ends = 0, 0, 0, 0
+  local forward, computing, moved, sending, ends = 0, 0, 0
   for _, l in ipairs(layers) do
     forward, computing = forward + l.forward, computing + l.forward + l.backward
     moved = moved + 28 * sum(l.sizes) -- AdamW reads four numbers and writes three
-    if options.mode == 'shard' then
-      local gather = all_reduce(4 * sum(l.sizes) + 2 * l.frozen, gpus) / 2
-      sending = sending + 2 * gather + all_reduce(4 * sum(l.sizes), gpus) / 2
-    end
   end
   local shared = options.mode == 'shard' and gpus or 1
-  if shared == 1 then ends, sending = send_buckets(layers, forward, gpus) else ends = computing + sending end
+  if shared == 1 then ends, sending = send_buckets(layers, forward, gpus)
+  else ends, sending = send_parts(layers, gpus) end
   local update = options.model == 'uniform' and 0 or moved / shared / (options.memory * 1e9)
   local step = math.max(computing, ends) + update
-  local hidden = shared == 1 and sending > 0 and 1 - math.max(0, ends - computing) / sending
+  local hidden = sending > 0 and 1 - math.max(0, ends - computing) / sending
   return step, sending, hidden, memory_of(layers, gpus)
 end
 

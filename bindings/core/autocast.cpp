@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "engine/autograd/function.h"
 #include "engine/core/device.h"
 
 namespace mt::lua {
@@ -80,7 +81,10 @@ Tensor lowered(const Tensor& x) {
   const Dtype to_dtype =
       is_cpu(x.device()) ? thread_state.autocast.cpu : thread_state.autocast.cuda;
   const bool takes_part = x.dtype() == Dtype::f32 || is_reduced_float(x.dtype());
-  return to_dtype == Dtype::none || !takes_part ? x : to(x, to_dtype);
+  if (to_dtype == Dtype::none || !takes_part) return x;
+  const Tensor y = to(x, to_dtype);
+  note_cast(x, y);
+  return y;
 }
 Tensor half_to_float32(const Tensor& x) {
   return is_reduced_float(x.dtype()) ? to(x, Dtype::f32) : x;

@@ -27,7 +27,7 @@ class Callback : public std::enable_shared_from_this<Callback> {
   ~Callback();
   /// Pushes the function; false if it no longer exists.
   bool push(lua_State* L) const;
-  /// Keeps it from now on as long as something leads to this node or checkpoint, which owns it.
+  /// Keeps it from now on as long as something leads to this node or Unsaved, which owns it.
   void keep_for(const void* holder);
   /// Keeps it in the registry, because something else leads to its tensor or node.
   void hold();

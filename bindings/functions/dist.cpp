@@ -1,8 +1,10 @@
 // dist.cpp -- mt.dist: collective operations on tensors of several processes
+#include "engine/autograd/function.h"
 #include "engine/core/device.h"
 #include "engine/dist/gpu_link.h"
 #include "engine/dist/process_group.h"
 
+#include "bindings/core/callback.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
@@ -28,6 +30,12 @@ InGroup group_at(const Args& a, int i) { return Arg<InGroup>::get(a, i); }
 struct LuaAverage : dist::GradientAverage {
   static constexpr char kShown[] = "the state of dist.parallel";
   using GradientAverage::GradientAverage;
+};
+
+/// A gather that goes on while the process computes, for dist.shard.
+struct LuaGather : dist::PendingGather {
+  static constexpr char kShown[] = "a gather of dist.shard";
+  using PendingGather::PendingGather;
 };
 
 int64_t check_tag(const char* operation, int64_t tag) {
@@ -136,6 +144,33 @@ const Entry kDist[] = {
      bind<[](InGroup g) { dist::barrier(group_of(g)); }>},
 };
 
+/// released(again, tensors, fn, ..): calls fn(..), whose operations do not keep these tensors; `again` makes them.
+int released_body(Args& a) {
+  lua_State* L = a.L;
+  a.function(1), a.function(3);
+  const auto released = std::make_shared<ReleasedTensors>();
+  released->tensors = a.tensors(2);
+  const size_t count = released->tensors.size();
+  const auto callback = std::make_shared<Callback>(L, 1);
+  callback->keep_for(released.get());
+  released->again = [callback, count] {
+    lua_State* L = current_state();
+    const int top = lua_gettop(L);
+    if (!callback->push(L)) fail("backward: the function that makes released tensors is gone");
+    lua_call(L, 0, 1);
+    TensorList list;
+    each_entry(L, top + 1, [&](int) {
+      if (const Tensor* t = tensor_at(L, -1)) list.push_back(*t);
+    });
+    lua_settop(L, top);
+    if (list.size() != count) fail("backward: {} released tensors for {}", list.size(), count);
+    return list;
+  };
+  const ReleaseScope scope(released);
+  lua_call(L, lua_gettop(L) - 3, LUA_MULTRET);
+  return lua_gettop(L) - 2;
+}
+
 const Entry kDistParts[] = {
     {"average_gradients([parameters], bucket_mb, bfloat16_wire, always_the_same)",
      "Averages the gradients of each backward pass to come.",
@@ -150,6 +185,17 @@ const Entry kDistParts[] = {
        for (const Tensor& x : list) gradients.push_back({x.dtype(), x.numel()});
        return dist::buckets_of(gradients, bucket_mb);
      }>},
+    {"released(again, [tensors], fn, ..)",
+     "fn(..), whose operations do not keep the tensors for backward, which calls again() for them.",
+     released_body},
+    {"start_gather([out], [parts])",
+     "Begins to gather parts of all processes into flat tensors, one for each part.",
+     bind<[](const TensorList& out, const TensorList& list) {
+       return std::make_unique<LuaGather>(out, list);
+     }>},
+    {"wait_for_gather(gather)",
+     "Waits until a gather is complete. Returns whether the parts are still the same.",
+     bind<[](LuaGather& gather) { return gather.wait(); }>},
     {"reduce_alone(x, abort=false)",
      "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",
      bind<[](const Tensor& x, std::optional<bool> abort) {

@@ -480,7 +480,7 @@ class BackwardPass : public Walk {
     if (!node.extra) return;
     node.extra->hooks.clear();
     node.extra->custom.reset();
-    node.extra->checkpoint.reset();
+    node.extra->unsaved.reset();
     node.extra->parts.reset();
   }
 

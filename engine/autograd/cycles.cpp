@@ -25,7 +25,7 @@ std::atomic<int> suspected{0};
 bool OwnerGraph::all_known(const Vertex& t) {
   const int64_t owners = t.tensor ? t.tensor->refs.load()
                          : t.node ? t.node->refs.load()
-                                  : t.checkpoint->use_count();
+                                  : t.unsaved->use_count();
   return owners == t.known;
 }
 
@@ -53,8 +53,8 @@ void OwnerGraph::each(const Vertex& t, const auto& see) {
   if (!t.node->extra) return;
   see_tensor(t.node->extra->retained.get());
   Vertex next;
-  next.checkpoint = &t.node->extra->checkpoint;
-  if (*next.checkpoint) see(next.checkpoint->get(), next);
+  next.unsaved = &t.node->extra->unsaved;
+  if (*next.unsaved) see(next.unsaved->get(), next);
 }
 
 void OwnerGraph::start(TensorImpl* t, int owners) {

@@ -8,7 +8,7 @@
 
 namespace mt {
 
-/// The tensors, nodes and checkpoints that are reachable from some tensors, and the number of
+/// The tensors, nodes and Unsaved that are reachable from some tensors, and the number of
 /// references to each of them from within this set.
 class OwnerGraph {
  public:
@@ -16,7 +16,7 @@ class OwnerGraph {
   void start(TensorImpl*, int owners);
   /// Visits at most `most` vertices, breadth first; returns whether these were all.
   bool walk(size_t most = SIZE_MAX);
-  /// Whether no reference from outside keeps `thing`, a node or checkpoint that was reached, alive,
+  /// Whether no reference from outside keeps `thing`, a node or Unsaved that was reached, alive,
   /// directly or indirectly. Lists the nodes and tensors that lead to it.
   bool owned_within(const void* thing, std::vector<Node*>& nodes,
                     std::vector<TensorImpl*>& tensors);
@@ -29,7 +29,7 @@ class OwnerGraph {
   struct Vertex {
     TensorImpl* tensor = nullptr;
     Node* node = nullptr;
-    const std::shared_ptr<Checkpoint>* checkpoint = nullptr;
+    const std::shared_ptr<Unsaved>* unsaved = nullptr;
     int known = 0;  // references from within
     bool alive = false;
     std::vector<const void*> owners;

@@ -159,6 +159,76 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
   return list;
 }
 
+// ---- tensors that nodes do not save --------------------------------------------------------------
+
+void restore_saved(Node& node, int slot) {
+  const int place = node.extra->place[slot];
+  if (place < 0 || node.saved[slot]) return;
+  const std::shared_ptr<Unsaved> unsaved = node.extra->unsaved;
+  const Unsaved::Value v = unsaved->at(place);
+  node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
+  node.version[slot] = v.version;
+}
+
+ReleaseScope::ReleaseScope(std::shared_ptr<ReleasedTensors> released)
+    : released_(std::move(released)),
+      before_(std::exchange(thread_state.release, in_checkpoint() ? nullptr : this)) {
+  for (const Tensor& t : released_->tensors) versions_.push_back(t.impl()->storage->version);
+}
+ReleaseScope::~ReleaseScope() {
+  thread_state.release = before_;
+  TensorList& all = released_->tensors;
+  for (size_t i = 0; i < all.size(); ++i)
+    released_->kept |= all[i].impl()->storage->version != versions_[i];
+  if (!released_->kept) all.clear();
+}
+
+bool ReleaseScope::find(const Tensor& t, ReleasedTensors::Part& part) const {
+  const TensorList& all = released_->tensors;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Storage& storage = *all[i].impl()->storage;
+    if (t.impl()->storage == &storage && t.dtype() == all[i].dtype())
+      return part = {i, storage.version, geometry_of(t)}, true;
+  }
+  for (const Cast& c : casts_)
+    if (t.impl()->storage == c.made.impl()->storage && t.dtype() == c.part.cast)
+      return part = c.part, part.of_cast = geometry_of(t), true;
+  return false;
+}
+
+void ReleaseScope::note_cast(const Tensor& from, const Tensor& to) {
+  ReleasedTensors::Part part;
+  if (from.impl() == to.impl() || !find(from, part) || part.cast != Dtype::none) return;
+  part.cast = to.dtype();
+  casts_.push_back({to.detach(), std::move(part)});
+}
+
+bool ReleaseScope::leave_out(Node& node, int slot, const Tensor& t, int from) {
+  ReleasedTensors::Part part;
+  if (!find(t, part)) return false;
+  NodeExtra& extra = node.ensure_extra();
+  extra.unsaved = released_;
+  extra.place[slot] = int(released_->parts.size());
+  node.source[slot] = int8_t(from);
+  released_->parts.push_back(std::move(part));
+  return true;
+}
+
+Unsaved::Value ReleasedTensors::at(int place) {
+  const NoGrad off;
+  if (tensors.empty()) tensors = again();
+  const Part& part = parts[place];
+  const auto view = [](const Tensor& t, const TensorGeometry& g) {
+    return view_of(t, g.size, g.stride, g.offset);
+  };
+  const Tensor& whole = tensors[part.tensor];
+  Tensor t = view(whole, part.view);
+  if (part.cast != Dtype::none) t = view(to(t, part.cast), part.of_cast);
+  const uint32_t version = t.impl()->storage->version;
+  const bool changed = kept && whole.impl()->storage->version != part.version;
+  return {t, changed ? version - 1 : version};
+}
+
 // ---- gradient checkpointing ---------------------------------------------------------------------
 
 namespace {
@@ -213,7 +283,7 @@ void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
   const std::shared_ptr<Checkpoint>& checkpoint = thread_state.checkpoint->checkpoint;
   if (!thread_state.checkpoint->again) {
     NodeExtra& extra = node.ensure_extra();
-    extra.checkpoint = checkpoint;
+    extra.unsaved = checkpoint;
     extra.place[slot] = int(checkpoint->digests.size());
     node.source[slot] = int8_t(from);
     checkpoint->digests.push_back(digest_of(t));
@@ -238,31 +308,25 @@ void checkpoint_keep(const Node& node, const Storage* storage) {
   }
 }
 
-void checkpoint_restore(Node& node, int slot) {
-  const int place = node.extra->place[slot];
-  if (place < 0 || node.saved[slot]) return;
-  const std::shared_ptr<Checkpoint> s = node.extra->checkpoint;
-  if (s->values.empty()) {
-    const auto second = std::make_shared<Checkpoint>();  // s gets all its values or none
-    second->digests = s->digests;
-    const NoGrad on(true);
-    const CheckpointScope scope(second, true);
-    s->again();
-    if (second->values.size() != s->digests.size())
-      fail(
-          "recompute: the second run of the function made {} intermediate values, the first {}; it "
-          "must do the same both times",
-          second->values.size(), s->digests.size());
-    if (!second->different.empty())
-      fail(
-          "recompute: the second run of the function computed {} from other numbers than the first; "
-          "what it uses was changed in between: clone() that first",
-          second->different);
-    s->values = std::move(second->values);
-  }
-  const Checkpoint::Value& v = s->values[place];
-  node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
-  node.version[slot] = v.version;
+Unsaved::Value Checkpoint::at(int place) {
+  if (!values.empty()) return values[place];
+  const auto second = std::make_shared<Checkpoint>();  // this gets all its values or none
+  second->digests = digests;
+  const NoGrad on(true);
+  const CheckpointScope scope(second, true);
+  again();
+  if (second->values.size() != digests.size())
+    fail(
+        "recompute: the second run of the function made {} intermediate values, the first {}; it "
+        "must do the same both times",
+        second->values.size(), digests.size());
+  if (!second->different.empty())
+    fail(
+        "recompute: the second run of the function computed {} from other numbers than the first; "
+        "what it uses was changed in between: clone() that first",
+        second->different);
+  values = std::move(second->values);
+  return values[place];
 }
 
 }  // namespace mt

@@ -1,10 +1,11 @@
-// function.h -- user-defined autograd functions (mt.Function) and gradient checkpointing (mt.recompute)
+// function.h -- user-defined autograd functions (mt.Function), and tensors that backward makes again (mt.recompute)
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/autograd/graph.h"
+#include "engine/autograd/view_gradients.h"
 
 namespace mt {
 
@@ -49,21 +50,76 @@ TensorList saved_tensors();
 TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>& f,
                               const TensorList& inputs, const TensorList& gradients);
 
+// ---- tensors that nodes do not save --------------------------------------------------------------
+
+/// Makes tensors that nodes did not save, by their `place`.
+struct Unsaved {
+  struct Value {
+    Tensor tensor;
+    uint32_t version = 0;
+    const Node* node = nullptr;  // of a checkpoint's second run, only for comparison
+  };
+  virtual ~Unsaved() = default;
+  virtual Value at(int place) = 0;
+};
+/// Sets the tensor if the node did not save it.
+void restore_saved(Node&, int slot);
+
+/// Tensors that the nodes of a region do not keep, nor views and casts of them: backward asks for them again, as for
+/// gathered parameters (dist.shard).
+struct ReleasedTensors : Unsaved {
+  /// A view of one of the tensors, or a view of a cast of such a view.
+  struct Part {
+    size_t tensor;
+    uint32_t version;  // of the tensor
+    TensorGeometry view;
+    Dtype cast = Dtype::none;
+    TensorGeometry of_cast = {};
+  };
+  std::function<TensorList()> again;  // makes the same tensors
+  TensorList tensors;                 // while the region runs, and once they were made again
+  bool kept = false;                  // the region changed the tensors, which were kept therefore
+  std::vector<Part> parts;            // by place
+  Value at(int place) override;
+};
+/// The region. Inside of a checkpoint, which saves nothing either, it does nothing.
+class ReleaseScope {
+ public:
+  explicit ReleaseScope(std::shared_ptr<ReleasedTensors>);
+  ~ReleaseScope();
+  ReleaseScope(const ReleaseScope&) = delete;
+  /// Returns false for another tensor, which the node then saves.
+  bool leave_out(Node&, int slot, const Tensor&, int from);
+  void note_cast(const Tensor& from, const Tensor& to);
+
+ private:
+  struct Cast {
+    Tensor made;
+    ReleasedTensors::Part part;
+  };
+  bool find(const Tensor&, ReleasedTensors::Part&) const;
+  const std::shared_ptr<ReleasedTensors> released_;
+  std::vector<Cast> casts_;
+  std::vector<uint32_t> versions_;
+  ReleaseScope* const before_;
+};
+/// Tells the region of this thread, if there is one, that `to` is a cast of `from`.
+inline void note_cast(const Tensor& from, const Tensor& to) {
+  if (thread_state.release) [[unlikely]]
+    thread_state.release->note_cast(from, to);
+}
+
 // ---- gradient checkpointing (Chen 2016, "sublinear memory cost") ---------------------------------
 
 /// Operations in its region save nothing; the region runs again to compute what backward needs. The
 /// first run stores only a digest of the bits of each tensor that it would have saved: the second
 /// run must give the same, otherwise the gradient would belong to another function.
-struct Checkpoint {
-  struct Value {
-    Tensor tensor;
-    uint32_t version = 0;
-    const Node* node = nullptr;  // of the second run, only for comparison
-  };
+struct Checkpoint : Unsaved {
   std::function<void()> again;    // runs the same operations
   std::vector<uint64_t> digests;  // of the tensors that the first run would have saved, in order
   std::vector<Value> values;      // the tensors saved by the second run
   std::string different;          // the operation that first saved different bits
+  Value at(int place) override;
 };
 /// During its lifetime, operations on this thread leave the saving of tensors to the checkpoint.
 struct CheckpointScope {
@@ -81,6 +137,5 @@ inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 void checkpoint_save(Node&, int slot, const Tensor&, int from);
 /// Call it before the storage changes in place: copies what the node saved of it in this region.
 void checkpoint_keep(const Node&, const Storage*);
-void checkpoint_restore(Node&, int slot);
 
 }  // namespace mt

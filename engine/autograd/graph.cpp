@@ -71,6 +71,9 @@ NodeExtra& Node::ensure_extra() {
 Node& Node::save(int slot, const Tensor& t, int from) {
   if (!t.defined()) return *this;
   if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from), *this;
+  if (ReleaseScope* const region = thread_state.release;
+      region && region->leave_out(*this, slot, t, from))
+    return *this;
   Tensor held = t.detach();  // a plain view: it has no node, and keeps its storage
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;
@@ -87,7 +90,7 @@ void* Node::keep_there(size_t bytes) {
 }
 
 Tensor Node::get(int slot) {
-  if (extra && extra->checkpoint) checkpoint_restore(*this, slot);
+  if (extra && extra->unsaved) restore_saved(*this, slot);
   Tensor t(saved[slot]);
   if (!t.defined()) return t;
   const uint32_t now = t.impl()->storage->version;

@@ -71,17 +71,17 @@ struct GradientGroup {
   virtual bool is_repeatable() const = 0;
 };
 struct CustomFunction;  // function.h
-struct Checkpoint;      // function.h
+struct Unsaved;         // function.h
 
 /// The fields that only a few nodes need.
 struct NodeExtra {
   std::vector<std::shared_ptr<Hook>> hooks;
   Ref<TensorImpl> retained;                // a leaf that collects the gradient, for retain_grad
   std::shared_ptr<CustomFunction> custom;  // of a function with its own gradient
-  std::shared_ptr<Checkpoint> checkpoint;  // computes the tensors that were not saved
+  std::shared_ptr<Unsaved> unsaved;        // makes the tensors that were not saved
   std::shared_ptr<const std::vector<TensorGeometry>> parts;  // of a sum of parts: their regions
-  int place[kMaxSaved] = {-1, -1, -1, -1};  // of saved tensors among the checkpoint's
-  std::string line;                         // the line of the operation, while debugging
+  int place[kMaxSaved] = {-1, -1, -1, -1};                   // of tensors among those of `unsaved`
+  std::string line;  // the line of the operation, while debugging
 };
 
 /// One recorded operation. It owns storage and views, never the tensors that it computed: those own

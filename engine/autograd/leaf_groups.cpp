@@ -41,7 +41,7 @@ Reached reached_from(const Tensor& root) {
     Node* const n = waiting.back();
     waiting.pop_back();
     if (const NodeExtra* e = n->extra.get())
-      found.runs_functions |= e->custom || e->checkpoint || calls(e->hooks);
+      found.runs_functions |= e->custom || e->unsaved || calls(e->hooks);
     for (int i = 0; i < n->inputs; ++i) reach(n->input(i), n->sequence);
   }
   return found;

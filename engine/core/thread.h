@@ -24,6 +24,7 @@ template <class T> class SaveAndRestore {
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h
+class ReleaseScope;
 struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
@@ -57,6 +58,7 @@ struct ThreadState : ThreadDefaults {
   Walk* walk = nullptr;                   // the innermost backward pass
   Node* function = nullptr;               // the mt.Function whose backward is running
   CheckpointScope* checkpoint = nullptr;  // the innermost one
+  ReleaseScope* release = nullptr;        // the same
   Node* unused = nullptr;                 // nodes to be freed, a list
   bool freeing = false;                   // whether `unused` is being freed
   bool zero_gradients = false;            // backward() starts from a gradient of 0 (dist.join)

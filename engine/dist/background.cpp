@@ -90,7 +90,7 @@ void wait_for_job(const char* operation, int64_t job) {
     set_lost(mt_interrupted ? "Ctrl-C ended an earlier call"
                             : "an earlier call waited for too long");
     check_interrupt();
-    fail("{}: process {} has waited for {:.1f} s for gradients of the other processes", operation,
+    fail("{}: process {} has waited for {:.1f} s for data of the other processes", operation,
          rank(), waited);
   }
   if (b.error) std::rethrow_exception(std::exchange(b.error, nullptr));

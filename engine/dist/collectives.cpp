@@ -6,6 +6,7 @@
 #include "engine/core/device.h"
 #include "engine/core/exchange.h"
 #include "engine/dist/agreement.h"
+#include "engine/dist/background.h"
 #include "engine/ops/ops.h"
 
 namespace mt::dist {
@@ -80,6 +81,17 @@ TensorList unpacked(const Tensor& rows, const Tensor& x) {
   for (int64_t i = 0; i < rows.shape()[0]; ++i)
     list.push_back(to(reshape(clone(slice(rows, 0, i, 1)), x.shape()), x.device()));
   return list;
+}
+
+/// The elements of `out`, in order, become those of the processes' x; the data is exchanged on `device`.
+void gather_into(const char* operation, const Tensor& out, const Tensor& x, const Group& group,
+                 const Device& device) {
+  const Tensor from = packed(x, 1, device);
+  const bool direct = out.is_contiguous() && &out.device() == &device;
+  const Tensor rows = direct ? view_of(out, {size(group), x.numel()}, {x.numel(), 1}, out.offset())
+                             : rows_of(from, size(group), x.numel());
+  exchange(operation, Kind::all_gather, from, rows, group);
+  if (!direct) copy_(out, reshape(rows, out.shape()));
 }
 
 void check_reduction(const char* operation, const Tensor& x, Reduction how) {
@@ -286,12 +298,51 @@ void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
     const Tensor &x = in[0], &out = to_fill[0];
     agree(kName, group, fmt::format("{} of {} into {}", kName, described({x}), described({out})),
           gpu_for({x, out}, group));
-    const Tensor from = packed(x, 1, place(group)),
-                 rows = rows_of(from, size(group), from.shape()[1]);
-    exchange(kName, Kind::all_gather, from, rows, group);
-    copy_(out, reshape(rows, out.shape()));
+    gather_into(kName, out, x, group, place(group));
   };
   run_exchange({{x}, {out}, run});
+}
+
+PendingGather::PendingGather(const TensorList& out, const TensorList& x, const Group& group)
+    : from_(x),
+      group_(group) {
+  constexpr const char* kName = "gather";
+  const NoGrad off;
+  if (out.size() != x.size()) fail("{}: {} tensors for {}", kName, out.size(), x.size());
+  TensorList all = x;
+  for (size_t i = 0; i < x.size(); ++i) {
+    check_parts(kName, out[i], x[i], group);
+    if (!x[i].is_contiguous() || !out[i].is_contiguous()) fail("{}: a tensor has gaps", kName);
+    versions_.push_back(x[i].impl()->storage->version);
+    all.push_back(out[i]);
+  }
+  const auto copy_all = [out, x, &group](const Device& device) {
+    for (size_t i = 0; i < x.size(); ++i) gather_into(kName, out[i], x[i], group, device);
+  };
+  if (size(group) > 1) agree(kName, group, kName + (" of " + described(x)), gpu_for(all, group));
+  if (size(group) == 1) {
+    for (size_t i = 0; i < x.size(); ++i) copy_(out[i], reshape(x[i], out[i].shape()));
+  } else if (group.gpu && !capturing) {
+    for (size_t i = 0; i < x.size(); ++i)
+      start_on_gpus(kName,
+                    {Kind::all_gather, x[i].data_as<void>(), out[i].data_as<void>(),
+                     x[i].numel() * item_size(x[i].dtype())},
+                    group);
+    to_ = out, on_gpus_ = true;
+  } else if (std::ranges::all_of(all, [](const Tensor& t) { return !on_gpu(t); })) {
+    job_ = start_in_background([copy_all] { copy_all(cpu_device()); });
+  } else copy_all(place(group));
+}
+PendingGather::~PendingGather() {
+  if (on_gpus_) finish_on_gpus(group_);
+}
+bool PendingGather::wait() {
+  if (std::exchange(on_gpus_, false)) finish_on_gpus(group_);
+  if (const int64_t job = std::exchange(job_, 0)) wait_for_job("gather", job);
+  to_.clear();
+  for (size_t i = 0; i < from_.size(); ++i)
+    if (from_[i].impl()->storage->version != versions_[i]) return false;
+  return true;
 }
 
 TensorList gather(const Tensor& x, int64_t root, const Group& group) {

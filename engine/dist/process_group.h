@@ -52,6 +52,23 @@ TensorList all_gather(const Tensor&, const Group& = world());
 TensorList gather(const Tensor&, int64_t root, const Group& = world());
 /// The elements of `out`, in order, become those of all processes' x.
 void all_gather_into_(const Tensor& out, const Tensor& x, const Group& = world());
+/// all_gather_into_ of packed tensors, one `out` for each x, which goes on while this process computes: on the GPUs, or
+/// in the thread of start_in_background. Until `wait` the tensors must not be written.
+class PendingGather {
+ public:
+  PendingGather(const TensorList& out, const TensorList& x, const Group& group = world());
+  ~PendingGather();
+  PendingGather(const PendingGather&) = delete;
+  /// Waits until `out` is complete; returns whether no x has been changed since the beginning.
+  bool wait();
+
+ private:
+  TensorList from_, to_;
+  std::vector<uint32_t> versions_;
+  const Group& group_;
+  int64_t job_ = 0;
+  bool on_gpus_ = false;
+};
 /// The tensor for this process in the list of process `root`; the lists of the others are ignored.
 Tensor scatter(const TensorList&, int64_t root, const Group& = world());
 /// Sends tensor i of the list to the i-th process; returns what each has sent to this one.

@@ -6,12 +6,12 @@ local t = require 'testing'
 local dist = mt.dist
 local layers, width = 6, 128
 
-if arg[1] == '--process' then -- prints the milliseconds of a layer's forward and backward, and of a step of parallel
+if arg[1] == '--process' then -- prints the milliseconds of a layer's forward and backward, and of a step
   local rank = dist.init()
   mt.set_default_device 'cuda'
   local list = {}
   for i = 1, layers do list[i] = mt.nn.Linear(width, width, {bias = false}) end
-  local net, x = mt.nn.Sequential(list), mt.randn(width, width)
+  local net, x = mt.nn.Sequential(list), mt.randn(width, width):requires_grad_()
   local function measure()
     local best = {wall = math.huge}
     for _ = 1, 15 do
@@ -25,7 +25,7 @@ if arg[1] == '--process' then -- prints the milliseconds of a layer's forward an
     return best
   end
   local alone = measure()
-  dist.parallel(net, {bucket_mb = width ^ 2 * 4e-6})
+  if arg[2] == 'shard' then dist.shard(net) else dist.parallel(net, {bucket_mb = width ^ 2 * 4e-6}) end
   local together = measure()
   dist.print(('times %.4f %.4f %.4f'):format(alone[1] * 1e3 / layers, alone[2] * 1e3 / layers, together.wall * 1e3))
   io.write('process ', rank, ' is done\n')
@@ -64,8 +64,12 @@ t.test('rings inside machines and between them', function()
   t.eq(lines[4].step, 12 + 2 * 3 / 4 * 4)
   t.eq(lines[8].step, 12 + 2 * 3 / 4 * 4 + 2 * 1 / 2 * 4 / 4 / 0.25)
   t.eq(simulate(uniform:gsub('latency_us 0', 'latency_us 500') .. '--gpus 8 --link 1e9 --bucket_mb 5')[8].step, 15)
-  -- shards: two gathers and a scatter are half an all-reduce each
-  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 1')[4].step, 12 + 3 * 3 / 4 * 4)
+end)
+t.test('parts are gathered while the layer before computes', function()
+  -- two gathers and a scatter of 0.75 ms a layer: the first gather and the scatters are waited for
+  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 1')[4].step, 15.8)
+  -- 3 ms each: four gathers, of which the last one overlaps nothing; in backward a gather and a scatter a layer
+  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 0.25')[4].step, 4 * 3 + 1 + 4 * 3 + 3 * 3 + 2)
 end)
 t.test('networks', function()
   local lines, text = simulate '--gpus 1,8'
@@ -84,17 +88,19 @@ if not plugin:find 'emulated' or os.execute 'command -v mpirun >/dev/null' ~= 0 
   print 'the rest is skipped: it needs the emulation and mpirun'
   return t.finish()
 end
-t.test('processes take as long as estimated', function()
+for _, mode in ipairs{'parallel', 'shard'} do t.test('processes take as long as estimated: ' .. mode, function()
   local report = {}
   for _, us in ipairs{4000, 16000} do
     local far
     for _ = 1, 4 do
       local text = t.processes(2, ('MTORCH_NCCL=%s MTORCH_EMULATED_GPU=eight MTORCH_EMULATED_NCCL=us=%d'):format(
-        plugin, us))
+        plugin, us), mode)
       local forward, backward, measured = text:match 'times (%S+) (%S+) (%S+)'
       local mb = width ^ 2 * 4e-6
-      local expected = simulate('--model uniform --gpus 2 --layers %d --layer_mb %.9g --bucket_mb %.9g --link 1e9 ' ..
-        '--latency_us %d --forward_ms %s --backward_ms %s', layers, mb, mb, us / 2, forward, backward)[2].step
+      local latency = mode == 'shard' and us or us / 2 -- a gather takes half an all-reduce there
+      local expected = simulate('--mode %s --model uniform --gpus 2 --layers %d --layer_mb %.9g --bucket_mb %.9g ' ..
+        '--link 1e9 --latency_us %d --forward_ms %s --backward_ms %s', mode, layers, mb, mb, latency, forward,
+        backward)[2].step
       far = math.abs(measured / expected - 1)
       report[#report + 1] = ('%d us: %.1f ms, estimated %.1f'):format(us, measured, expected)
       if far <= 0.05 then break end
@@ -102,5 +108,5 @@ t.test('processes take as long as estimated', function()
     if far > 0.05 then error(table.concat(report, '; '), 0) end
   end
   print(table.concat(report, '; '))
-end)
+end) end
 t.finish()

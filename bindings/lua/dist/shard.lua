@@ -1,25 +1,26 @@
 -- shard.lua -- dist.shard: a net of which each process keeps a part of each parameter
 --
 -- A unit is a module with parameters of its own, together with those inside it. Its forward gathers its parameters, and
--- they are freed after it. mt.recompute runs that forward again when the backward pass needs it, which gathers them
--- again; a unit with buffers keeps its parameters instead, because running statistics would be updated twice. The
--- gradient of a gathered parameter is reduced and scattered (fully sharded data parallel, ZeRO stage 3).
+-- they are freed after it: its nodes do not keep them, and backward gathers them again. While a unit runs, the
+-- parameters of the unit that followed it the last time are gathered already; those of a unit that follows itself, the
+-- last one of forward and the first one of backward, are kept. The gradient of a gathered parameter is reduced and
+-- scattered (fully sharded data parallel, ZeRO stage 3).
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local parts = require 'mtorch.dist.parts'
-local dist = mt.dist
+local dist, engine = mt.dist, core.dist_parts
 
 -- shapes: of the whole parameter, by its part in this process
 local shard = {shapes = setmetatable({}, {__mode = 'k'})}
 local sharded = setmetatable({}, {__mode = 'k'})
 
-local gather = mt.Function{name = 'gathered', forward = function(ctx, part, entry)
-  ctx.entry = entry
-  return parts.whole(part, entry.shape)
+local gathered = mt.Function{name = 'gathered', forward = function(ctx, _, o)
+  ctx.size = o.entry.size
+  return o.whole:narrow(1, 1, o.entry.count):view(o.entry.shape)
 end, backward = function(ctx, g)
-  local size = ctx.entry.size
+  local size = ctx.size
   return dist.reduce_scatter_(g:new_empty(size), parts.padded(g, size * dist.size()), 'mean'), nil
 end}
 
@@ -44,19 +45,24 @@ local function units_of(net, list, seen)
   return list
 end
 
---- The places of all parameters in a unit, {module, key, entry}.
-local function places_of(unit, entries)
-  local places = {}
-  class.walk(unit, function(_, p, kind, module, key)
+--- A unit: the places of its parameters, {module, key, entry}, the entries, and their positions.
+local function unit_of(module, entries)
+  local unit = {places = {}, entries = {}, index = {}, followers = {}}
+  class.walk(module, function(_, p, kind, owner, key)
     if kind ~= 'parameter' then return end
+    local entry = entries[p] or {shape = p.shape, count = p:numel(), size = parts.size(p:numel())}
     if not entries[p] then
-      entries[p] = {shape = p.shape, size = parts.size(p:numel())}
-      entries[p].part = class.Parameter(part_of(p:detach(), entries[p]), p.requires_grad)
-      shard.shapes[entries[p].part] = p.shape
+      entries[p] = entry
+      entry.part = class.Parameter(part_of(p:detach(), entry), p.requires_grad)
+      shard.shapes[entry.part] = p.shape
     end
-    places[#places + 1] = {module, key, entries[p]}
+    if not unit.index[entry] then
+      unit.entries[#unit.entries + 1] = entry
+      unit.index[entry] = #unit.entries
+    end
+    unit.places[#unit.places + 1] = {owner, key, entry}
   end, true)
-  return places
+  return unit
 end
 
 local function set_parts(places)
@@ -73,15 +79,57 @@ local function with_whole(places, make, made, fn, ...)
   return util.finally(function() set_parts(places) end, fn, ...)
 end
 
-local function wrap_forward(unit, places)
-  local forward = rawget(unit, 'forward') or unit.__class.forward
-  local keeps = next(unit:buffers()) ~= nil
-  local function run(...)
-    return with_whole(places, function(entry) return gather(entry.part, entry) end, {}, forward, unit, ...)
+--- Begins to gather the parameters of a unit: a list of flat tensors.
+local function start_gather(unit)
+  local gather, own = {unit = unit, whole = {}}, {}
+  for i, entry in ipairs(unit.entries) do
+    own[i] = entry.part:detach()
+    gather.whole[i] = own[i]:new_empty(entry.size * dist.size())
   end
-  rawset(unit, 'forward', function(_, ...)
-    if keeps or not mt.is_grad_enabled() then return run(...) end
-    return mt.recompute(run, ...)
+  gather.state = engine.start_gather(gather.whole, own)
+  return gather
+end
+
+--- The gather of a unit whose forward or backward begins. The parameters of the unit that followed it the last time,
+--- when the same unit had run before it, are gathered meanwhile, unless they were changed in between.
+local function gather_for(order, unit)
+  local wait = engine.wait_for_gather
+  local is_unchanged = not unit.last or wait(unit.last)
+  local gather, last, before = order.ahead, order.last, order.before
+  if last then last.followers[before or order] = is_unchanged and unit end
+  local is_current = gather and wait(gather.state)
+  if not is_current or gather.unit ~= unit then
+    gather = start_gather(unit)
+    wait(gather.state)
+  end
+  order.before, order.last, unit.last = last, unit, gather.state
+  local follower = unit.followers[last or order]
+  order.ahead = follower == unit and gather or follower and start_gather(follower) or nil
+  return gather
+end
+
+local function wrap_forward(order, module, unit)
+  local forward = rawget(module, 'forward') or module.__class.forward
+  rawset(module, 'forward', function(_, ...)
+    local gather = gather_for(order, unit)
+    local whole, state = gather.whole, gather.state
+    local function again()
+      if engine.wait_for_gather(state) then return gather_for(order, unit).whole end
+      core.fail('backward: a parameter of dist.shard was changed in place since the forward of its layer')
+    end
+    local function make(entry)
+      return gathered(entry.part, {entry = entry, whole = whole[unit.index[entry]]})
+    end
+    return engine.released(again, whole, with_whole, unit.places, make, {}, forward, module, ...)
+  end)
+end
+
+--- A forward of the whole net begins: what follows is not what the last unit is followed by within a step.
+local function wrap_beginning(order, net)
+  local forward = rawget(net, 'forward') or net.__class.forward
+  rawset(net, 'forward', function(...)
+    order.last, order.before = nil, nil
+    return forward(...)
   end)
 end
 
@@ -101,9 +149,10 @@ end
 shard.shard = core.declare('shard(net)',
   'The net, for training by all processes, each of which keeps 1/n of each parameter, of its gradient and of the ' ..
   "optimizer's state: net:parameters() are flat parts, from those of rank 0, and opt is made after it. A layer " ..
-  'gathers its parameters for its forward and frees them after it; the backward pass runs the forward of a layer ' ..
-  'without buffers a second time, and averages the gradients. A parameter is whole only while the forward of its ' ..
-  'layer runs; all processes call the same layers in the same order. nn.clip_grad_norm_ would see parts. ' ..
+  'gathers its parameters for its forward and frees them after it; those of the layer that came next the last time ' ..
+  'are gathered meanwhile (on a GPU, and where each process has an idle core: MTORCH_DIST_THREAD). Backward gathers ' ..
+  'them again, and averages the gradients. A parameter is whole only while the forward of its layer runs; all ' ..
+  'processes call the same layers in the same order. nn.clip_grad_norm_ would see parts. ' ..
   'optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. ' ..
   'state_dict() gathers whole parameters and load_state_dict takes them, in all processes together. Fully ' ..
   'sharded data parallel (Zhao et al. 2023), ZeRO stage 3.',
@@ -111,13 +160,13 @@ shard.shard = core.declare('shard(net)',
     if not class.is_module(net) then core.fail('dist.shard: a module is needed, got %s', class.describe(net)) end
     if sharded[net] or dist.size() == 1 then return net end
     dist.broadcast_(util.append(net:parameters(), net:buffers()), 0)
-    local entries, all = {}, {}
-    local units = units_of(net, {}, {})
-    for _, unit in ipairs(units) do
-      local places = places_of(unit, entries)
-      util.append(all, places)
-      wrap_forward(unit, places)
+    local entries, all, order = {}, {}, {}
+    for _, module in ipairs(units_of(net, {}, {})) do
+      local unit = unit_of(module, entries)
+      util.append(all, unit.places)
+      wrap_forward(order, module, unit)
     end
+    wrap_beginning(order, net)
     set_parts(all)
     wrap_state(net, all)
     sharded[net] = true
