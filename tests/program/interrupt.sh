@@ -52,12 +52,8 @@ has 'with a message' err 'interrupted'
 has 'with a traceback' err 'stack traceback'
 clean=0
 for _ in 1 2 3 4 5 6; do
-  timeout 20 "$program" -e "local mt = require 'mtorch' local ready = print $train" >out 2>err &
-  timer=$!
-  sleep 0.2
-  kill -INT "$(ps -o pid= --ppid $timer | tr -d ' ')"
-  wait $timer
-  if [ $? = 130 ] && grep -q 'interrupted!' err; then clean=$((clean + 1)); fi
+  interrupt "$train"
+  if [ $status = 130 ] && grep -q 'interrupted!' err; then clean=$((clean + 1)); fi
 done
 is 'the message is the same whenever Ctrl-C comes' $clean 6
 stop 'a pure Lua loop that is not compiled' "$limit" 'jit.off() ready() while true do local x = {} end'
