@@ -607,8 +607,8 @@ template <class S, class R = S> bool thin_converted(const Matmul& call) {
     float sums[kRows * kThinHalf];
     for (int64_t i = from; i < to && !mt_interrupted; i += kRows) {
       const int64_t here = at_most(kRows, to - i);
-      converted_product(large + i * step, step, columns.get(), room, n, k, Mat<float>{sums, n, 1},
-                        0, here);
+      converted_product(large + i * step, step, columns.get(), room, here, n, k,
+                        Mat<float>{sums, n, 1});
       for (int64_t r = 0; r < here; ++r)
         for (int64_t j = 0; j < n; ++j)
           *c(i + r, j) =

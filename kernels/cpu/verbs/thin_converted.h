@@ -51,7 +51,8 @@ __attribute__((noinline)) void converted_rows(const S* a, int64_t row, const flo
   };
   int64_t at = 0;
   for (; at + W <= k; at += W) {
-    MT_UNROLL for (int r = 0; r < R; ++r) __builtin_prefetch(a + (R + r) * row + at);
+    if constexpr (R < 8)
+      MT_UNROLL for (int r = 0; r < R; ++r) __builtin_prefetch(a + (R + r) * row + at);
     add_terms(a + at, row, at);
   }
   if (at < k) {
@@ -72,24 +73,26 @@ __attribute__((noinline)) void converted_rows(const S* a, int64_t row, const flo
   }
 }
 
-/// Rows [from, to) of a by n columns. A block of terms of all columns fits into L1.
+/// m rows of a by n columns. A block of terms of all columns fits into L1. Eight rows that are computed together are far
+/// apart: the processor reads each part of a ahead, as one stream (768 terms of bfloat16 on Zen 4: 11 to 22 GB/s).
 template <class S, int N = 1>
-void converted_product(const S* a, int64_t row, const float* columns, int64_t room, int64_t n,
-                       int64_t k, const Mat<float>& c, int64_t from, int64_t to) {
+void converted_product(const S* a, int64_t row, const float* columns, int64_t room, int64_t m,
+                       int64_t n, int64_t k, const Mat<float>& c) {
   if (n == N) {
     constexpr int kSums = sizeof(F32s) == 64 ? 24 : 12, R = kSums / N < 8 ? kSums / N : 8;
     constexpr int64_t kBlock = 4096 / N / 16 * 16;
     for (int64_t p = 0; p < k; p += kBlock) {
       const int64_t terms = at_most(kBlock, k - p);
+      const int64_t tiles = m / R, apart = R == 8 ? tiles : 1;
       const auto compute = [&](auto* rows, int64_t i) {
-        rows(a + i * row + p, row, columns + p, room, terms, p > 0, c.from(i, 0));
+        const Mat<float> to{c(i, 0), c.row * apart, c.col};
+        rows(a + i * row + p, row * apart, columns + p, room, terms, p > 0, to);
       };
-      int64_t i = from;
-      for (; i + R <= to; i += R) compute(converted_rows<S, R, N>, i);
-      for (; i < to; ++i) compute(converted_rows<S, 1, N>, i);
+      for (int64_t i = 0; i < tiles; ++i) compute(converted_rows<S, R, N>, R == 8 ? i : i * R);
+      for (int64_t i = R * tiles; i < m; ++i) compute(converted_rows<S, 1, N>, i);
     }
   } else if constexpr (N < kThin) {
-    converted_product<S, N + 1>(a, row, columns, room, n, k, c, from, to);
+    converted_product<S, N + 1>(a, row, columns, room, m, n, k, c);
   }
 }
 
