@@ -289,6 +289,7 @@ bool is_recorded(const Tensor& x, const Tensor* value) {
 }  // namespace
 
 bool write_element(lua_State* L, int key, const Tensor& x, int value) {
+  if (step_recorder) return false;  // it records verbs
   const Tensor* t = tensor_at(L, value);
   const bool plain = t ? t->dim() == 0 && t->dtype() == x.dtype() && is_cpu(t->device())
                        : lua_type(L, value) == LUA_TNUMBER;

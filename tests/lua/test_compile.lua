@@ -442,6 +442,31 @@ test('a position that is not there after something was changed', function()
   end
 end)
 
+test('elements that a step writes are written in every call, and by fused functions', function()
+  local kept = mt.zeros(3, 2)
+  local function write(x)
+    local y = x * 2
+    y[{2, 1}] = 5
+    y[{-1, -1}] = x:sum()
+    kept[{1, 1}] = 7
+    y[{1, 2}] = y[{1, 1}] + 1
+    return y
+  end
+  local step = mt.compile(write)
+  local function fused(x)
+    local y = x * 2
+    y[{2, 1}] = 5
+    return y
+  end
+  local fast = mt.fuse(fused)
+  for k = 1, 5 do
+    local x = mt.full({3, 2}, k)
+    kept:zero_()
+    assert(step(x):equal(write(x)))
+    eq(kept[{1, 1}]:item(), 7)
+    assert(fast(x):equal(fused(x)))
+  end
+end)
 test('a list that a step fills is filled', function()
   local history = {}
   local f = mt.compile(function(x)

@@ -55,7 +55,8 @@ local forms = {
 --- Statements that change the value `name`, or a view of it.
 local changes = {
   '%s[{{1, 1}}] = 0', '%s[{{}, 1}] = s', '%s:t():mul_(0.5)', '%s:select(1, 1):add_(c)', '%s:narrow(2, 1, 1):tanh_()',
-  '%s[1] = %s[1] * 2', '%s:diagonal():fill_(s)', '%s[1][1] = s', '%s[1][1] = %s[1][1] * 2',
+  '%s[1] = %s[1] * 2', '%s:diagonal():fill_(s)', '%s[1][1] = s', '%s[1][1] = %s[1][1] * 2', '%s[{1, 1}] = s',
+  '%s[{-1, -1}] = %s:sum()',
 }
 --- Topics: a line of the steps that reads a value, and a change of that value between calls.
 local topics = {
@@ -122,7 +123,7 @@ local function source_of(topic)
   local last = names[#names]
   if chance(25) then add('mt.no_grad(function() buffer:mul_(0.9):add_(%s:mean(1) * 0.1) end)', last) end
   if chance(4) then
-    add(one_of{'buffer[1] = s', 'mt.no_grad(function() p.w[1][1] = 0.5 end)', 'buffer[1] = buffer[1] + 1'})
+    add(one_of{'buffer[1] = s', 'mt.no_grad(function() p.w[1][1] = 0.5 end)', 'mt.no_grad(function() p.w[{1, 1}] = s end)', 'buffer[1] = buffer[1] + 1'})
   end
   if chance(6) then add(one_of{'x:mul_(0.5)', 'y:add_(1)', 'x:t():neg_()'}) end
   if chance(3) then add('cfg.count = (cfg.count or 0) + 1') end
