@@ -16,7 +16,8 @@ struct LuaKernel {
     std::unique_ptr<ast::Function> tree;
     const void* address;  // of the Lua function
   };
-  LuaKernel(bool check, std::vector<grid::Tangent> tangents) : kernel(check, std::move(tangents)) {}
+  LuaKernel(bool check, bool lua_numbers, std::vector<grid::Tangent> tangents)
+      : kernel(check, lua_numbers, std::move(tangents)) {}
   GridKernel kernel;
   std::vector<Function> functions;
   std::vector<grid::Path> numbers, tensors;  // the captured ones
@@ -172,13 +173,13 @@ class Script : public KernelScript {
 int grid_make(Args& a) {
   a.function(1), a.function(2), a.table(3);
   std::vector<grid::Tangent> tangents;
-  for (size_t i = 1; a.given(5) && i <= lua_objlen(a.L, 5); i += 2) {
-    lua_rawgeti(a.L, 5, int(i)), lua_rawgeti(a.L, 5, int(i) + 1);
+  for (size_t i = 1; a.given(6) && i <= lua_objlen(a.L, 6); i += 2) {
+    lua_rawgeti(a.L, 6, int(i)), lua_rawgeti(a.L, 6, int(i) + 1);
     tangents.push_back({int(lua_tointeger(a.L, -2)) - 1, int(lua_tointeger(a.L, -1)) - 1});
     lua_pop(a.L, 2);
   }
   LuaKernel* const k = Userdata<LuaKernel>::push(
-      a.L, std::make_unique<LuaKernel>(a.boolean(4), std::move(tangents)));
+      a.L, std::make_unique<LuaKernel>(a.boolean(4), a.boolean(5), std::move(tangents)));
   lua_createtable(a.L, 1, 2);
   lua_pushvalue(a.L, 2), lua_setfield(a.L, -2, "locate");
   lua_pushvalue(a.L, 3), lua_setfield(a.L, -2, "builtins");
@@ -219,7 +220,7 @@ int grid_find(Args& a) {
 }
 
 const Entry kKernelParts[] = {
-    {"grid_make(fn, locate, builtins, check, ..)",
+    {"grid_make(fn, locate, builtins, check, lua_numbers, ..)",
      "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
      grid_make},
     {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},

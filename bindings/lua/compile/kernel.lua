@@ -51,9 +51,10 @@ end
 function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'name') end
 Kernel.__metatable = false
 
---- A kernel; `tangents`: {argument, input, ..}, the tensors that receive derivatives of fn's outputs by these inputs.
-local function make(fn, check, tangents)
-  local handle = native.grid_make(fn, source.locate, builtins, check, tangents)
+--- A kernel; `lua_numbers`: it has no integers; `tangents`: {argument, input, ..}, the tensors that receive derivatives
+--- of fn's outputs by these inputs.
+local function make(fn, check, lua_numbers, tangents)
+  local handle = native.grid_make(fn, source.locate, builtins, check, lua_numbers, tangents)
   return setmetatable({[HANDLE] = handle, name = native.grid_name(handle)}, Kernel)
 end
 
@@ -62,7 +63,7 @@ local kernel = core.declare('kernel(fn: function, check: bool = false)',
   "k:over(x)(..) for each element of x. mt.help('kernels') says what such a function may contain. check=true finds " ..
   'accesses out of bounds, races, divergent barriers and uninitialised shared memory, with the line of the kernel; ' ..
   'what a GPU would do runs on the CPU for it.',
-  function(fn, check) return make(fn, check) end)
+  function(fn, check) return make(fn, check, false) end)
 
 --- After a failed launch: how many values a call returned instead of the expected ones, or which tensor must be bool.
 local function misfit(k) return native.grid_misfit(rawget(k, HANDLE)) end

@@ -35,7 +35,7 @@ local function kernel_of(f, kinds, count, written, by)
   local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
     '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
     table.concat(arguments, ', '), table.concat(writes, '\n    '))
-  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, tangents)
+  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, true, tangents)
 end
 local function all_of(count)
   local list = {}

@@ -54,10 +54,11 @@ struct Kernel {
   std::vector<LaunchScalar> scalars;
   std::deque<std::string> texts;
   Body body;
-  bool in_blocks = false;  // a tile must be a block
-  bool in_order = false;   // threads and blocks must also run one after the other
-  bool by_thread = false;  // lanes are in the order of threads
-  GridMisfit misfit;       // why it could not be built
+  bool lua_numbers = false;  // they have no integers, as in mt.map
+  bool in_blocks = false;    // a tile must be a block
+  bool in_order = false;     // threads and blocks must also run one after the other
+  bool by_thread = false;    // lanes are in the order of threads
+  GridMisfit misfit;         // why it could not be built
 
   Value* add(const Value& v) { return &values.emplace_back(v); }
   Value* add(int op, const GridValues& args, GridType type, int line) {

@@ -106,8 +106,9 @@ struct GridKernel::Variant {
   }
 };
 
-GridKernel::GridKernel(bool check, std::vector<grid::Tangent> tangents)
+GridKernel::GridKernel(bool check, bool lua_numbers, std::vector<grid::Tangent> tangents)
     : check_(check),
+      lua_numbers_(lua_numbers),
       tangents_(std::move(tangents)) {}
 GridKernel::~GridKernel() = default;
 const Kernel& GridKernel::last() const {
@@ -124,6 +125,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
       return variants_.front();
     }
   auto v = std::make_shared<Variant>();
+  v->program.lua_numbers = lua_numbers_;
   RecordingResolver recorder(script);
   try {
     grid::build(v->program, recorder, arguments);

@@ -38,8 +38,9 @@ class KernelScript : public grid::CaptureResolver {
 
 class GridKernel {
  public:
-  /// `tangents`: the kernel writes derivatives.
-  explicit GridKernel(bool check, std::vector<grid::Tangent> tangents = {});
+  /// `lua_numbers`: numbers are Lua's instead of integers and floats; `tangents`: the kernel writes derivatives.
+  explicit GridKernel(bool check, bool lua_numbers = false,
+                      std::vector<grid::Tangent> tangents = {});
   GridKernel(const GridKernel&) = delete;
   GridKernel& operator=(const GridKernel&) = delete;
   ~GridKernel();
@@ -54,7 +55,7 @@ class GridKernel {
   struct Variant;
   struct Run;
   std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::CapturedName>&);
-  bool check_;
+  const bool check_, lua_numbers_;
   grid::GridMisfit misfit_;
   const std::vector<grid::Tangent> tangents_;
   std::vector<std::shared_ptr<Variant>> variants_;  // the most recently used first

@@ -1,7 +1,8 @@
 // grid_types.cpp -- type inference of grid kernels: a fixpoint, then checks, then conversions
 //
 // A variable that is assigned both integers and reals is real. Properties of all values are checked
-// at the end, when all types are known.
+// at the end, when all types are known. With `lua_numbers` numbers are Lua's, so that only what counts is an integer:
+// whole literals, positions, counters of for, and these plus or minus a constant.
 #include <cmath>
 
 #include "engine/compiler/kernel/grid_ir.h"
@@ -56,11 +57,19 @@ class Finder {
     return v.type = t;
   }
   T element(int tensor) const { return type_of_dtype(p_.tensors[size_t(tensor)].dtype); }
-  static T of_operation(const Value& v) {
+  static bool is_constant(const Value& v) {
+    return v.kind == Value::number || v.kind == Value::scalar;
+  }
+  T of_operation(const Value& v) const {
     if (is_comparison(v.op) || is_logical(v.op)) return T::boolean;
-    if (is_rounding(v.op)) return T::integer;
+    if (is_rounding(v.op)) return p_.lua_numbers ? T::real : T::integer;
     if (v.op == op::id<op::Where>) return join(v.args[1]->type, v.args[2]->type);
     if (!keeps_whole(v.op)) return T::real;
+    if (p_.lua_numbers && !one_of<op::LuaMin, op::LuaMax>(v.op)) {
+      const bool counts =
+          one_of<op::Add, op::Sub>(v.op) && (is_constant(*v.args[0]) || is_constant(*v.args[1]));
+      if (!counts) return T::real;
+    }
     return v.args.count == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
   }
   void give(int variable, T t) {
@@ -185,6 +194,7 @@ class Checker {
   /// A real rounded to an integer; floor(a / b) of integers is exact.
   Value* rounded(Value* v) {
     Value* const x = v->args[0];
+    if (p_.lua_numbers) return v->args[0] = converted(x, T::real), v;
     if (x->type == T::integer) return x;
     v->type = T::real;
     Value* const plain = p_.add(kConvert, {v}, T::integer, v->line);
