@@ -8,13 +8,13 @@
 -- operations, each of which reads and writes memory; then mt.map traces it once and runs a program of all its
 -- operations block by block, or as machine code.
 local mt = require 'mtorch'
+local lesson = require 'cuda_lesson'
 
 local options = mt.args{
   {'largest', 1048576, 'elements of the largest tensor', type = 'int', min = 1},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
   {'plot', help = 'chart of the table (.svg, .png)', endings = {'svg', 'png'}},
 }
-mt.manual_seed(options.seed)
 
 local function gelu(x) return 0.5 * x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) end
 
@@ -36,67 +36,43 @@ local ways = {
 
 -- ---- the first call ------------------------------------------------------------------------------------
 
-local function milliseconds(fn) return mt.time(fn, true).wall * 1e3 end
+local function microseconds(fn) return mt.time(fn, true).wall * 1e6 end
 local one, thousand = mt.randn(1), mt.randn(1024)
 local fresh = mt.map(function(x) return 0.5 * x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) end)
 local stages = {
-  {'first call, 1 element: trace, program, interpreter', milliseconds(function() fresh(one) end)},
-  {'second call, 1 element', milliseconds(function() fresh(one) end)},
-  {'first call, 1024 elements: machine code', milliseconds(function() fresh(thousand) end)},
-  {'second call, 1024 elements', milliseconds(function() fresh(thousand) end)},
+  {'first call, 1 element: trace, program, interpreter', microseconds(function() fresh(one) end)},
+  {'second call, 1 element', microseconds(function() fresh(one) end)},
+  {'first call, 1024 elements: machine code', microseconds(function() fresh(thousand) end)},
+  {'second call, 1024 elements', microseconds(function() fresh(thousand) end)},
 }
 local leaf = mt.randn(1024):requires_grad_()
 local out = fresh(leaf)
-stages[5] = {'first backward: derivative, its machine code', milliseconds(function() out:sum():backward() end)}
+stages[5] = {'first backward: derivative, its machine code', microseconds(function() out:sum():backward() end)}
 out = fresh(leaf)
-stages[6] = {'second backward', milliseconds(function() out:sum():backward() end)}
-print '| where the time goes | ms |\n|---|---|'
-for _, s in ipairs(stages) do print(('| %s | %.3f |'):format(s[1], s[2])) end
+stages[6] = {'second backward', microseconds(function() out:sum():backward() end)}
+lesson.table({'where the time goes', 'us'}, stages)
 
 -- ---- warm calls by size --------------------------------------------------------------------------------
 
-local function microseconds(fn)
-  fn()
-  local n = math.max(1, math.min(2000, math.floor(5 / math.max(milliseconds(fn), 1e-4))))
-  local _, _, median = mt.timeit(fn, {n = n, runs = options.runs, quiet = true})
-  return median * 1e6
-end
-
-local sizes = {}
+local titles, rows = {'elements'}, {}
+for i, way in ipairs(ways) do titles[i + 1] = way[1] .. ', us' end
 for _, n in ipairs{4, 1024, 16384, 1048576} do
-  if n <= options.largest then sizes[#sizes + 1] = n end
-end
-local titles = {}
-for i, way in ipairs(ways) do titles[i] = way[1] .. ', us' end
-print(('\n| elements | %s | map to operations |'):format(table.concat(titles, ' | ')))
-print('|---|' .. ('---|'):rep(#ways + 1))
-local curves = {}
-for i, way in ipairs(ways) do curves[i] = {x = {}, y = {}, label = way[1]} end
-for _, n in ipairs(sizes) do
-  local x, cells, times, expected = mt.randn(n), {}, {}, nil
-  for i, way in ipairs(ways) do
-    if n > (way[3] or math.huge) then
-      cells[i] = '-'
-    else
-      local y = way[2](x)
-      expected = expected or y
-      if not mt.allclose(y, expected, {rtol = 1e-4, atol = 1e-6}) then error(way[1] .. ' is wrong', 0) end
-      times[i] = microseconds(function() way[2](x) end)
-      cells[i] = ('%.2f'):format(times[i])
-      table.insert(curves[i].x, n)
-      table.insert(curves[i].y, times[i])
+  if n <= options.largest then
+    local x, row, expected = mt.randn(n), {n}, nil
+    for i, way in ipairs(ways) do
+      if n <= (way[3] or math.huge) then
+        local y = way[2](x)
+        expected = expected or y
+        lesson.check(way[1], y, expected, 1e-4)
+        row[i + 1] = lesson.microseconds(function() way[2](x) end, options.runs)
+      end
     end
+    row[6] = row[5] / row[4]
+    rows[#rows + 1] = row
   end
-  print(('| %d | %s | %.2f |'):format(n, table.concat(cells, ' | '), times[4] / times[3]))
 end
-
-curves.title, curves.xlabel, curves.ylabel, curves.logx, curves.logy = 'gelu by hand', 'elements', 'us', true, true
-if options.plot then
-  curves.path = options.plot
-  mt.plot.line(curves)
-  print('chart: ' .. options.plot)
-else
-  print ''
-  mt.plot.line(curves)
-end
+print ''
+lesson.table({titles[1], titles[2], titles[3], titles[4], titles[5], 'map to operations'}, rows)
+print ''
+lesson.graph(titles, rows, 'gelu by hand', 'elements', 'us', options.plot)
 print 'right: all ways give the same numbers'

@@ -9,14 +9,10 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = mt.args {
+local options = lesson.flags('cuda_conv2d', {
   {'height', 1000, 'rows of the image', type = 'int', min = 1},
   {'width', 2000, 'columns of the image', type = 'int', min = 1},
-  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
-  {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_conv2d.csv', "file for the table; '' for none", type = 'output'},
-  {'plot', 'cuda_conv2d.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
-}
+})
 -- ---- in Lua ----------------------------------------------------------------------------------------
 
 local TILE_X, TILE_Y, RADIUS = 32, 8, 1                -- a warp is a row of 32 pixels

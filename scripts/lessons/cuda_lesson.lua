@@ -1,7 +1,18 @@
--- cuda_lesson.lua -- functions of the cuda_*.lua scripts: compiling, timing, checking, tables, graphs
+-- cuda_lesson.lua -- functions of the lessons: flags, compiling, timing, checking, tables, graphs
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local lesson = {}
+
+--- Returns the values of the flags of the script `name`: its own, as for mt.args, and those of all lessons.
+function lesson.flags(name, own)
+  return mt.args(util.append(own, {
+    {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
+    {'compile', false, 'only compile the kernels; needs no GPU'},
+    {'csv', name .. '.csv', "file for the table; '' for none", type = 'output'},
+    {'plot', name .. '.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
+  }))
+end
 
 --- Prints why the script is skipped and exits with status 0.
 local function skip(why)
@@ -99,14 +110,15 @@ function lesson.table(columns, rows, path)
     for c in ipairs(columns) do cells[c] = row[c] == nil and '' or tostring(row[c]) end
     lines[i + 1] = table.concat(cells, ',')
   end
-  require('mtorch.core.util').write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
+  util.write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
   print('table: ' .. path)
 end
 
 --- The CSV file for what runs on the CPU, beside that of the GPU.
 function lesson.cpu_path(path) return path ~= '' and path:gsub('%.csv$', '') .. '_cpu.csv' or '' end
 
---- Writes a log-log plot: one line for each of `columns` from 2 on, over column 1.
+--- Draws a log-log plot: one line for each of `columns` from 2 on, over column 1. It is written to the file `path`, or
+--- printed if that is nil; '' is none.
 function lesson.graph(columns, rows, title, xlabel, ylabel, path)
   if path == '' then return end
   local series = {}
@@ -120,7 +132,7 @@ function lesson.graph(columns, rows, title, xlabel, ylabel, path)
   series.title, series.xlabel, series.ylabel, series.path = title, xlabel, ylabel, path
   series.logx, series.logy = true, true
   mt.plot.line(series)
-  print('graph: ' .. path)
+  if path then print('graph: ' .. path) end
 end
 
 return lesson

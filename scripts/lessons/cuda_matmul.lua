@@ -11,16 +11,12 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = mt.args {
+local options = lesson.flags('cuda_matmul', {
   {'largest', 8192, 'largest n of the products n x n on a GPU', type = 'int', min = 1},
   {'cpu', 2048, 'largest n for which the CPU is also measured', type = 'int', min = 1},
   {'rows', 50000, 'rows of the tall product', type = 'int', min = 1},
   {'size', 512, 'largest n of the kernels in Lua on the CPU', type = 'int', min = 1},
-  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
-  {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_matmul.csv', "file for the table; '' for none", type = 'output'},
-  {'plot', 'cuda_matmul.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
-}
+})
 -- ---- in Lua: from one cell to a grid ---------------------------------------------------------------
 
 --- Computes one element of c, the work of one thread. The guard skips threads without an element.

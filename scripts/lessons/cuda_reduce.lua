@@ -8,13 +8,9 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = mt.args {
+local options = lesson.flags('cuda_reduce', {
   {'largest', 2 ^ 26, 'elements of the largest sum', type = 'int', min = 1},
-  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
-  {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_reduce.csv', "file for the table; '' for none", type = 'output'},
-  {'plot', 'cuda_reduce.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
-}
+})
 lesson.needs_gpu(options)
 
 local THREADS = 256

@@ -10,14 +10,10 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = mt.args {
+local options = lesson.flags('cuda_threads', {
   {'n', 2 ^ 24, 'elements on a GPU', type = 'int', min = 1},
   {'cpu', 2 ^ 20, 'elements on the CPU', type = 'int', min = 1},
-  {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
-  {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_threads.csv', "file for the table; '' for none", type = 'output'},
-  {'plot', 'cuda_threads.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
-}
+})
 -- ---- in Lua --------------------------------------------------------------------------------------
 
 -- Every thread prints its block_idx and thread_idx, both from 1.

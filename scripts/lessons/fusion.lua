@@ -11,8 +11,6 @@
 -- computed again from the inputs.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
-local folder = arg[0]:match '^(.*/)[^/]*$' or './'
-package.path = folder .. '?.lua;' .. package.path
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {

@@ -12,7 +12,6 @@ local options = mt.args{
   {'size', 700, 'rows and columns of the tensors', type = 'int', min = 2},
   {'show', help = 'what to print of each compiled function', choices = {'none', 'program', 'machine'}},
 }
-mt.manual_seed(options.seed)
 local n = options.size
 local threads = math.max(mt.get_num_threads(), 2)
 local x, y = mt.randn(n, n), mt.randn(n, n)

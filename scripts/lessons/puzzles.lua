@@ -12,7 +12,6 @@
 -- The idea is from Sasha Rush's GPU puzzles. The exit status is 1 if an answer is wrong.
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
-package.path = folder .. '?.lua;' .. package.path
 local lesson = require 'cuda_lesson'
 local trace = require 'puzzles_trace'
 
