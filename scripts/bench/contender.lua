@@ -3,7 +3,8 @@
 -- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>row<TAB>inputs<TAB>setup<TAB>call` by
 -- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>reason`; then `run` by
 -- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
-local command = require('bench.tools').command
+local tools = require 'bench.tools'
+local command = tools.command
 
 local Contender = {}
 Contender.__index = Contender
@@ -40,9 +41,7 @@ function Contender:answer()
     self:stop()
     return 'none', reason == '' and 'it ended without a message' or reason
   end
-  local fields = {}
-  for field in (line .. '\t'):gmatch('([^\t]*)\t') do fields[#fields + 1] = field end
-  return unpack(fields)
+  return unpack(tools.fields(line))
 end
 
 --- Sends a line and returns the fields of the answer.

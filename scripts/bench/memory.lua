@@ -7,7 +7,4 @@ local options = mt.args {{'count', 8192, 'digits', type = 'int', min = 64}}
 local x, y = mt.rand(options.count, 1, 28, 28), mt.randint(1, 10, {options.count})
 local step = require('bench.networks').cnn()
 for a, b in mt.data.DataLoader(mt.data.TensorDataset(x, y), {batch_size = 64, shuffle = true}):iter() do step(a, b) end
-for line in io.lines('/proc/self/status') do
-  local kib = line:match('^VmHWM:%s+(%d+)')
-  if kib then print(('peak_mib=%.1f'):format(kib / 1024)) end
-end
+print(('peak_mib=%.1f'):format(require('bench.tools').peak_mib()))

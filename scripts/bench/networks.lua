@@ -10,7 +10,8 @@ local nn, optim = mt.nn, mt.optim
 
 local networks = {} -- the constructors of steps, with the names of those in peers/
 
-local function step_of(opt, loss_of)
+--- Returns a training step, which returns its loss.
+function networks.step_of(opt, loss_of)
   return function(x, y)
     opt:zero_grad()
     local loss = loss_of(x, y)
@@ -21,7 +22,7 @@ local function step_of(opt, loss_of)
 end
 
 local function sgd_step(net, loss_of)
-  return step_of(optim.SGD(net:parameters(), {lr = 0.05}), function(x, y) return loss_of(net(x), y) end)
+  return networks.step_of(optim.SGD(net:parameters(), {lr = 0.05}), function(x, y) return loss_of(net(x), y) end)
 end
 
 function networks.split(hidden)
@@ -50,7 +51,7 @@ end
 local function recurrent(kind)
   local layer, head = nn[kind](64, 128, {batch_first = true}), nn.Linear(128, 10)
   local opt = optim.SGD(nn.ModuleList{layer, head}:parameters(), {lr = 0.1})
-  local step = step_of(opt, function(x, y) return mt.cross_entropy(head((layer(x)):select(2, -1)), y) end)
+  local step = networks.step_of(opt, function(x, y) return mt.cross_entropy(head((layer(x)):select(2, -1)), y) end)
   return step, mt.randn(32, 50, 64), mt.randint(1, 10, {32})
 end
 
@@ -71,7 +72,7 @@ end
 function networks.transformer()
   local net = Gpt(65, 64, 128)
   local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-  local step = step_of(opt, function(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y) end)
+  local step = networks.step_of(opt, function(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y) end)
   return step, mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
 end
 

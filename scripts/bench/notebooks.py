@@ -3,6 +3,7 @@
 #   python3 scripts/bench/notebooks.py build/mtorch [NOTEBOOK ..]      such as 03; needs PyTorch
 #
 # The two take turns, ROUNDS runs each of at least 20 ms; the smallest time per call counts. Prints Markdown tables.
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,19 +17,11 @@ ROUNDS = 25
 torch.set_num_threads(1)
 torch.manual_seed(1)
 head = """
+package.path = 'SCRIPTS/?.lua;' .. package.path
 local mt = require 'mtorch'
 local nn, optim, time = mt.nn, mt.optim, require('mtorch.core').time
-local calls = {}
-local function trained(opt, loss_of)
-  return function(x, y)
-    opt:zero_grad()
-    local loss = loss_of(x, y)
-    loss:backward()
-    opt:step()
-    return loss
-  end
-end
-"""
+local trained, calls = require('bench.networks').step_of, {}
+""".replace('SCRIPTS', os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 tail = """
 for line in io.lines() do
   local call, n = calls[tonumber(line)], 1

@@ -1,6 +1,7 @@
 -- tools.lua -- calls for rows of the benchmark besides mtorch: copies, the BLAS, C++ loops, whole programs, launches
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 local ffi = require 'ffi'
 
 ffi.cdef [[
@@ -32,6 +33,13 @@ function tools.command(words)
   local list = {}
   for i, word in ipairs(words) do list[i] = "'" .. tostring(word):gsub("'", "'\\''") .. "'" end
   return table.concat(list, ' ')
+end
+
+--- The fields of a line, which are separated by tabs.
+function tools.fields(line)
+  local list = {}
+  for field in (line .. '\t'):gmatch('([^\t]*)\t') do list[#list + 1] = field end
+  return list
 end
 
 --- Runs a program; returns its success and its output.
@@ -210,6 +218,9 @@ extern "C" float row_peak(long n, long *flops) {
   end
   return best
 end
+
+--- The largest resident memory of this process in MiB.
+function tools.peak_mib() return util.read_file '/proc/self/status':match 'VmHWM:%s+(%d+)' / 1024 end
 
 --- Returns the size of the program in MiB.
 function tools.size_of_program()

@@ -334,9 +334,7 @@ if is_program then
   local step = make(o.network, 'train', unpack(loadstring(('return {%s}'):format(o.sizes))()))
   local first = mt.time(step, true).wall
   for _ = 1, 2 do step() end
-  local file = assert(io.open '/proc/self/status')
-  print(('first_ms=%.6f peak_mib=%.1f'):format(1e3 * first, file:read '*a':match 'VmHWM:%s+(%d+)' / 1024))
-  file:close()
+  print(('first_ms=%.6f peak_mib=%.1f'):format(1e3 * first, require('bench.tools').peak_mib()))
 end
 
 return {make = make, add = add}

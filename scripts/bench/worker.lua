@@ -124,8 +124,7 @@ function answers.run()
 end
 
 local function answer(line)
-  local fields = {}
-  for field in (line .. '\t'):gmatch('([^\t]*)\t') do fields[#fields + 1] = field end
+  local fields = tools.fields(line)
   local ok, word, a, b = pcall(answers[fields[1]], select(2, unpack(fields)))
   if not ok then return 'none\t' .. tostring(word):gsub('%s+', ' ') end
   return ('%s\t%.6f\t%d'):format(word, a, b or 0)
