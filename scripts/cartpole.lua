@@ -11,6 +11,7 @@
 -- 1992) plays episodes with pushes sampled from the policy. Then each push is made more likely in proportion to its
 -- advantage: the return after it minus the value that a second network, the critic, predicted.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim = mt.nn, mt.optim
 
 local options = mt.args{
@@ -150,7 +151,5 @@ end
 print(('final: steps=%.1f worst=%d target=%g updates=%d episodes=%d'):format(steps, worst, target, #curve,
   #curve * episodes))
 if not small and not (steps >= target) then
-  io.stderr:write(('cartpole: the mean of %d test episodes is %.1f steps, below the target of %g\n'):format(tests,
-    steps, target))
-  os.exit(1)
+  refuse('the mean of %d test episodes is %.1f steps, below the target of %g', tests, steps, target)
 end

@@ -11,6 +11,7 @@
 -- Welling 2014): log p(x) >= E[log p(x | z)] - KL(q(z | x) || N(0, 1)). The loss is its negative in nats per image.
 -- Afterwards samples z of N(0, 1) are decoded to images.
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim, data, metrics, plot = mt.nn, mt.optim, mt.data, mt.metrics, mt.plot
 
 local options = mt.args{
@@ -142,6 +143,5 @@ if report:finish() then print('report: ' .. options.report) end
 print(('final: test_loss=%.2f train_loss=%.2f target=%g epochs=%d digits=%s'):format(final.test, final.train, target,
   epochs, source))
 if not small and not (final.test <= target) then
-  io.stderr:write(('vae: the loss on test images is %.2f, above the target of %g\n'):format(final.test, target))
-  os.exit(1)
+  refuse('the loss on test images is %.2f, above the target of %g', final.test, target)
 end

@@ -71,6 +71,15 @@ function util.append(list, more)
   return list
 end
 
+--- A new table with the fields of several tables, some of which may be nil; those of later ones replace others.
+function util.merged(...)
+  local all = {}
+  for i = 1, select('#', ...) do
+    for key, value in pairs((select(i, ...)) or {}) do all[key] = value end
+  end
+  return all
+end
+
 --- The number in a value, see util.scalar. Raises an error for others: message, a format of their description.
 function util.number_in(value, message)
   local number = util.scalar(value)

@@ -30,10 +30,7 @@ local probs_and_logits = {
     return probs:log() - (-probs):log1p()
   end,
 }
-local function with(fields)
-  for name, f in pairs(probs_and_logits) do fields[name] = f end
-  return fields
-end
+local function with(fields) return extend.util.merged(fields, probs_and_logits) end
 
 discrete.Bernoulli = define{
   signature = 'Bernoulli(' .. either, doc = '1 with the probability probs, else 0.' .. either_text,

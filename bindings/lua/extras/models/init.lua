@@ -5,9 +5,8 @@ local nn, extend = mt.nn, mt.extend
 local models = {}
 
 local function conv(inputs, outputs, size, options)
-  local o = {padding = math.floor(size / 2), bias = false}
-  for name, value in pairs(options or {}) do o[name] = value end
-  local made = nn.Conv2d(inputs, outputs, size, o)
+  local usual = {padding = math.floor(size / 2), bias = false}
+  local made = nn.Conv2d(inputs, outputs, size, extend.util.merged(usual, options))
   nn.init.kaiming_normal_(made.weight, {mode = 'fan_out', nonlinearity = 'relu'})
   return made
 end

@@ -91,10 +91,9 @@ local function is_whole(dtype) return dtype:find('int') ~= nil end
 --- Returns the same value as plain integers.
 function Handle:bare()
   if not self.positions and not self.origins then return self end
-  local copy = setmetatable({}, Handle)
-  for key, value in pairs(self) do copy[key] = value end
+  local copy = extend.util.merged(self)
   copy.positions, copy.origins = nil, nil
-  return copy
+  return setmetatable(copy, Handle)
 end
 
 --- Records that an input's integers are used as positions or as numbers.
@@ -185,10 +184,8 @@ end
 local function operator(self, op)
   return function(...)
     local inputs, n, attributes = {...}, select('#', ...), {}
-    local last = inputs[n]
-    if type(last) == 'table' and not is_handle(last) and not Size.is(last) then
-      inputs[n] = nil
-      for name, value in pairs(last) do attributes[name] = value end
+    if Size.is_list(inputs[n]) and not is_handle(inputs[n]) then
+      attributes, inputs[n] = extend.util.merged(inputs[n]), nil
     end
     local dtype, outputs = attributes.dtype, attributes.outputs or 1
     attributes.dtype, attributes.outputs = nil, nil

@@ -18,13 +18,13 @@ local plot, build = {}, figures.build
 
 local common = {path = 'text', id = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
                 width = 'number >= 10 <= 4000', height = 'number >= 10 <= 4000'}
-local function options(...) return figures.options(common, ...) end
+local function options(...) return util.merged(common, ...) end
 
 local legend = {legend = "bool|'top'|'right'|'inside top left'|'inside top right'|'inside bottom left'|" ..
                          "'inside bottom right'"}
-local looks = figures.options(legend, {label = 'text', labels = 'list', color = 'any', style = 'any',
-                               linewidth = 'number > 0 <= 50', ylim = 'list'})
-local axes = figures.options(looks, {logx = 'bool', logy = 'bool', aspect = 'text', xlim = 'list'})
+local looks = util.merged(legend, {label = 'text', labels = 'list', color = 'any', style = 'any',
+                                   linewidth = 'number > 0 <= 50', ylim = 'list'})
+local axes = util.merged(looks, {logx = 'bool', logy = 'bool', aspect = 'text', xlim = 'list'})
 local shades = {cmap = 'text', vmin = 'number', vmax = 'number'}
 
 local known_options = {
@@ -248,12 +248,11 @@ function build.panels(op, list, opts)
     fail('%s: %d panels, expected at most %d (rows=%d times cols=%d)', op, n, fig.rows * cols, fig.rows, cols)
   end
   for i = 1, n do
-    local panel, where, args = list[i], ('%s: panel %d'):format(op, i), {}
+    local panel, where = list[i], ('%s: panel %d'):format(op, i)
     if not data.is_plain(panel) then
       fail("%s is %s, expected a table such as {kind='line', ..}", where, extend.describe(panel))
     end
-    for key, value in pairs(panel) do args[key] = value end
-    local kind = args.kind
+    local args, kind = util.merged(panel), panel.kind
     if type(kind) ~= 'string' or kind == 'panels' or not known_options[kind] then
       fail("%s: kind is %s, expected the name of a function of mt.plot, such as 'line'", where, extend.describe(kind))
     end

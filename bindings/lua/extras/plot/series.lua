@@ -11,21 +11,13 @@ local floor, min, max = math.floor, math.min, math.max
 local figures = {} -- what init.lua uses of this module: build, the figures by kind, and helpers
 local build = {}
 
---- Returns a table with the options of several: name -> kind (see extend.check_options).
-function figures.options(...)
-  local known = {}
-  for _, more in ipairs{...} do
-    for name, kind in pairs(more) do known[name] = kind end
-  end
-  return known
-end
-
+-- Options: name -> kind (see extend.check_options).
 local series_kinds = {line = true, scatter = true, fill_between = true}
 local looks = {label = 'text', color = 'text', style = 'text', linewidth = 'number > 0 <= 50'}
-local series_options = figures.options(looks, {x = 'list', y = 'list', low = 'list', high = 'list', kind = 'text',
-                                               yerr = 'any', smooth = 'number >= 0 < 1'})
-local bar_options = figures.options(looks, {y = 'list', yerr = 'any'})
-local hist_options = figures.options(looks, {x = 'list'})
+local series_options = util.merged(looks, {x = 'list', y = 'list', low = 'list', high = 'list', kind = 'text',
+                                           yerr = 'any', smooth = 'number >= 0 < 1'})
+local bar_options = util.merged(looks, {y = 'list', yerr = 'any'})
+local hist_options = util.merged(looks, {x = 'list'})
 
 -- Ranges --------------------------------------------------------------------------------------------
 

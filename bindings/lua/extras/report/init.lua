@@ -91,17 +91,10 @@ local function add_runs(charts, runs)
   for _, curve in ipairs(names) do charts[#charts + 1] = {op = 'report: runs', args = by_name[curve]} end
 end
 
---- Returns a chart for half of the page's width.
-local function half_width(args)
-  local out = {width = 500, height = 310}
-  for key, value in pairs(args) do out[key] = value end
-  return out
-end
-
 local function curve_cards(charts, budget, tiles, figures)
   local cards = {}
   for i, chart in ipairs(charts) do
-    if #charts > 1 then chart.args = half_width(chart.args) end
+    if #charts > 1 then chart.args = util.merged({width = 500, height = 310}, chart.args) end -- half of the page
     local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
     add_tiles(tiles, fig)
     figures[i] = fig

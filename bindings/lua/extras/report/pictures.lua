@@ -11,13 +11,9 @@ local max_tiles = 64
 
 --- Whether a value is one image or several, and the arguments that draw it: x may be {x, title=, ..}.
 local function drawn(x)
-  local args = {}
-  if type(x) == 'table' and not getmetatable(x) and x[1] ~= nil and
-    (mt.is_tensor(x[1]) or type(x[1]) == 'table') and not util.is_list(x) then
-    for key, value in pairs(x) do args[key] = value end
-  else
-    args[1] = x
-  end
+  local is_arguments = type(x) == 'table' and not getmetatable(x) and x[1] ~= nil and
+    (mt.is_tensor(x[1]) or type(x[1]) == 'table') and not util.is_list(x)
+  local args = is_arguments and util.merged(x) or {x}
   local of = args[1]
   local one = mt.is_tensor(of) and (of:dim() == 2 or of:dim() == 3 and (#of == 1 or #of == 3) and not args.labels)
   if mt.is_tensor(of) then args[1] = of:detach():cpu() end

@@ -38,12 +38,11 @@ local function charts(self)
 end
 
 local function page(self)
-  local state, args = self.state, {}
-  for key, value in pairs(state.args) do args[key] = value end
+  local state = self.state
+  local args = util.merged(state.args)
   args.curves = #state.names > 0 and charts(state) or nil
   args.table, args.dropped_rows = state.rows[1] and state.rows or nil, state.dropped_rows
-  args.images, args.figures = state.pictures[1] and state.pictures or nil, {}
-  for i, figure in ipairs(state.figures) do args.figures[i] = figure end
+  args.images, args.figures = state.pictures[1] and state.pictures or nil, state.figures
   args.timing = next(state.times) and state.times or nil
   args.graph_card = state.graph
   local live = state.server and {state = state.done and 'finished' or 'running',
@@ -260,13 +259,9 @@ end
 
 -- Options out of a script's flags, which may have report= and live=.
 local function from_flags(flags, options)
-  local out, config = {path = flags.report, live = flags.live}, {}
-  for key, value in pairs(flags) do
-    if key ~= 'report' and key ~= 'live' then config[key] = value end
-  end
-  out.config = config
-  for key, value in pairs(options or {}) do out[key] = value end
-  return out
+  local config = util.merged(flags)
+  config.report, config.live = nil, nil
+  return util.merged({path = flags.report, live = flags.live, config = config}, options)
 end
 
 local constructor = extend.declare('Report(..)', "A report that is updated during a run: mt.Report{path='run.html', " ..
@@ -282,11 +277,9 @@ local constructor = extend.declare('Report(..)', "A report that is updated durin
     local path = args.path ~= nil and args.path ~= '' and report.check_path(args.path) or nil
     if path then extend.check_writable('report', path) end
     local on = path ~= nil or args.live == true
-    local config = {}
-    for key, value in pairs(args.config or {}) do config[key] = value end
-    local state = {args = {title = args.title, config = config}, path = path, xlabel = args.xlabel or 'step',
-      names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {}, times = {}, next = 0, next_page = 0,
-      next_file = time() + 2}
+    local state = {args = {title = args.title, config = util.merged(args.config)}, path = path,
+      xlabel = args.xlabel or 'step', names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {},
+      times = {}, next = 0, next_page = 0, next_file = time() + 2}
     local self = object.new(Report, {state = state, on = on})
     if args.live then
       state.server, state.port = serve(args.port)
