@@ -110,6 +110,17 @@ local function check(steps, device)
   print(('all are right, for images of 1 x 1 to %d x %d'):format(options.height, options.width))
 end
 
+--- Times each step; returns rows of its name, microseconds, GB/s and the speed-up to the first one.
+local function times_of(steps, m, f)
+  local rows = {}
+  for i, step in ipairs(steps) do
+    local us = lesson.microseconds(function() step[2](m, f) end, options.runs)
+    rows[i] = {step[1], us, 8 * m:numel() / us / 1e3} -- the image is read and written at least once
+    rows[i][4] = rows[1][2] / us
+  end
+  return rows
+end
+
 local function run_lua_kernels()
   print(('-- kernels in Lua on the CPU: %d x %d with 3 x 3 --'):format(options.height, options.width))
   check(lua_steps, 'cpu')
@@ -124,12 +135,8 @@ local function run_lua_kernels()
   local small = mt.zeros(TILE_Y, TILE_X)
   local out = small:clone()
   lesson.fails('a tile without halo', 'out of bounds', function() no_halo[{1, threads}](small, weights, out) end)
-  local m, rows = mt.rand(options.height, options.width), {}
-  for i, step in ipairs {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}} do
-    local us = lesson.microseconds(function() step[2](m, weights) end, options.runs)
-    rows[i] = {step[1], us, 8 * m:numel() / us / 1e3}
-    rows[i][4] = rows[1][2] / us
-  end
+  local steps = {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}}
+  local rows = times_of(steps, mt.rand(options.height, options.width), weights)
   lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows, lesson.cpu_path(options.csv))
 end
 
@@ -258,16 +265,9 @@ print('a 3-d image: ' .. message)
 -- ---- times -----------------------------------------------------------------------------------------
 
 print(('\n-- %d x %d with 3 x 3 --'):format(options.height, options.width))
-local rows, first = {}, nil
-for _, step in ipairs(steps) do
-  local us = lesson.microseconds(function() step[2](m, weights_gpu) end, options.runs)
-  first = first or us
-  -- the image is read and written at least once
-  rows[#rows + 1] = {step[1], us, 8 * m:numel() / us / 1e3, first / us}
-end
-local m_cpu = m:cpu()
-local cpu = lesson.microseconds(function() built_in(m_cpu, weights) end, options.runs)
-rows[#rows + 1] = {'CPU', cpu, 8 * m:numel() / cpu / 1e3, first / cpu}
+local rows, cpu = times_of(steps, m, weights_gpu), times_of({{'CPU', built_in}}, m:cpu(), weights)[1]
+cpu[4] = rows[1][2] / cpu[2]
+rows[#rows + 1] = cpu
 lesson.table({'step', 'us', 'GB/s', 'times naive'}, rows, options.csv)
 if options.plot ~= '' then
   local times, names = {}, {}

@@ -251,32 +251,19 @@ local k = lesson.kernels(options, {
 
 -- ---- launches --------------------------------------------------------------------------------------
 
---- Checks and returns the sizes of a product; the kernels do not check them.
-local function sizes(a, b)
-  assert(a.shape[2] == b.shape[1], 'the inner sizes differ')
-  return a.shape[1], b.shape[2], a.shape[2]
+--- Returns the product by a kernel, with enough blocks to cover c; each computes `columns` x `rows` elements.
+local function by_source(kernel, columns, rows, threads)
+  return function(a, b)
+    assert(a.shape[2] == b.shape[1], 'the inner sizes differ') -- the kernels do not check the sizes
+    local m, n, inner = a.shape[1], b.shape[2], a.shape[2]
+    local c = mt.empty({m, n}, {device = 'cuda'})
+    kernel[{ {mt.cdiv(n, columns), mt.cdiv(m, rows)}, threads }](a, b, c, m, n, inner)
+    return c
+  end
 end
-local function result(m, n) return (mt.empty({m, n}, {device = 'cuda'})) end
-
-local function naive(a, b)
-  local m, n, inner = sizes(a, b)
-  local c = result(m, n)
-  k.matmul_naive[{ {mt.cdiv(n, 32), mt.cdiv(m, 8)}, {32, 8} }](a, b, c, m, n, inner)
-  return c
-end
-local function tiled(a, b)
-  local m, n, inner = sizes(a, b)
-  local c = result(m, n)
-  k.matmul_tiled[{ {mt.cdiv(n, TILE), mt.cdiv(m, TILE)}, {TILE, TILE} }](a, b, c, m, n, inner)
-  return c
-end
-local function registers(a, b)
-  local m, n, inner = sizes(a, b)
-  local c = result(m, n)
-  k.matmul_registers[{ {mt.cdiv(n, 128), mt.cdiv(m, 128)}, 256 }](a, b, c, m, n, inner)
-  return c
-end
-local steps = {{'naive', naive}, {'tiled', tiled}, {'registers', registers}, {'mt.matmul', built_in}, unpack(lua_steps)}
+local steps = {{'naive', by_source(k.matmul_naive, 32, 8, {32, 8})},
+               {'tiled', by_source(k.matmul_tiled, TILE, TILE, {TILE, TILE})},
+               {'registers', by_source(k.matmul_registers, 128, 128, 256)}, {'mt.matmul', built_in}, unpack(lua_steps)}
 
 --- Checks every product against mt.matmul, on the CPU if that is fast enough, else on the GPU.
 local function check(a, b, a_cpu, b_cpu)
