@@ -479,6 +479,10 @@ add('newer_operators', function(x)
   return n:bitwise_and(7), x:amax({2}), x:mean(2), mt.fold(x:abs():unsqueeze(2):expand(x.shape[1], 4, 6), {3, 4}, {2,
     2}), x:split(4, 2)
 end, of(6), {opset = 18})
+for _, opset in ipairs{17, 18} do
+  add('fold_without_a_batch_' .. opset, function(x) return mt.fold(x, {3, 4}, {2, 2}, {padding = 1}) end,
+    function() return {mt.randn(8, 20)} end, {opset = opset, fixed = true})
+end
 for _, opset in ipairs{13, 14, 15, 16, 19, 20, 21, 22} do
   add('opset_' .. opset, function(x)
     local y = mt.layer_norm(x, 6, mt.ones(6) * 2, mt.ones(6)):view(x.shape[1] * 2, 3)

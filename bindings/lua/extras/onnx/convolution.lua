@@ -213,7 +213,7 @@ entries.im2col = batched(2, function(g, a, call)
   return g:reshape(g:concat(parts, 2), {shape[1], call.shape[#call.shape - 1], call.shape[#call.shape]})
 end)
 --- Adds the columns at their origins, which are computed by im2col of a plane of positions.
-local function folded(g, a, call)
+local function folded(g, a)
   local kernel, padding, size = to_list(a.kernel_size, 2), to_list(a.padding, 2), to_list(a.output_size, 2)
   local h, w = size[1] + 2 * padding[1], size[2] + 2 * padding[2]
   local plane = mt.range(1, h * w):reshape(1, 1, h, w)
@@ -224,26 +224,21 @@ local function folded(g, a, call)
   local n, channels = shape[1], shape[2] / (kernel[1] * kernel[2])
   local columns = g:reshape(a.input, {n, channels, count})
   local index = g:expand(g:constant((places - 1):long():reshape(1, 1, count)), {n, channels, count})
-  local empty = g:expand(g:cast(0, a.input.dtype), {n, channels, h * w})
+  local empty = g:full({n, channels, h * w}, 0, a.input.dtype)
   local y = g:reshape(g.ScatterElements(empty, index, columns, {axis = 2, reduction = 'add'}), {n, channels, h, w})
-  return g:slice(y, {2, 3}, padding, {padding[1] + size[1], padding[2] + size[2]}), call
+  return g:slice(y, {2, 3}, padding, {padding[1] + size[1], padding[2] + size[2]})
 end
-function entries.fold(g, a, call)
-  if g.opset < 18 then
-    if #a.input.shape == 3 then return (folded(g, a, call)) end
-    a.input.shape = {1, unpack(a.input.shape)}
-    a.input = g:reshape(a.input, a.input.shape)
-    return g:squeeze((folded(g, a, call)), {0})
-  end
+define('fold', 1, function(g, a)
+  if g.opset < 18 then return folded(g, a) end
   return g.Col2Im(a.input, g:ints(to_list(a.output_size, 2)), g:ints(to_list(a.kernel_size, 2)),
     {dilations = to_list(a.dilation, 2), pads = repeat_twice(to_list(a.padding, 2)), strides = to_list(a.stride, 2)})
-end
+end)
 --- Writes the results of max_pool2d at the positions that it returned.
 entries.max_unpool2d = batched(2, function(g, a, call)
   local result, shape = call.shape, a.input.shape
   local flat, plane = {shape[1], shape[2], shape[3] * shape[4]}, result[#result - 1] * result[#result]
   local index = g:reshape(g:to_positions(a.indices), flat)
-  local empty = g:expand(g:cast(0, a.input.dtype), {shape[1], shape[2], plane})
+  local empty = g:full({shape[1], shape[2], plane}, 0, a.input.dtype)
   local y = g.ScatterElements(empty, index, g:reshape(a.input, flat), {axis = 2})
   return g:reshape(y, {shape[1], shape[2], result[#result - 1], result[#result]})
 end)

@@ -23,11 +23,11 @@ local function single(op)
     return g:cast(g[op](g:cast(x, 'float32')), x.dtype)
   end
 end
-local erf, sinh, cosh, atan = single 'Erf', single 'Sinh', single 'Cosh', single 'Atan'
 for name, op in pairs{tan = 'Tan', asin = 'Asin', acos = 'Acos', asinh = 'Asinh', acosh = 'Acosh', atanh = 'Atanh',
     erf = 'Erf', atan = 'Atan'} do
   unary[name] = single(op)
 end
+local erf, atan, sinh, cosh = unary.erf, unary.atan, single 'Sinh', single 'Cosh'
 local function is_float(x) return x.dtype:find 'float' ~= nil end
 local function is_int(x) return x.dtype:find 'int' ~= nil end
 function unary.cosh(g, x) return x.dtype == 'float64' and (g.Exp(x) + g.Exp(-x)) * 0.5 or cosh(g, x) end

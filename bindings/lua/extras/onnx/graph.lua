@@ -368,6 +368,9 @@ function Graph:expand(x, shape)
   return y
 end
 
+--- Returns a tensor of the shape that has one value, a number or a 0-d handle, everywhere.
+function Graph:full(shape, value, dtype) return self:expand(self:cast(value, dtype), shape) end
+
 --- Slices x along axes: first, first + step, .. before `last`, all lists that count from 0.
 function Graph:slice(x, axes, first, last, step)
   return self.Slice(x, self:size_list(first), self:size_list(last), self:ints(axes), step and self:ints(step) or false)

@@ -22,8 +22,7 @@ local function projected(g, a)
   if Size.is(steps) then extend.fail('onnx.export: an LSTM with proj_size has no ONNX form for a dynamic time') end
   local n = a.input.shape[2]
   local function turned(weight) return g:transpose(weight, {1, 0}) end
-  local h = a.h or g:expand(g:cast(0, a.input.dtype), {n, state})
-  local c = a.c or g:expand(g:cast(0, a.input.dtype), {n, hidden})
+  local h, c = a.h or g:full({n, state}, 0, a.input.dtype), a.c or g:full({n, hidden}, 0, a.input.dtype)
   local out = {}
   for k = 1, steps do
     local t = a.reverse and steps - k or k - 1

@@ -16,15 +16,14 @@ end
 define([[clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory
   custom_function]], function(_, a) return a.x end)
 function entries.copy(g, a) return g:expand(a.source, a.x.shape) end
-function entries.fill(g, a, call) return g:expand(g:cast(a.value, call.dtype), a.x.shape) end
-function entries.zero(g, a, call) return g:expand(g:cast(0, call.dtype), a.x.shape) end
 
--- ---- new tensors -----------------------------------------------------------------------------------------
+-- ---- tensors of one value --------------------------------------------------------------------------------
 
-local function filled(g, value, call) return g:expand(g:cast(value, call.dtype), call.shape) end
-define('zeros zeros_like new_zeros empty empty_like new_empty', function(g, _, call) return filled(g, 0, call) end)
-define('ones ones_like new_ones', function(g, _, call) return filled(g, 1, call) end)
-define('full full_like new_full', function(g, a, call) return filled(g, a.value, call) end)
+define('zeros zeros_like new_zeros empty empty_like new_empty zero', function(g, _, call)
+  return g:full(call.shape, 0, call.dtype)
+end)
+define('ones ones_like new_ones', function(g, _, call) return g:full(call.shape, 1, call.dtype) end)
+define('full full_like new_full fill', function(g, a, call) return g:full(call.shape, a.value, call.dtype) end)
 
 --- n numbers first, first + step, .., where n may be a size.
 function entries.range(g, a, call)
