@@ -10,9 +10,9 @@
 -- row's inputs and warms up; then they take turns, seven runs each of at least 5 ms or four calls; the median is used.
 -- A peer that is not installed is reported and left out; MTORCH_PEER_PYTHON is the Python interpreter with the peers.
 -- Peers: torch, torch_compile, jax, numpy, numba; cpp (loops, g++ -O3), cblas (the BLAS called directly), copy (a
--- memory copy of as many bytes); tinygrad (start-up and size), python, luajit (start-up); mtorch itself as no_onednn,
--- avx2 (that instruction set), two_threads; all: every peer except those of mtorch itself. bench/rows.lua describes
--- rows.
+-- memory copy of as many bytes); tinygrad (start-up and size), python, luajit (start-up); mtorch itself as no_onednn
+-- (products, convolutions and steps without oneDNN), avx2 (that instruction set), two_threads; all: every peer except
+-- those of mtorch itself. bench/rows.lua describes rows.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -29,7 +29,6 @@ local options = mt.args {
   {'peer', 'none', 'peers to compare with, separated by commas, or all', metavar = 'NAME,..'},
   {'sizes', '4,1Ki,1Mi', 'numbers of elements of elementwise rows and reductions', metavar = 'N,..'},
   {'sittings', 1, 'how often all rows are measured; the median is over all turns', type = 'int', min = 1},
-  {'without_onednn', false, 'add the peer no_onednn: products, convolutions and steps without oneDNN'},
   {'alone', false, 'measure the peer only, not mtorch'},
   {'save', '', 'file for the rows (.json, or .tsv with times only)', metavar = 'FILE'},
   {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE,..'},
@@ -60,7 +59,6 @@ end
 local function names_of_contenders()
   local list = options.alone and {} or {'mtorch'}
   local text = options.peer == 'all' and table.concat(all_peers, ',') or options.peer == 'none' and '' or options.peer
-  if options.without_onednn then text = text .. ',no_onednn' end
   for name in text:gmatch('[^,%s]+') do
     if not known[name] then
       quit("no peer is called '%s'; there are %s, no_onednn, avx2, two_threads", name, table.concat(all_peers, ', '))

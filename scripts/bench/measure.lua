@@ -21,7 +21,7 @@ local parts = {
     'perceptron: forward, backward, update. `_compiled`: through `mt.compile`; JAX by `jax.jit`, an epoch as one ' ..
     'scan; Numba and C++ are hand-written loops.', "--only '^step_split,^step_mlp' --peer torch,jax,numba,cpp"},
   {'networks', 'Training steps of larger networks', 'Columns as above; `no_onednn`: without oneDNN.',
-    "--only '^step_cnn,^step_lstm,^step_gru,^step_transformer' --peer torch,jax --without-onednn"},
+    "--only '^step_cnn,^step_lstm,^step_gru,^step_transformer' --peer torch,jax,no_onednn"},
   {'steps_compiled', 'Training steps through torch.compile', '',
     "--only '^step_split_compiled/100$,^step_mlp_compiled' --peer torch_compile"},
   {'own', 'Functions written by hand', '`own_`: one function of `mt.map`, `mt.zip` or `mt.fuse`; `_back`: its ' ..
@@ -30,9 +30,9 @@ local parts = {
   {'own_compiled', 'Functions written by hand through torch.compile', '',
     "--only '^own_.*/1Mi' --peer torch_compile"},
   {'products', 'Matrix products', 'nt: the second operand is stored transposed; tn: the first; tt: ' ..
-    'both.', "--group '^products' --peer torch,cblas --without-onednn"},
+    'both.', "--group '^products' --peer torch,cblas,no_onednn"},
   {'convolutions', 'Convolutions and pooling', 'Batch x channels x height x width and the channels of the result; ' ..
-    'windows of 3 x 3.', "--group '^convolutions' --peer torch --without-onednn"},
+    'windows of 3 x 3.', "--group '^convolutions' --peer torch,no_onednn"},
   {'functions', 'Functions and their gradients', '`_back`: the backward pass only, for a given gradient.',
     "--group '^functions' --peer torch"},
   {'whole_networks', 'Whole networks', '`_train`: forward, backward, update; the others: inference; `_decode`: one ' ..

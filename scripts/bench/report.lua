@@ -86,8 +86,7 @@ end
 
 --- Formats a power of ten in microseconds, for an axis.
 function report.tick_text(us)
-  return us < 0.999 and ('%g ns'):format(us * 1e3) or us < 999 and ('%g us'):format(us) or us < 999999 and
-    ('%g ms'):format(us / 1e3) or ('%g s'):format(us / 1e6)
+  return util.in_units('%g %s', us, 1e6, 's', 1e3, 'ms', 1, 'us', 1e-3, 'ns')
 end
 
 function Writer:cell(row, result)
