@@ -30,19 +30,22 @@ local compile = {gelu = mt.map, swish = mt.map, exp_sin = mt.map, axb_relu_mul =
 local own = {}
 for name, f in pairs(chains) do own[name] = function() return compile[name](f) end end
 
--- name, inputs, PyTorch's expression, JAX's, the loop of C++.
+-- name, inputs, PyTorch's expression, JAX's, an element by C++, and by Numba, where F is float32.
 local functions = {
   {'gelu', 'x', '0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x**3)))',
     '0.5 * x * (1 + jnp.tanh(0.7978845608 * (x + 0.044715 * x**3)))',
-    '0.5f * x[i] * (1 + std::tanh(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])))'},
+    '0.5f * x[i] * (1 + std::tanh(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])))',
+    'F(0.5) * x[i] * (F(1) + math.tanh(F(0.7978845608) * (x[i] + F(0.044715) * x[i] * x[i] * x[i])))'},
   {'axb_relu_mul', 'xy', 'torch.relu(2.5 * x + 1.5) * y', 'jnp.maximum(2.5 * x + 1.5, 0) * y',
-    'std::max(2.5f * x[i] + 1.5f, 0.f) * y[i]'},
-  {'swish', 'x', 'x * torch.sigmoid(x)', 'x * jax.nn.sigmoid(x)', 'x[i] / (1 + std::exp(-x[i]))'},
+    'std::max(2.5f * x[i] + 1.5f, 0.f) * y[i]', 'max(F(2.5) * x[i] + F(1.5), F(0)) * y[i]'},
+  {'swish', 'x', 'x * torch.sigmoid(x)', 'x * jax.nn.sigmoid(x)', 'x[i] / (1 + std::exp(-x[i]))',
+    'x[i] / (F(1) + math.exp(-x[i]))'},
   {'exp_sin', 'x', 'torch.exp(-x * x) * torch.sin(x) + 0.5 * x', 'jnp.exp(-x * x) * jnp.sin(x) + 0.5 * x',
-    'std::exp(-x[i] * x[i]) * std::sin(x[i]) + 0.5f * x[i]'},
-  {'triad', 'xy', 'x + 2.5 * y', 'x + 2.5 * y', 'x[i] + 2.5f * y[i]'},
+    'std::exp(-x[i] * x[i]) * std::sin(x[i]) + 0.5f * x[i]',
+    'math.exp(-x[i] * x[i]) * math.sin(x[i]) + F(0.5) * x[i]'},
+  {'triad', 'xy', 'x + 2.5 * y', 'x + 2.5 * y', 'x[i] + 2.5f * y[i]', 'x[i] + F(2.5) * y[i]'},
   {'swish_mul_add', 'xyz', 'x * torch.sigmoid(x) * y + z', 'x * jax.nn.sigmoid(x) * y + z',
-    'x[i] / (1 + std::exp(-x[i])) * y[i] + z[i]'},
+    'x[i] / (1 + std::exp(-x[i])) * y[i] + z[i]', 'x[i] / (F(1) + math.exp(-x[i])) * y[i] + z[i]'},
   {'softmax', 'x', '(lambda e: e / e.sum(-1, keepdim=True))(torch.exp(x - x.amax(-1, keepdim=True)))',
     '(lambda e: e / e.sum(-1, keepdims=True))(jnp.exp(x - x.max(-1, keepdims=True)))', rows = true},
   {'layer_norm', 'x',
@@ -57,8 +60,9 @@ local function add(row, o)
   local function forward(f, size, list, inputs)
     local name, peer, loop = f[1], f[3], f[5] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(f[5])
     local setup = ("local f = require('bench.functions').own.%s()"):format(name)
+    local numba = f[6] and {("f = loop('%s', '%s')"):format(list, f[6]), ('f(np.empty_like(x), %s)'):format(list)}
     row('your own functions', ('own_%s/%s'):format(name, size), inputs, {{setup, ('f(%s)'):format(list)}, torch = peer,
-      torch_compile = peer, jax = f[4], numba = loop and ('own_numba.%s(np.empty_like(x), %s)'):format(name, list),
+      torch_compile = peer, jax = f[4], numba = numba,
       cpp = loop, copies = true})
     if loop then
       row('your own functions', ('own_%s_out/%s'):format(name, size), inputs, {

@@ -6,6 +6,7 @@ NAME: torch torch_compile jax numpy numba tinygrad.
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
 compile the expression as a function of the inputs; calls of JAX wait for their results."""
 import argparse
+import math
 import os
 import re
 import statistics
@@ -132,10 +133,18 @@ class Numba(Library):
     def __init__(self, args):
         super().__init__(args)
         import numba
-        import own_numba
 
         numba.set_num_threads(args.threads)
-        self.version, self.names["own_numba"] = f"numba {numba.__version__}", own_numba
+        self.version = f"numba {numba.__version__}"
+        compiled = numba.njit(parallel=True, error_model="numpy")
+        space = {"F": self.np.float32, "math": math, "prange": numba.prange}
+
+        def loop(names, element):
+            """Returns a function of an array for the results and arrays, float32, where element is that of index i."""
+            exec(f"def f(out, {names}):\n for i in prange(out.size): out[i] = {element}", space)
+            return compiled(space["f"])
+
+        self.names["loop"] = loop
 
 
 class Tinygrad(Library):
