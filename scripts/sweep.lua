@@ -229,13 +229,11 @@ for _, run in ipairs(runs) do read(run) end
 
 --- Returns the default metric to rank by, and the names of all that were printed.
 local function usual_metric()
-  local names, seen = {}, {}
+  local seen = {}
   for _, run in ipairs(runs) do
-    for name in pairs(run.final) do
-      if not seen[name] then names[#names + 1], seen[name] = name, true end
-    end
+    for name in pairs(run.final) do seen[name] = true end
   end
-  table.sort(names)
+  local names = mt.extend.util.sorted_keys(seen)
   for _, pattern in ipairs{'^valid_loss$', '^val', '^test', 'accuracy', '^loss$', ''} do
     for _, name in ipairs(names) do
       if name:find(pattern) then return name, names end

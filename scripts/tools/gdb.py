@@ -7,17 +7,17 @@
 #
 # The program needs debug information (`cmake --preset asan`, or -DCMAKE_BUILD_TYPE=RelWithDebInfo). Elements on a
 # GPU are not printed.
+import math
 import struct
 
 import gdb
 import gdb.printing
 
 MAX_SHOWN = 12  # elements shown
-NAMES = {"b8": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-         "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16",
-         "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "float8_e5m2"}
-CODES = {"b8": "?", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
-         "f32": "f", "f64": "d", "f16": "e", "bf16": "H", "f8_e4m3fn": "B", "f8_e5m2": "B"}
+# Names, and formats of the module struct.
+DTYPES = {"b8": ("bool", "?"), "u8": ("uint8", "B"), "i8": ("int8", "b"), "i16": ("int16", "h"), "i32": ("int32", "i"),
+          "i64": ("int64", "q"), "f32": ("float32", "f"), "f64": ("float64", "d"), "f16": ("float16", "e"),
+          "bf16": ("bfloat16", "H"), "f8_e4m3fn": ("float8_e4m3fn", "B"), "f8_e5m2": ("float8_e5m2", "B")}
 
 
 def shape_text(sizes):
@@ -26,22 +26,16 @@ def shape_text(sizes):
 
 def positions(sizes, strides):
     """Yields the offsets of the elements in row-major order."""
-    if 0 in sizes:
-        return
-    at = [0] * len(sizes)
-    while True:
-        yield sum(i * s for i, s in zip(at, strides))
-        d = len(sizes) - 1
-        while d >= 0 and at[d] == sizes[d] - 1:
-            at[d] = 0
-            d -= 1
-        if d < 0:
-            return
-        at[d] += 1
+    for k in range(math.prod(sizes)):
+        offset = 0
+        for size, stride in zip(reversed(sizes), reversed(strides)):
+            k, at = divmod(k, size)
+            offset += at * stride
+        yield offset
 
 
 def element(kind, memory):
-    value = struct.unpack("<" + CODES[kind], memory)[0]
+    value = struct.unpack("<" + DTYPES[kind][1], memory)[0]
     if kind == "f8_e5m2":  # the upper half of a float16
         value = struct.unpack("<e", struct.pack("<H", value << 8))[0]
     if kind == "f8_e4m3fn":  # 4 bits of exponent instead of 5, no infinity
@@ -70,13 +64,13 @@ class TensorPrinter:
         impl, kind = self.impl.dereference(), str(self.impl["dtype"]).rsplit(":", 1)[-1]
         rank = int(impl["ndim"])
         sizes = [int(impl["size"][d]) for d in range(rank)]
-        text = "%s %s" % (shape_text(sizes), NAMES.get(kind, kind))
+        text = "%s %s" % (shape_text(sizes), DTYPES.get(kind, (kind, ""))[0])
         storage = impl["storage"]
         if not storage:
             return text + " without data"
         device = storage["device"]["name"].string()
         text += " " + device
-        if device == "cpu" and kind in CODES:
+        if device == "cpu" and kind in DTYPES:
             text += " " + self.elements(kind, sizes, [int(impl["stride"][d]) for d in range(rank)])
         if impl["node"]:
             text += " with a gradient"
@@ -85,7 +79,7 @@ class TensorPrinter:
         return text
 
     def elements(self, kind, sizes, strides):
-        bytes_each = struct.calcsize(CODES[kind])
+        bytes_each = struct.calcsize(DTYPES[kind][1])
         start = int(self.impl["storage"]["data"]) + int(self.impl["offset"]) * bytes_each
         shown = []
         for at in positions(sizes, strides):

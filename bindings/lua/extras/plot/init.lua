@@ -151,7 +151,7 @@ end
 
 local point_options = {x = 'list', y = 'list', class = 'list'}
 
-local function add_points(op, fig, opts)
+local function add_points(op, fig, source, opts)
   local p = opts.points
   if not p then return end
   local x, y
@@ -164,7 +164,7 @@ local function add_points(op, fig, opts)
   end
   local classes = data.is_plain(p) and p.class and figures.classes(op .. ': points', x, y, p.class, opts.labels)
   fig.points = style.apply(op, classes or {{x = x, y = y, kind = 'scatter', color = 8}}, {})
-  if type(opts[1]) ~= 'function' then return end
+  if type(source) ~= 'function' then return end
   local function cover(name, list, lo, hi)
     local p_lo, p_hi = scale.extent{list}
     if opts[name] or not p_lo or (p_lo >= lo and p_hi <= hi) then return lo, hi end
@@ -179,8 +179,7 @@ function build.contour(op, list, opts)
   local fig = {}
   fig.x_lo, fig.x_hi = figures.range(op, 'xrange', opts.xrange or {0, 1})
   fig.y_lo, fig.y_hi = figures.range(op, 'yrange', opts.yrange or {0, 1})
-  opts[1] = source
-  add_points(op, fig, opts)
+  add_points(op, fig, source, opts)
   if type(source) == 'function' then
     local n = opts.grid or 60
     if not (n >= 2 and n <= 500) then
