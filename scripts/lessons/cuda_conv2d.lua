@@ -137,7 +137,7 @@ local function run_lua_kernels()
   lesson.fails('a tile without halo', 'out of bounds', function() no_halo[{1, threads}](small, weights, out) end)
   local steps = {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}}
   local rows = times_of(steps, mt.rand(options.height, options.width), weights)
-  lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows, lesson.cpu_path(options.csv))
+  lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows, lesson.csv_of(options.csv, 'cpu'))
 end
 
 if not options.compile then run_lua_kernels() end

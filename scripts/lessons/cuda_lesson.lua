@@ -114,8 +114,8 @@ function lesson.table(columns, rows, path)
   print('table: ' .. path)
 end
 
---- The CSV file for what runs on the CPU, beside that of the GPU.
-function lesson.cpu_path(path) return path ~= '' and path:gsub('%.csv$', '') .. '_cpu.csv' or '' end
+--- The CSV file of another table beside that of `path`: NAME_other.csv.
+function lesson.csv_of(path, other) return path ~= '' and ('%s_%s.csv'):format(path:gsub('%.csv$', ''), other) or '' end
 
 --- Draws a log-log plot: one line for each of `columns` from 2 on, over column 1. It is written to the file `path`, or
 --- printed if that is nil; '' is none.

@@ -109,7 +109,7 @@ local function time_sizes_on_cpu()
     rows[#rows + 1] = row
     n = n * 2
   end
-  lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows, lesson.cpu_path(options.csv))
+  lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows, lesson.csv_of(options.csv, 'cpu'))
 end
 
 --- Measures a training set times the weights of ten classes, with several block shapes: x is one of 10 columns,
@@ -322,5 +322,4 @@ local cpu = lesson.microseconds(function() built_in(a_cpu, b_cpu) end, options.r
 tall_rows[#tall_rows + 1] = {'CPU', cpu, cpu, first / cpu}
 local us_with_copies = lesson.microseconds(function() built_in(a_cpu:cuda(), b):cpu() end, options.runs)
 tall_rows[#tall_rows + 1] = {'mt.matmul, with the copy of the digits', nil, us_with_copies, first / us_with_copies}
-lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall_rows,
-  options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_tall.csv') or '')
+lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall_rows, lesson.csv_of(options.csv, 'tall'))

@@ -77,7 +77,7 @@ local function time_block_sizes()
   lesson.check('mt.map', map_ten(x), x + 10, 0)
   add('mt.map', function() map_ten(x) end)
   add('x + 10', function() return x + 10 end)
-  lesson.table({'way', 'us', 'GB/s'}, rows, lesson.cpu_path(options.csv))
+  lesson.table({'way', 'us', 'GB/s'}, rows, lesson.csv_of(options.csv, 'cpu'))
 end
 
 if not options.compile then

@@ -173,7 +173,7 @@ local function show(example, x)
     end
   end
   print(('\n-- %s of %d x %d float32 --'):format(title, options.rows, options.columns))
-  lesson.table(columns, rows, options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_' .. title .. '.csv') or '')
+  lesson.table(columns, rows, lesson.csv_of(options.csv, title))
   if not options.tables then
     mt.plot.bar {moved, labels = names, title = title .. ': MB read and written'}
     mt.plot.bar {times, labels = names, title = title .. ': microseconds on the CPU'}
