@@ -88,7 +88,7 @@ end
 
 --- Prints rows as a markdown table, and writes them to a CSV file if `path` is not ''.
 function lesson.table(columns, rows, path)
-  local widths, lines = {}, {}
+  local widths = {}
   for c, name in ipairs(columns) do
     widths[c] = #name
     for _, row in ipairs(rows) do widths[c] = math.max(widths[c], #number(row[c])) end
@@ -104,14 +104,11 @@ function lesson.table(columns, rows, path)
   print('|' .. ('---|'):rep(#columns))
   for _, row in ipairs(rows) do print(line(row)) end
   if not path or path == '' then return end
-  lines[1] = table.concat(columns, ',')
-  for i, row in ipairs(rows) do
-    local cells = {}
-    for c in ipairs(columns) do cells[c] = row[c] == nil and '' or tostring(row[c]) end
-    lines[i + 1] = table.concat(cells, ',')
+  local lists = {names = columns}
+  for c, name in ipairs(columns) do
+    lists[name] = util.map(rows, function(row) return row[c] == nil and '' or row[c] end)
   end
-  util.write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
-  print('table: ' .. path)
+  print('table: ' .. mt.data.save_csv(path, lists))
 end
 
 --- The CSV file of another table beside that of `path`: NAME_other.csv.
