@@ -61,6 +61,7 @@ int jupyter(lua_State* L, const std::vector<std::string>& words) {
   return call(L, 2, 0);
 }
 
+/// Calls `start` of a module, which returns the sentence of a usage error or nothing.
 int start(lua_State* L, const char* module, const std::vector<std::string>& words) {
   if (!push_function(L, module, "start")) return 1;
   lua_createtable(L, int(words.size()), 0);
@@ -68,7 +69,8 @@ int start(lua_State* L, const char* module, const std::vector<std::string>& word
     lua_pushstring(L, words[i].c_str());
     lua_rawseti(L, -2, int(i) + 1);
   }
-  return call(L, 1, 0) == 0 ? 0 : 1;
+  if (call(L, 1, 1) != 0) return 1;
+  return lua_isstring(L, -1) ? 2 : 0;
 }
 
 }  // namespace

@@ -592,7 +592,7 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   } catch (const CLI::ParseError& e) { return usage(e.what()); }
   o.rest = app.remaining();
   if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
-  if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
+  else if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
     return unknown_option(app, o.rest[0]);
   return std::nullopt;
 }

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <clocale>
+
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -66,6 +68,7 @@ class Editor {
                        {"write_history", write_},
                        {"read_history", read}}))
       return;
+    if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     complete_with(library, L);
     path_ = history_path();
     if (!path_.empty()) read(path_.c_str());

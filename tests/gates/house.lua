@@ -370,10 +370,10 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 30070, ['kernels/cpu/verbs'] = 5560, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 535,
+  ['kernels'] = 30075, ['kernels/cpu/verbs'] = 5565, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 535,
   ['kernels/cpu/jit'] = 3750, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 1760,
   ['kernels/cuda'] = 7900, ['kernels/math'] = 2550,
-  ['engine'] = 39020, ['engine/core'] = 2700, ['engine/autograd'] = 2820, ['engine/ops'] = 12000,
+  ['engine'] = 39035, ['engine/core'] = 2700, ['engine/autograd'] = 2820, ['engine/ops'] = 12000,
   ['engine/linalg'] = 1790, ['engine/io'] = 3900, ['engine/text'] = 2050, ['engine/profile'] = 750,
   ['engine/dist'] = 1760, ['engine/gpu'] = 2150, ['engine/compiler'] = 9300,
   ['bindings'] = 39690, ['bindings/core'] = 4650, ['bindings/functions'] = 6565, ['bindings/program'] = 1850,

@@ -599,6 +599,37 @@ test('wrong arguments', function()
   raises(function() mt.zip(function(a, b) return a + b end)(mt.ones(2), mt.ones(3)) end, 'zip: .*%(2%).*%(3%)')
 end)
 
+test('functions whose loops depend on an element calculate as Lua, in the dtypes of other functions', function()
+  local functions = {
+    {function(x) local f = 1 for i = 1, x do f = f * i end return f end, 25, 3},
+    {function(x) local n = 1 while n < x do n = n * 10 end return n end, 5e18, 7, 1e30},
+    {function(x) local n = 0 while n < x do n = n + 1 end return math.floor(math.sqrt(x)) end, -1, 10},
+    {function(x) local n = 0 while n < x do n = n + 1 end return math.floor(x * 1e30) end, -1, 3},
+    {function(x) local n = 0 while n < x do n = n + 1 end return 1 / -n end, 0, 2},
+    {function(x) local n = 0 while n < x do n = n + 1 end return 5 % n end, -1, 3},
+    {function(x) local a, b = 0, 1 for _ = 1, x do a, b = b, a + b end return a end, 100, 10},
+  }
+  for _, case in ipairs(functions) do
+    local f, values, expected = case[1], {}, {}
+    for i = 2, #case do values[i - 1], expected[i - 1] = case[i], f(case[i]) end
+    local y, wanted = mt.map(f)(mt.tensor(values, {dtype = 'float64'})), mt.tensor(expected, {dtype = 'float64'})
+    eq(y:eq(wanted):logical_or(y:isnan():logical_and(wanted:isnan())):all(), true)
+    eq((1 / y):nan_to_num():equal((1 / wanted):nan_to_num()), true) -- -0
+  end
+  local function sum(x) local s = 0 for i = 1, x do s = s + i end return s, s / 2, s > 6 end
+  for dtype, float in pairs{int64 = 'float32', uint8 = 'float32', float16 = 'float16', float64 = 'float64'} do
+    local s, half, more = mt.map(sum)(mt.tensor({3, 4}, {dtype = dtype}))
+    eq({s.dtype, half.dtype, more.dtype}, {dtype, float, 'bool'})
+    eq({s:tolist(), half:tolist(), more:tolist()}, {{6, 10}, {3, 5}, {false, true}})
+  end
+  local many = function(x) local n = 0 while n < 3 do n = n + 1 if x < 0 then break end end return x + n end
+  eq(mt.map(many)(mt.tensor({2 ^ 40 + 5}, {dtype = 'int64'})):item(), 2 ^ 40 + 8)
+  eq(mt.map(function(x) return math.ldexp(1, x) end)(mt.tensor{2.5, -1.5}):tolist(), {4, 0.5})
+  local r = mt.reduce(function(a, b) return a + b end, 0)
+  eq(r(mt.ones(2, 3), {dim = 2, keepdim = true}):tolist(), {{3}, {3}})
+  raises(function() r(mt.ones(2), {dims = 1}) end, "reduce: unknown option 'dims'; a reduction has dim and keepdim")
+end)
+
 test('as many tensors, numbers and operations as there may be', function()
   local names, list = {}, {}
   for i = 1, 24 do names[i], list[i] = 'a' .. i, (mt.rand(3, 4) + 0.5):requires_grad_() end

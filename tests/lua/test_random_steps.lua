@@ -123,7 +123,8 @@ local function source_of(topic)
   local last = names[#names]
   if chance(25) then add('mt.no_grad(function() buffer:mul_(0.9):add_(%s:mean(1) * 0.1) end)', last) end
   if chance(4) then
-    add(one_of{'buffer[1] = s', 'mt.no_grad(function() p.w[1][1] = 0.5 end)', 'mt.no_grad(function() p.w[{1, 1}] = s end)', 'buffer[1] = buffer[1] + 1'})
+    add(one_of{'buffer[1] = s', 'mt.no_grad(function() p.w[1][1] = 0.5 end)', 'buffer[1] = buffer[1] + 1',
+      'mt.no_grad(function() p.w[{1, 1}] = s end)'})
   end
   if chance(6) then add(one_of{'x:mul_(0.5)', 'y:add_(1)', 'x:t():neg_()'}) end
   if chance(3) then add('cfg.count = (cfg.count or 0) + 1') end

@@ -234,12 +234,13 @@ const Entry kKernelParts[] = {
        return a.push(grid::cuda_text(k));
      }},
     {"grid_misfit(kernel)",
-     "For a failed launch: the number of values of a call, and the tensor given a boolean; or nil.",
+     "For a failed launch: the number of values of a call, the tensor given a boolean, and that given a float; or nil.",
      [](Args& a) {
        const grid::GridMisfit& m = Userdata<LuaKernel>::at(a, kHandle).kernel.misfit();
        m.values < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.values);
        m.boolean < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.boolean + 1);
-       return 2;
+       m.real < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.real + 1);
+       return 3;
      }},
     {"grid_name(kernel)", "The name of a kernel.",
      [](Args& a) { return a.push(Userdata<LuaKernel>::at(a, kHandle).functions[0].tree->name); }},

@@ -5,8 +5,10 @@ local util = require 'mtorch.core.util'
 
 local loops = {}
 
--- The dtype that a kernel computes in: float32, or float64 if one of its tensors has it.
+-- A kernel of floats computes in float32, or float64 if one of its tensors has it, with Lua's numbers. If all tensors
+-- are of integers it computes in int64 like their operations, and its results are integers or floats as it turns out.
 local rank = setmetatable({float32 = 1, float64 = 2}, {__index = function() return 0 end})
+local is_whole = {uint8 = true, int8 = true, int16 = true, int32 = true, int64 = true}
 
 --- Whether this error of a trace is LuaJIT's own about a loop from, to or by a value that is not a number.
 function loops.is_bound(message) return message:find "'for' [%a ]+ must be a number$" ~= nil end
@@ -20,8 +22,9 @@ end
 local max_results = 8
 
 --- A kernel that calls f for each element, receives `count` values from it and writes those of `written` to
---- tensors; `kinds` tells tensors from numbers. `by`: it writes derivatives, by these tensors.
-local function kernel_of(f, kinds, count, written, by)
+--- tensors; `kinds` tells tensors from numbers. `whole`: its tensors are of integers; `by`: it writes derivatives, by
+--- these tensors.
+local function kernel_of(f, kinds, count, written, whole, by)
   local parameters, arguments, values, writes, tangents = {}, {}, {}, {}, by and {}
   for k = 1, count do values[k] = 'v' .. k end
   for k, value in ipairs(written) do
@@ -35,7 +38,7 @@ local function kernel_of(f, kinds, count, written, by)
   local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
     '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
     table.concat(arguments, ', '), table.concat(writes, '\n    '))
-  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, true, tangents)
+  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, not whole, tangents)
 end
 local function all_of(count)
   local list = {}
@@ -43,10 +46,14 @@ local function all_of(count)
   return list
 end
 
---- The kernel of f; its compiler determines the number of results at the first launch.
+--- The kernels of f: .real and .whole.
 function loops.kernel(f, kinds)
-  local count = max_results + 1
-  return {f = f, count = count, is_bool = {}, kernel = kernel_of(f, kinds, count, all_of(count)), gradient_kernels = {}}
+  local function state(whole)
+    local count = max_results + 1 -- their compiler determines the number of results at the first launch
+    return {f = f, count = count, whole = whole, is_bool = {}, is_real = {}, gradient_kernels = {},
+      kernel = kernel_of(f, kinds, count, all_of(count), whole)}
+  end
+  return {real = state(false), whole = state(true)}
 end
 
 local function call(kernel, results, arguments)
@@ -54,20 +61,23 @@ local function call(kernel, results, arguments)
   kernel[{math.max(math.ceil(flat[1]:numel() / 256), 1), 256}](unpack(flat))
 end
 
---- Launches the kernel over all elements; returns the results, whose dtype is that of the numbers, or bool.
+--- Launches the kernel over all elements; returns the results, whose dtype is that of the numbers, or bool; of the floats
+--- of a kernel of integers float64.
 local function launch(name, k, kinds, shape, options, arguments)
   local results = {}
   for r = 1, k.count do
-    results[r] = mt.empty(shape, {dtype = k.is_bool[r] and 'bool' or options.dtype, device = options.device})
+    local dtype = k.is_bool[r] and 'bool' or k.is_real[r] and 'float64' or options.dtype
+    results[r] = mt.empty(shape, {dtype = dtype, device = options.device})
   end
   local ok, err = pcall(call, k.kernel, results, arguments)
   if ok then return results end
   k.gradient_kernels = {}
-  local count, number = require('mtorch.compile.kernel').misfit(k.kernel)
+  local count, boolean, real = require('mtorch.compile.kernel').misfit(k.kernel)
   if count and k.count > max_results and count > 0 then
     k.count = count
-    k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count))
-  elseif number and not k.is_bool[number] then k.is_bool[number] = true
+    k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count), k.whole)
+  elseif boolean and not k.is_bool[boolean] then k.is_bool[boolean] = true
+  elseif real and k.whole and not k.is_real[real] then k.is_real[real] = true
   else loops.refuse(name, err) end
   return launch(name, k, kinds, shape, options, arguments)
 end
@@ -84,7 +94,7 @@ local function recorded(name, k, kinds, results, arguments, tensors, wanted)
   end
   if #values == 0 then return results end
   local key = table.concat(wanted, ' ')
-  k.gradient_kernels[key] = k.gradient_kernels[key] or kernel_of(k.f, kinds, k.count, values, by)
+  k.gradient_kernels[key] = k.gradient_kernels[key] or kernel_of(k.f, kinds, k.count, values, false, by)
   local ok, err = pcall(call, k.gradient_kernels[key], tangents, arguments)
   if not ok then loops.refuse(name, err) end
   return {mt.Function{name = name, forward = function(ctx)
@@ -107,19 +117,29 @@ local function recorded(name, k, kinds, results, arguments, tensors, wanted)
   end}(unpack(tensors))}
 end
 
---- Runs the kernel for these tensors and numbers, in the order of `kinds`, and returns its results.
-function loops.run(name, k, kinds, tensors, numbers, out)
-  local dtype = tensors[1].dtype
+--- The dtype of the kernel of these tensors, that of its results, and whether all are of integers.
+local function dtypes_of(tensors)
+  local promoted, dtype, whole = tensors[1].dtype, tensors[1].dtype, true
   for _, x in ipairs(tensors) do
+    if x.dtype ~= promoted then promoted = (mt.empty(0, {dtype = promoted}) + mt.empty(0, {dtype = x.dtype})).dtype end
     if rank[x.dtype] > rank[dtype] then dtype = x.dtype end
+    whole = whole and is_whole[x.dtype]
   end
+  if whole then return promoted, promoted, true end
   if rank[dtype] == 0 then dtype = mt.get_default_dtype() end
+  return dtype, promoted:find 'float' and promoted or dtype, false
+end
+
+--- Runs the kernel for these tensors and numbers, in the order of `kinds`, and returns its results.
+function loops.run(name, kernels, kinds, tensors, numbers, out)
+  local dtype, promoted, whole = dtypes_of(tensors)
+  local k = whole and kernels.whole or kernels.real
   local all = util.attempt(name, function() return {mt.broadcast_tensors(unpack(tensors))} end)
   local shape, arguments, flat, wanted, n = all[1].shape, {}, {}, {}, 0
   for i, kind in ipairs(kinds) do
     if kind == 'tensor' then
       local t = #flat + 1
-      flat[t] = all[t]:to(dtype):reshape(-1)
+      flat[t] = (whole and all[t] or all[t]:to(dtype)):reshape(-1)
       arguments[i] = flat[t]:detach()
       if flat[t].requires_grad and mt.is_grad_enabled() then wanted[#wanted + 1] = t end
     else
@@ -129,6 +149,10 @@ function loops.run(name, k, kinds, tensors, numbers, out)
   end
   local results = launch(name, k, kinds, shape, {dtype = dtype, device = all[1].device}, arguments)
   if #wanted > 0 then results = recorded(name, k, kinds, results, arguments, flat, wanted) end
+  for r, y in ipairs(results) do
+    if k.is_real[r] then results[r] = y:to(mt.get_default_dtype())
+    elseif not k.is_bool[r] then results[r] = y:to(promoted) end
+  end
   if out == nil then return unpack(results) end
   if #results > 1 then core.fail('%s: it has several results; out= takes one', name) end
   if out.shape ~= shape then

@@ -217,6 +217,17 @@ local function check_reduced(x, dim, keepdim)
   end
 end
 
+--- dim and keepdim, which may be named in one table.
+local function named(dim, keepdim)
+  if type(dim) ~= 'table' or keepdim ~= nil then return dim, keepdim end
+  for key in pairs(dim) do
+    if key ~= 'dim' and key ~= 'keepdim' then
+      core.fail("reduce: unknown option '%s'; a reduction has dim and keepdim", tostring(key))
+    end
+  end
+  return dim.dim, dim.keepdim
+end
+
 compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'The Lua function f of two numbers as a reduction, called r(x[, dim[, keepdim]]): f must be associative and the ' ..
   'identity neutral, which is tried on samples. Without dim the result is 0-d, of nothing it is the identity; with ' ..
@@ -226,6 +237,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
     local pair, checked, program, own_loops = compile('reduce', f), false, nil, nil
     local simple = records[pair].simple
     local function reduction(x, dim, keepdim)
+      dim, keepdim = named(dim, keepdim)
       check_reduced(x, dim, keepdim)
       if not checked then
         check_reduction(f, pair, identity)

@@ -201,7 +201,7 @@ symbolic[math.modf] = function(x)
   local zero = operation(op 'copysign', 0, x) -- for integers and infinities, as in LuaJIT
   return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
 end
-define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', e)) end)
+define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', operation(op 'trunc', e))) end)
 symbolic[math.randomseed] = function()
   core.fail('math.randomseed in a compiled function: it runs once for all elements; mt.manual_seed seeds tensors')
 end

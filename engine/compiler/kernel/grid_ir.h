@@ -37,10 +37,10 @@ struct LaunchScalar {
   bool operator==(const LaunchScalar&) const = default;
 };
 
-/// Two errors of a kernel that its creator can fix: a call does not give the expected number of
-/// `values`; a `boolean` is stored in the tensor with this index, which is not bool. Else -1.
+/// Errors of a kernel that its creator can fix: a call does not give the expected number of `values`; a `boolean` is
+/// stored in the tensor with this index, which is not bool, or a `real` in one of integers. Else -1.
 struct GridMisfit {
-  int values = -1, boolean = -1;
+  int values = -1, boolean = -1, real = -1;
 };
 
 struct Kernel {

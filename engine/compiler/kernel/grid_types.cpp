@@ -260,10 +260,12 @@ class Checker {
       refuse(s.line, "'{}' is a tensor of {} and takes a number, not a boolean: write x and 1 or 0",
              t.name, dtype_name(t.dtype));
     }
-    if (wanted == T::integer && given == T::real)
+    if (wanted == T::integer && given == T::real) {
+      p_.misfit.real = s.place->index;
       refuse(s.line,
              "'{}' is a tensor of {} and takes whole numbers, not a float: use math.floor(..)",
              t.name, dtype_name(t.dtype));
+    }
     s.value = converted(s.value, wanted);
   }
   void count(Statement& s) {

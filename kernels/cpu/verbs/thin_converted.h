@@ -73,8 +73,8 @@ __attribute__((noinline)) void converted_rows(const S* a, int64_t row, const flo
   }
 }
 
-/// m rows of a by n columns. A block of terms of all columns fits into L1. Eight rows that are computed together are far
-/// apart: the processor reads each part of a ahead, as one stream (768 terms of bfloat16 on Zen 4: 11 to 22 GB/s).
+/// m rows of a by n columns. A block of terms of all columns fits into L1. Eight rows that are computed together are
+/// far apart: the processor reads each part of a ahead, as one stream (768 terms on Zen 4: 11 to 22 GB/s).
 template <class S, int N = 1>
 void converted_product(const S* a, int64_t row, const float* columns, int64_t room, int64_t m,
                        int64_t n, int64_t k, const Mat<float>& c) {

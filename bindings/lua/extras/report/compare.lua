@@ -237,7 +237,9 @@ compare.compare_runs = extend.declare("compare_runs([files]: strings, path: stri
     return runs
   end)
 
---- `mtorch compare FILE.. [--report PAGE.html]`
+local usage = 'compare: mtorch compare FILE.. [--report PAGE.html], of logs, JSON files and pages of mt.Report'
+
+--- `mtorch compare`; returns a sentence if it is used wrongly.
 function compare.start(words)
   local files, at = {}, 1
   while words[at] do
@@ -248,11 +250,11 @@ function compare.start(words)
       if value == '' then at, value = at + 1, words[at + 1] end
       files.path = value
     else
-      extend.fail('compare: mtorch compare FILE.. [--report PAGE.html], of logs, JSON files and pages of mt.Report')
+      return usage
     end
     at = at + 1
   end
-  if #files == 0 then extend.fail('compare: name the files of runs: mtorch compare FILE.. [--report PAGE.html]') end
+  if #files == 0 then return usage end
   compare.compare_runs(files)
   if files.path then print('report: ' .. files.path) end
 end
