@@ -239,29 +239,8 @@ method('state_dict()', 'Options and state of each group, for load_state_dict.', 
   return state
 end)
 
--- Former names of the lists in a group's state, before each parameter had its own state.
-local former = {mean = {Adam = 'exp_avg', AdamW = 'exp_avg', RMSprop = 'grad_avg'},
-  square = {Adam = 'exp_avg_sq', AdamW = 'exp_avg_sq', RMSprop = 'square_avg'}, buffer = {RMSprop = 'momentum_buffer'}}
-
---- Converts the state from such lists to one per parameter: the step is that of the group minus those each missed.
-function Optimizer:saved_state(state, n)
-  local lists = {}
-  for key, of in pairs(former) do lists[of[self.name] or key] = state[key] end
-  for i, entry in pairs(state) do
-    if type(i) == 'number' and mt.is_tensor(entry) then lists.momentum_buffer = state end
-  end
-  if next(lists) == nil then return state end
-  local new = {}
-  for i = 1, n do
-    for key, list in pairs(lists) do
-      if list[i] then
-        new[i] = new[i] or {step = (state.step or 1) - (state.missed and state.missed[i] or 0)}
-        new[i][key] = list[i]
-      end
-    end
-  end
-  return new
-end
+--- The state of a group from a saved one; LBFGS has its own.
+function Optimizer.saved_state(_, state) return state end
 
 --- The options and the state of a group from a saved one.
 local function loaded_group(self, group, saved, i)
@@ -278,9 +257,7 @@ local function loaded_group(self, group, saved, i)
   local new = {}
   for key, default in pairs(self.defaults) do
     local value = saved[key]
-    if value == nil and type(default) == 'boolean' and not (key == 'nesterov' or key == 'centered') then
-      value = default -- not in older states
-    end
+    if value == nil and type(default) == 'boolean' then value = default end -- not in older states
     if type(value) ~= type(default) then
       core.fail('load_state_dict: %s: %s is %s', where, key, core.describe(value))
     end
@@ -288,7 +265,7 @@ local function loaded_group(self, group, saved, i)
   end
   for key in pairs(self.extra) do new[key] = saved[key] end
   self:check(new, 'load_state_dict')
-  return new, self:saved_state(saved.state, #group.params)
+  return new, self:saved_state(saved.state)
 end
 
 method('load_state_dict(state)', 'Restores the result of state_dict() of such an optimizer; if it does not ' ..
