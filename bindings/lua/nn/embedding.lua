@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local row_gradients = require 'mtorch.core.row_gradients'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 
@@ -116,24 +117,27 @@ embedding.EmbeddingBag = module.define{
   macs = function() return 0 end,
 }
 
-local function pretrained(name, options)
-  local made = embedding[name]
-  made.from_pretrained = core.declare(('from_pretrained(embeddings: tensor, freeze: bool = true, %s)'):format(options),
+-- The options that from_pretrained lacks, because its table determines them.
+local determined = util.word_set 'num_embeddings embedding_dim _weight device dtype'
+
+for _, made in pairs(embedding) do
+  local names, texts = {}, {}
+  for _, p in ipairs(core.parameters(made)) do
+    if not determined[p.name] then names[#names + 1], texts[#texts + 1] = p.name, module.parameter_text(p) end
+  end
+  made.from_pretrained = core.declare(('from_pretrained(embeddings: tensor, freeze: bool = true, %s)'):format(
+    table.concat(texts, ', ')),
     'The module with this table [entries x features], which is not trained unless freeze=false.',
     function(embeddings, freeze, ...)
       if embeddings:dim() ~= 2 then
         core.fail('from_pretrained: embeddings are %s; expected (entries x features)', tostring(embeddings.shape))
       end
       local given = {num_embeddings = embeddings:size(1), embedding_dim = embeddings:size(2), _weight = embeddings}
-      for i, option in ipairs(core.parameters(('f(%s)'):format(options))) do given[option.name] = select(i, ...) end
+      for i, name in ipairs(names) do given[name] = (select(i, ...)) end
       local self = made(given)
       self.weight:requires_grad_(not freeze)
       return self
     end)
 end
-pretrained('Embedding', 'padding_idx: int = nil, max_norm: number = nil, norm_type: number = 2, ' ..
-  'scale_grad_by_freq: bool = false, sparse: bool = false')
-pretrained('EmbeddingBag', 'max_norm: number = nil, norm_type: number = 2, scale_grad_by_freq: bool = false, ' ..
-  "mode: 'mean'|'sum'|'max' = 'mean', sparse: bool = false, include_last_offset: bool = false, padding_idx: int = nil")
 
 return embedding
