@@ -29,8 +29,7 @@ local function list_length(op, of, list)
     core.fail('%s: a %s is needed, got %s', op, of.name, core.describe(list))
   end
   if type(list) ~= 'table' or (is_module(list) and #list == 0) then
-    core.fail('%s: a list of %ss is needed, got %s', op, of.name,
-      class.describe(list))
+    core.fail('%s: a list of %ss is needed, got %s', op, of.name, class.describe(list))
   end
   if is_module(list) then return #list end
   local n = 0
@@ -58,7 +57,7 @@ local function list_methods(made, of)
     fill(self, 'extend', of, list, list_length('extend', of, list), #self + 1)
     return self
   end
-  local function position(self, op, at, last)
+  local function position(op, at, last)
     if type(at) == 'number' and at < 0 then at = last + 1 + at end
     if type(at) ~= 'number' or at % 1 ~= 0 or at < 1 or at > last then
       core.fail('%s: the position is %s, expected 1..%d', op, core.describe(at), last)
@@ -66,7 +65,7 @@ local function list_methods(made, of)
     return at
   end
   function made.insert(self, at, value)
-    at = position(self, 'insert', at, #self + 1)
+    at = position('insert', at, #self + 1)
     check(of, 'insert', value, 'argument 2')
     for i = #self, at, -1 do self[i + 1] = self[i] end
     self[at] = value
@@ -74,7 +73,7 @@ local function list_methods(made, of)
   end
   function made.pop(self, at)
     local n = #self
-    at = position(self, 'pop', at == nil and n or at, n)
+    at = position('pop', at == nil and n or at, n)
     local value = self[at]
     for i = at, n - 1 do self[i] = self[i + 1] end
     self[n] = nil
@@ -116,8 +115,7 @@ ParameterList.__lists = true
 --- {name, value} pairs: of such a list in its order, of a table sorted by name.
 local function pairs_of(op, of, given)
   if type(given) ~= 'table' or is_module(given) and not given.items then
-    core.fail('%s: a table of %ss by name is needed, got %s', op, of.name,
-      class.describe(given))
+    core.fail('%s: a table of %ss by name is needed, got %s', op, of.name, class.describe(given))
   end
   local list = {}
   if is_module(given) then
@@ -164,9 +162,7 @@ local function named(name, of, doc)
     for _, key in class.fields(self) do keys[#keys + 1] = key end
     return keys
   end
-  function made.values(self)
-    return util.map(self:keys(), function(key) return self[key] end)
-  end
+  function made.values(self) return util.map(self:keys(), function(key) return self[key] end) end
   function made.items(self) return util.values(self:keys(), self:values()) end
   function made.has(self, key) return rawget(self, '__seen')[key] ~= nil and class.get(self, key) ~= nil end
   function made.size(self) return #self:keys() end
