@@ -40,7 +40,7 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   'bytes, and adds in float32. static: every pass uses the parameters that the first one used, in any process, ' ..
   'which saves a message. Li et al. 2020 (PyTorch\'s DistributedDataParallel).',
   function(net, bucket_mb, sync_buffers, wire, static)
-    if not class.is_module(net) then core.fail('dist.parallel: a module is needed, got %s', class.describe(net)) end
+    class.check_module('dist.parallel', net)
     if averages[net] then return net end
     for _, module in ipairs(net:modules()) do
       if module.sparse == true then

@@ -157,7 +157,7 @@ shard.shard = core.declare('shard(net)',
   'state_dict() gathers whole parameters and load_state_dict takes them, in all processes together. Fully ' ..
   'sharded data parallel (Zhao et al. 2023), ZeRO stage 3.',
   function(net)
-    if not class.is_module(net) then core.fail('dist.shard: a module is needed, got %s', class.describe(net)) end
+    class.check_module('dist.shard', net)
     if sharded[net] or dist.size() == 1 then return net end
     dist.broadcast_(util.append(net:parameters(), net:buffers()), 0)
     local entries, all, order = {}, {}, {}

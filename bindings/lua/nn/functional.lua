@@ -22,7 +22,7 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
   "net(..) with other tensors in the place of the parameters and buffers of these names (state_dict's), " ..
   "nn.functional_call(net, {['0.weight'] = w}, x): gradients reach them. A shared parameter is replaced everywhere.",
   function(net, tensors, ...)
-    if not class.is_module(net) then core.fail('functional_call: a module is needed, got %s', class.describe(net)) end
+    class.check_module('functional_call', net)
     if type(tensors) ~= 'table' then
       core.fail('functional_call: a table of tensors by name is needed, got %s', core.describe(tensors))
     end

@@ -26,7 +26,7 @@ end
 
 --- The parameter of the module that will be computed.
 local function parameter_of(op, module, name)
-  if not class.is_module(module) then core.fail('%s: a module is needed, got %s', op, core.describe(module)) end
+  class.check_module(op, module)
   local params = rawget(module, '__params')
   if rawget(params, '__computed') and rawget(params.__computed, name) then
     core.fail("%s: %s.%s is computed already; nn.remove_parametrizations(net, '%s') first", op, module.__name, name,

@@ -48,7 +48,7 @@ quantize.quantize = core.declare('quantize(net, bits: int = 8)',
   'int8 weights directly. Layers of derived classes, with hooks or a forward of their own, and the output layer of ' ..
   'MultiheadAttention stay as they are. bits: 8.',
   function(net, bits)
-    if not class.is_module(net) then core.fail('quantize: a module is needed, got %s', core.describe(net)) end
+    class.check_module('quantize', net)
     if bits ~= 8 then core.fail('quantize: bits is %s; only 8 is supported', tostring(bits)) end
     if is_linear(net) then return quantized(net, 'net') end
     local made = {}

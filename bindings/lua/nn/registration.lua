@@ -31,7 +31,7 @@ method('register_parameter(name: string, param: tensor = nil)', 'The same as net
   end)
 method('add_module(name: string, module)', 'The same as net.name = module.', function(self, name, module)
   check_name(self, 'add_module', name)
-  if not is_module(module) then core.fail('add_module: a module is needed, got %s', core.describe(module)) end
+  class.check_module('add_module', module)
   self[name] = module
 end)
 

@@ -19,9 +19,7 @@ class.options_constructor(AveragedModel, 'AveragedModel(model: any, device: devi
   'avg_fn(averaged, current, n_averaged). Buffers are copied, or averaged too with use_buffers.',
   {model = true, device = true}, false,
   function(self, o)
-    if not class.is_module(o.model) then
-      core.fail('AveragedModel: a module is needed, got %s', core.describe(o.model))
-    end
+    class.check_module('AveragedModel', o.model)
     if o.avg_fn and o.ema then core.fail('AveragedModel: avg_fn or ema, not both') end
     self.module = o.model:clone()
     if o.device then self.module:to(o.device) end
@@ -76,7 +74,7 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
   "The running means and variances of a network's batch normalisations, recomputed in one pass over a loader (the " ..
   'first value of each batch), a list of batches or an iterator, because averaged parameters change them.',
   function(loader, model, device)
-    if not class.is_module(model) then core.fail('update_bn: a module is needed, got %s', core.describe(model)) end
+    class.check_module('update_bn', model)
     local norms, was_training = {}, model.training
     for _, inner in ipairs(model:modules()) do
       local mean, var, count = inner.running_mean, inner.running_var, inner.num_batches_tracked
