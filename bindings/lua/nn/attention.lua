@@ -6,7 +6,7 @@ local module = require 'mtorch.nn.module'
 
 local attention = {}
 
-local function xavier_uniform(rows, columns) return module.uniform(math.sqrt(6 / (rows + columns)))(rows, columns) end
+local xavier_uniform = module.xavier_uniform
 
 -- ---- masks -------------------------------------------------------------------------------------
 -- In modules a bool mask is true where attention is not allowed; in scaled_dot_product_attention it
@@ -74,10 +74,6 @@ local function weights_of(q, k, mask, causal)
   return scores:masked_fill(nowhere, 0):softmax(-1):masked_fill(nowhere, 0)
 end
 
-local bind = core.binder('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
-  'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
-  'average_attn_weights: bool = true, is_causal: bool = false)')
-
 --- The inputs as [batch x length x features], checked.
 local function batch_first_inputs(self, q, k, v)
   local single = q:dim() == 2
@@ -115,9 +111,7 @@ local function with_more_keys(self, k, v, masks)
   return k, v
 end
 
-local function forward(self, ...)
-  if type(self) ~= 'table' then class.refuse_inputs(self) end
-  local q, k, v, padding, need_weights, mask, average, causal = bind(...)
+local function forward(self, q, k, v, padding, need_weights, mask, average, causal)
   k = k or q
   v = v or k
   local single
@@ -184,7 +178,9 @@ class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int
       self.bias_v = class.Parameter(mt.randn(1, 1, n) * deviation)
     end
   end)
-MultiheadAttention.forward = forward
+module.bind_forward(MultiheadAttention, 'query: tensor, key: tensor = nil, value: tensor = nil, ' ..
+  'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
+  'average_attn_weights: bool = true, is_causal: bool = false', forward)
 MultiheadAttention.extra = function(self)
   return ('(%d, %d heads%s)'):format(self.embed_dim, self.num_heads, self.batch_first and ', batch_first' or '')
 end

@@ -141,9 +141,21 @@ function module.define(spec)
   return made
 end
 
+--- The forward of a class whose call has options: body(self, ..) with the arguments bound by their declaration.
+function module.bind_forward(made, arguments, body)
+  local bind = core.binder(('%s(%s)'):format(made.__name, arguments))
+  function made:forward(...)
+    if type(self) ~= 'table' then refuse(self) end
+    return body(self, bind(...))
+  end
+end
+
 --- Uniform in +-bound: module.uniform(bound)(sizes..), drawn as (2 u - 1) * bound.
 function module.uniform(bound)
   return function(...) return (mt.rand(...) * 2 - 1) * bound end
 end
+
+--- A matrix, uniform in +-sqrt(6 / (rows + columns)) (Glorot 2010).
+function module.xavier_uniform(rows, columns) return module.uniform(math.sqrt(6 / (rows + columns)))(rows, columns) end
 
 return module

@@ -6,19 +6,12 @@ local module = require 'mtorch.nn.module'
 
 local transformer = {}
 
---- The forward of a class: body(self, ..) with arguments bound by the signature.
-local function forward(made, arguments, body)
-  local bind = core.binder(('%s(%s)'):format(made.__name, arguments))
-  function made:forward(...)
-    if type(self) ~= 'table' then class.refuse_inputs(self) end
-    return body(self, bind(...))
-  end
-end
+local bind_forward = module.bind_forward
 
-local kLayer = 'd_model: int >= 1, nhead: int >= 1, dim_feedforward: int >= 1 = 2048, ' ..
-  "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', layer_norm_eps: number = 1e-5, " ..
-  'batch_first: bool = false, norm_first: bool = false, bias: bool = true'
-
+local kFeedForward = 'dim_feedforward: int >= 1 = 2048, dropout: number >= 0 <= 1 = 0.1, ' ..
+  "activation: 'relu'|'gelu'|function = 'relu'"
+local kForm = 'layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, bias: bool = true'
+local kLayer = ('d_model: int >= 1, nhead: int >= 1, %s, %s'):format(kFeedForward, kForm)
 local kOptions = core.parameters(('f(%s)'):format(kLayer))
 
 --- The constructor of a layer: options, attentions by name, the two linear maps, norms and dropouts.
@@ -71,7 +64,7 @@ transformer.TransformerEncoderLayer = layer('TransformerEncoderLayer',
   'y = layer(src, {src_mask=, src_key_padding_mask=, is_causal=false}): self-attention and two linear maps, each ' ..
   'with a residual and layer normalisation, over [length x batch x d_model]. Masks as of nn.MultiheadAttention.',
   {'self_attn'})
-forward(transformer.TransformerEncoderLayer, 'src: tensor, src_mask: tensor = nil, ' ..
+bind_forward(transformer.TransformerEncoderLayer, 'src: tensor, src_mask: tensor = nil, ' ..
   'src_key_padding_mask: tensor = nil, is_causal: bool = false', function(self, x, mask, padding, causal)
     return residual(self, 2, residual(self, 1, x, self_attention, mask, padding, causal), feed_forward)
   end)
@@ -83,7 +76,7 @@ transformer.TransformerDecoderLayer = layer('TransformerDecoderLayer',
 local kDecoder = 'tgt: tensor, memory: tensor, tgt_mask: tensor = nil, memory_mask: tensor = nil, ' ..
   'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, tgt_is_causal: bool = false, ' ..
   'memory_is_causal: bool = false'
-forward(transformer.TransformerDecoderLayer, kDecoder,
+bind_forward(transformer.TransformerDecoderLayer, kDecoder,
   function(self, x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal)
     x = residual(self, 1, x, self_attention, mask, padding, causal)
     x = residual(self, 2, x, cross_attention, memory, memory_mask, memory_padding, memory_causal)
@@ -95,9 +88,7 @@ local function stack(name, doc)
   local made = class.class(name)
   class.constructor(made, name .. '(layer: table, num_layers: int >= 1, norm: table = nil)', doc,
     function(self, one, num_layers, norm)
-      for _, given in ipairs{one, norm} do
-        if not class.is_module(given) then core.fail('%s: a module is needed, got %s', name, core.describe(given)) end
-      end
+      for _, given in ipairs{one, norm} do class.check_module(name, given) end
       local list = {}
       for k = 1, num_layers do list[k] = one:clone() end
       self.layers = mt.nn.ModuleList(list)
@@ -114,19 +105,17 @@ end
 
 transformer.TransformerEncoder = stack('TransformerEncoder',
   'y = encoder(src, {mask=, src_key_padding_mask=, is_causal=false}): num_layers copies of the layer, then norm.')
-forward(transformer.TransformerEncoder, 'src: tensor, mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
+bind_forward(transformer.TransformerEncoder, 'src: tensor, mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
   'is_causal: bool = false', through_layers)
 
 transformer.TransformerDecoder = stack('TransformerDecoder',
   'y = decoder(tgt, memory, {..}), options as of nn.TransformerDecoderLayer: num_layers copies of it, then norm.')
-forward(transformer.TransformerDecoder, kDecoder, through_layers)
+bind_forward(transformer.TransformerDecoder, kDecoder, through_layers)
 
 local Transformer = class.class('Transformer')
 class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
-  'num_encoder_layers: int >= 1 = 6, num_decoder_layers: int >= 1 = 6, dim_feedforward: int >= 1 = 2048, ' ..
-  "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', custom_encoder: table = nil, " ..
-  'custom_decoder: table = nil, layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
-  'bias: bool = true)',
+  'num_encoder_layers: int >= 1 = 6, num_decoder_layers: int >= 1 = 6, ' .. kFeedForward ..
+  ', custom_encoder: table = nil, custom_decoder: table = nil, ' .. kForm .. ')',
   'y = net(src, tgt, {src_mask=, tgt_mask=, memory_mask=, src_key_padding_mask=, tgt_key_padding_mask=, ' ..
   'memory_key_padding_mask=, src_is_causal=, tgt_is_causal=, memory_is_causal=}): encoder and decoder.',
   {custom_encoder = true, custom_decoder = true}, true,
@@ -139,13 +128,12 @@ class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhe
     self.decoder = o.custom_decoder or
       transformer.TransformerDecoder(transformer.TransformerDecoderLayer(options), o.num_decoder_layers, norm())
     for _, weight in ipairs(self:parameters()) do
-      if weight:dim() == 2 then -- xavier_uniform
-        local bound = math.sqrt(6 / (weight.shape[1] + weight.shape[2]))
-        mt.no_grad(function() weight:copy_(module.uniform(bound)(weight.shape[1], weight.shape[2])) end)
+      if weight:dim() == 2 then
+        mt.no_grad(function() weight:copy_(module.xavier_uniform(weight.shape[1], weight.shape[2])) end)
       end
     end
   end)
-forward(Transformer, 'src: tensor, tgt: tensor, src_mask: tensor = nil, ' ..
+bind_forward(Transformer, 'src: tensor, tgt: tensor, src_mask: tensor = nil, ' ..
   'tgt_mask: tensor = nil, memory_mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
   'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, src_is_causal: bool = false, ' ..
   'tgt_is_causal: bool = false, memory_is_causal: bool = false',
