@@ -124,7 +124,6 @@ local function compile(name, f)
     return call(record, ...)
   end)
   records[compiled_function] = record
-  trace.sources[compiled_function] = f
   return compiled_function
 end
 

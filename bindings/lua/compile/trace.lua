@@ -17,7 +17,7 @@ local contents, name_of_captured = symbols.contents, symbols.name_of_captured
 local math_of_symbols, functions_of_mt = symbols.math, symbols.mt
 local getinfo, getupvalue, setupvalue = debug.getinfo, debug.getupvalue, debug.setupvalue
 
-local trace = {sources = setmetatable({}, {__mode = 'k'})} -- a compiled function -> its source function
+local trace = {}
 local max_paths = 64
 local Session = {} -- the state of one trace
 Session.__index = Session
@@ -113,27 +113,28 @@ ffi.metatype(Captured, {
 --- The function of symbols for a captured function: for those of math and mt a fixed one; a Lua function is cloned.
 function Session:function_of(f, name)
   if symbolic[f] then return symbolic[f] end
-  if trace.sources[f] then return self:clone(trace.sources[f], name) end
+  local record = require('mtorch.compile.map').records[f]
+  if record and record.programs then return self:clone(record.f) end
   local signature = core.entry(f)
   local called = signature and signature:match '^[%w_]+'
   if called then
     return operations[called] and functions_of_mt[called] or function() return functions_of_mt[called] end
   end
-  local info = getinfo(f, 'S')
-  if require('mtorch.compile.map').records[f] then -- a result of mt.fuse or mt.reduce
+  if record then -- a result of mt.fuse or mt.reduce
     return function()
       core.fail("'%s' is a function of tensors; a compiled function calls functions of numbers, also those of mt.map",
         name)
     end
   end
+  local info = getinfo(f, 'S')
   if info.what == 'C' or info.source:sub(1, 8) == '@mtorch/' then
     return refuse.guarded(f, name, is_symbol, name_of_captured)
   end
-  return self:clone(f, name)
+  return self:clone(f)
 end
 
 --- A copy of a Lua function with the same lines, whose upvalues and globals are proxies.
-function Session:clone(f, name)
+function Session:clone(f)
   if self.clones[f] then return self.clones[f] end
   local clone = native.clone(f)
   self.clones[f] = clone
@@ -152,8 +153,7 @@ function Session:clone(f, name)
   for i = 1, getinfo(f, 'u').nups do
     local upvalue, value = getupvalue(f, i)
     if upvalue == '' then upvalue = ('upvalue %d'):format(i) end
-    local placeholder = self:placeholder(value, function() return (select(2, getupvalue(f, i))) end,
-      name == '' and upvalue or upvalue)
+    local placeholder = self:placeholder(value, function() return (select(2, getupvalue(f, i))) end, upvalue)
     setupvalue(clone, i, placeholder)
     set[i] = {name = upvalue, value = placeholder}
   end
@@ -243,7 +243,7 @@ local function attempt(f, kinds, frozen)
       arguments[i] = Symbol(native.leaf(s.builder, kind == 'tensor' and 'input' or 'number', seen[kind]))
       seen[kind] = seen[kind] + 1
     end
-    local leaves = s:explore(s:clone(f, ''), arguments)
+    local leaves = s:explore(s:clone(f), arguments)
     local joined = s:join(leaves, 1, #leaves, 1)
     if joined.n == 0 then core.fail('it returns nothing; return what an element becomes') end
     local values = {}
