@@ -31,9 +31,7 @@ local function time_text(us)
   return us < 1e3 and ('%.1f us'):format(us) or ('%.2f ms'):format(us / 1e3)
 end
 local function bytes_text(n)
-  if n < 2 ^ 10 then return ('%d bytes'):format(n) end
-  if n < 2 ^ 20 then return ('%.1f KiB'):format(n / 2 ^ 10) end
-  return ('%.1f MiB'):format(n / 2 ^ 20)
+  return n < 2 ^ 10 and ('%d bytes'):format(n) or util.in_units('%.1f %s', n, 2 ^ 20, 'MiB', 2 ^ 10, 'KiB')
 end
 explain.bytes_text = bytes_text
 local function value_text(x)

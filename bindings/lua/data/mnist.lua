@@ -11,7 +11,7 @@ local mnist = {}
 -- The files with their checksums, as in torchvision, and their URLs.
 local sources = {
   mnist = {
-    folder = 'mnist', raw = 'MNIST/raw',
+    raw = 'MNIST/raw',
     mirrors = {'https://ossci-datasets.s3.amazonaws.com/mnist/', 'https://storage.googleapis.com/cvdf-datasets/mnist/'},
     files = {
       {'train-images-idx3-ubyte', 'f68b3c2dcbeaaa9fbdd348bbdeb94873'},
@@ -21,7 +21,7 @@ local sources = {
     },
   },
   fashion_mnist = {
-    folder = 'fashion_mnist', raw = 'FashionMNIST/raw',
+    raw = 'FashionMNIST/raw',
     mirrors = {'http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/',
       'https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/'},
     files = {
@@ -72,7 +72,7 @@ end
 local function found_sets(name, root, download)
   local source = sources[name]
   local given = root ~= nil
-  root = root or from.cache_folder(source.folder)
+  root = root or from.cache_folder(name)
   if download then fetch(name, source, root, download) end
   local path = {}
   for k, file in ipairs(source.files) do path[k] = find(root, source, file[1]) or false end

@@ -9,6 +9,7 @@ local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local run_state = require 'mtorch.io.run_state'
 local save = require 'mtorch.io.save'
+local parallel = require 'mtorch.dist.parallel'
 local dist = mt.dist
 
 local checkpoint = {}
@@ -144,8 +145,7 @@ checkpoint.resume = core.declare('resume(path: string, objects: table)',
   function(path, objects)
     local operation = 'dist.checkpoint.resume'
     local state = together(operation, read, operation, path)
-    local found = mt.tensor({state and 1 or 0}, {dtype = 'int64'})
-    if dist.all_reduce_(found, 'max'):item() == 0 then return nil end
+    if not parallel.any(state) then return nil end
     return together(operation, function()
       if not state then core.fail("%s: there is no '%s' for process %d", operation, path, dist.rank()) end
       return run_state.restore(operation, state, objects)
