@@ -7,13 +7,13 @@ local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local refuse = require 'mtorch.compile.refuse'
+local util = require 'mtorch.core.util'
 local native = core.compile()
 
 local symbols = {}
 
 ffi.cdef 'typedef struct { int32_t id; } mtorch_symbol; typedef struct { int32_t id; } mtorch_captured;'
 local Symbol, Captured = ffi.typeof 'mtorch_symbol', ffi.typeof 'mtorch_captured'
-local getinfo = debug.getinfo
 
 local max_decisions = 24
 
@@ -22,12 +22,8 @@ local function is_captured(x) return ffi.istype(Captured, x) end
 
 --- The current line of the user's function.
 local function line()
-  for level = 3, 40 do
-    local info = getinfo(level, 'Sl')
-    if not info then return 0 end
-    if info.currentline > 0 and info.source:sub(1, 8) ~= '@mtorch/' then return info.currentline end
-  end
-  return 0
+  local frame = util.user_frame()
+  return frame and frame.currentline or 0
 end
 
 local function name_of_captured(x) return is_captured(x) and symbols.session.tables[x.id].name end

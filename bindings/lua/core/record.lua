@@ -11,6 +11,7 @@
 -- `view` is the call that made the view; other views of the base are recomputed.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local Value, Recorder = {}, {}
 Value.__index, Recorder.__index = Value, Recorder
@@ -22,13 +23,8 @@ local parameters = {} -- of signatures, which are parsed once
 
 --- "net.lua:12": the innermost line outside the library.
 local function user_line()
-  for level = 3, 200 do
-    local info = debug.getinfo(level, 'Sl')
-    if not info then return nil end
-    if info.currentline > 0 and not info.source:find('^@mtorch/') then
-      return ('%s:%d'):format(info.short_src:match('[^/]*$'), info.currentline)
-    end
-  end
+  local frame = util.user_frame()
+  return frame and ('%s:%d'):format(frame.short_src:match '[^/]*$', frame.currentline)
 end
 
 local function new_value(tensor, fields)

@@ -146,6 +146,14 @@ end
 --- `for i, name, value in util.upvalues(f) do`: iterates over the upvalues of a function.
 function util.upvalues(f) return next_upvalue, f, 0 end
 
+--- The innermost frame outside the library, as debug.getinfo(level, 'Sl') gives it, or nil.
+function util.user_frame()
+  for level = 2, 200 do
+    local info = debug.getinfo(level, 'Sl')
+    if not info or info.currentline > 0 and not info.source:find '^@mtorch/' then return info end
+  end
+end
+
 --- An iterator over the values of a list, or over those of two: for a, b in util.values(list, other) do.
 function util.values(list, other)
   local i = 0
