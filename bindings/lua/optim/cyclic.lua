@@ -7,14 +7,19 @@ local cos, floor, pi = math.cos, math.floor, math.pi
 
 local made = {}
 
+--- Sets the momentum of a group, or the first of its betas.
 local function move_momentum(self, group, value)
-  scheduler.set_momentum(group, self.use_beta1 and 'betas' or 'momentum', value)
+  if self.use_beta1 then group.betas = {value, group.betas[2]} else group.momentum = value end
 end
 
 --- The limits of the momentum in a cycle, as lists; the groups start with the larger value.
 local function start_momentum(self)
   if not self.cycle_momentum then return end
-  self.use_beta1 = scheduler.momentum_option(self) == 'betas'
+  local defaults = rawget(self.optimizer, 'defaults') or {}
+  self.use_beta1 = defaults.betas ~= nil
+  if not self.use_beta1 and defaults.momentum == nil then
+    core.fail('%s: %s has neither momentum nor betas; use {cycle_momentum = false}', self.__name, self.optimizer.name)
+  end
   self.base_momentums = per_group(self, 'base_momentum', self.base_momentum)
   self.max_momentums = per_group(self, 'max_momentum', self.max_momentum)
   if self.last_epoch >= 0 then return end

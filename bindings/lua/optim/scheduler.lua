@@ -51,19 +51,6 @@ local function rates(self)
 end
 scheduler.rates = rates
 
---- The option of the optimizer that is its momentum: 'momentum' or 'betas', whose first entry is used.
-function scheduler.momentum_option(self)
-  local defaults = rawget(self.optimizer, 'defaults') or {}
-  if defaults.betas then return 'betas' end
-  if defaults.momentum == nil then
-    core.fail('%s: %s has neither momentum nor betas; use {cycle_momentum = false}', self.__name, self.optimizer.name)
-  end
-  return 'momentum'
-end
-function scheduler.set_momentum(group, option, value)
-  group[option] = option == 'betas' and {value, group.betas[2]} or value
-end
-
 -- ---- steps --------------------------------------------------------------------------------------
 
 local Scheduler, method = object.class{called = 'sched', word = 'scheduler'}
