@@ -140,14 +140,13 @@ local help = 'The Lua function f of numbers, compiled: called with tensors (any 
   'ones, {out=t} at the end writes into t. Of integers the results are the default float, unless f only adds, ' ..
   'subtracts, multiplies, compares and selects. Elements of bool tensors are the numbers 1 and ' ..
   '0: ask m ~= 0. Captured numbers are read again at every call.'
-compiled.map = core.declare('map(f: function)', help .. ' mt.map(function(x) return x * x end)(t)', function(f)
-  check_function('map', f)
-  return compile('map', f)
-end)
-compiled.zip = core.declare('zip(f: function)', help .. ' mt.zip(function(x, y) return x * y end)(a, b)', function(f)
-  check_function('zip', f)
-  return compile('zip', f)
-end)
+for name, example in pairs{map = 'mt.map(function(x) return x * x end)(t)',
+  zip = 'mt.zip(function(x, y) return x * y end)(a, b)'} do
+  compiled[name] = core.declare(name .. '(f: function)', ('%s %s'):format(help, example), function(f)
+    check_function(name, f)
+    return compile(name, f)
+  end)
+end
 
 -- ---- reduce ------------------------------------------------------------------------------------------
 

@@ -106,11 +106,7 @@ local function run_recorded(self, reads, inputs, given, tensors)
 end
 
 local function parameters_of(optimizers, list)
-  for _, optimizer in ipairs(optimizers) do
-    for _, group in ipairs(optimizer.param_groups) do
-      util.append(list, group.params)
-    end
-  end
+  for _, optimizer in ipairs(optimizers) do util.append(list, optimizer:all_parameters()) end
   return list
 end
 

@@ -128,8 +128,7 @@ end
 
 --- d y / d x for each x of a list: shapes y.shape followed by x.shape.
 local function jacobian_of(y, inputs, create_graph)
-  local rows = {}
-  for i = 1, #inputs do rows[i] = {} end
+  local rows = util.map(inputs, function() return {} end)
   if y.requires_grad then
     local flat = y:reshape(-1)
     for k = 1, #flat do
@@ -167,12 +166,10 @@ gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=fals
     end
     local slopes = y.requires_grad and
       mt.grad(y:reshape({}), list, {create_graph = true, allow_unused = true}) or {}
-    local rows = {}
-    for i, x in ipairs(list) do
-      local slope = slopes[i] or mt.zeros_like(x)
-      rows[i] = jacobian_of(slope, list, create_graph or false)
-      if single then rows[i] = rows[i][1] end
-    end
+    local rows = util.map(list, function(x, i)
+      local blocks = jacobian_of(slopes[i] or mt.zeros_like(x), list, create_graph or false)
+      return single and blocks[1] or blocks
+    end)
     return single and rows[1] or rows
   end), true)
 

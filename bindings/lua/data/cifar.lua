@@ -72,16 +72,16 @@ local function contents(root, list, download)
       if not found[name] and from.exists(path) then found[name] = {path} end
     end
   end
-  local path, missing = root .. '/' .. archive, {}
-  for _, name in ipairs(list) do missing[#missing + 1] = not found[name] and name or nil end
+  local path, missing, wanted = root .. '/' .. archive, {}, {}
+  for _, name in ipairs(list) do
+    if not found[name] then missing[#missing + 1], wanted[name] = name, true end
+  end
   if #missing == 0 then return found end
   if download and not from.exists(path) then from.fetch('cifar10', root, {{archive, md5}}, mirrors, download) end
   if not from.exists(path) then
     core.fail("cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root,
       table.concat(missing, ', '), archive)
   end
-  local wanted = {}
-  for _, name in ipairs(missing) do wanted[name] = true end
   local inner = members(path, core.formats().read('cifar10', path), wanted)
   for _, name in ipairs(missing) do
     if not inner[name] then core.fail("cifar10: '%s' has no %s", path, name) end

@@ -85,8 +85,7 @@ end
 
 function image.hue(x, shift)
   if check_rgb('ColorJitter', x) == 1 then return x end
-  local y = x
-  if not is_float(x) then y = x:float() / 255 end
+  local y = is_float(x) and x or x:float() / 255
   local h, s, v = to_hsv(y)
   y = to_rgb((h + shift):remainder(1), s, v)
   if is_float(x) then return y end

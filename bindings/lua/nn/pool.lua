@@ -12,11 +12,9 @@ for dims = 1, 3 do
   pool['AvgPool' .. d] = module.of(mt['avg_pool' .. d], 1,
     {kernel, 'stride', 'padding', 'ceil_mode', 'count_include_pad', dims > 1 and 'divisor_override' or nil})
   pool['AdaptiveAvgPool' .. d] = module.of(mt['adaptive_avg_pool' .. d], 1, {'[output_size]'})
-end
-for dims = 1, 2 do
-  local d = dims .. 'd'
-  pool['AdaptiveMaxPool' .. d] = module.of(mt['adaptive_max_pool' .. d], 1,
-    {'[output_size]', 'return_indices'})
+  if dims < 3 then
+    pool['AdaptiveMaxPool' .. d] = module.of(mt['adaptive_max_pool' .. d], 1, {'[output_size]', 'return_indices'})
+  end
 end
 
 pool.MaxUnpool2d = module.define{

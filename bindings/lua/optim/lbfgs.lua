@@ -43,9 +43,7 @@ local function direction(state, gradient, history_size)
   local ys = y:dot(s):item()
   if ys > 1e-10 then
     if #dirs == history_size then
-      table.remove(dirs, 1)
-      table.remove(steps, 1)
-      table.remove(ro, 1)
+      for _, list in ipairs{dirs, steps, ro} do table.remove(list, 1) end
     end
     dirs[#dirs + 1], steps[#steps + 1], ro[#ro + 1] = y, s, 1 / ys
     state.H_diag = ys / y:dot(y):item()
