@@ -13,9 +13,9 @@ local whole = {dtype = 'int64', device = 'cpu'} -- positions are on the CPU
 -- These samplers draw a whole epoch at once: order(generator) is an int64 tensor of positions.
 -- `repeats` means that a position may occur twice.
 
---- An iterator over the positions, drawn from `generator` or the sampler's own.
-local function positions(self, generator)
-  local order, i = self:order(generator or self.generator), 0
+--- An iterator over the positions, drawn from the sampler's generator.
+local function positions(self)
+  local order, i = self:order(self.generator), 0
   return function()
     i = i + 1
     if i <= #order then return order:at(i) end
@@ -115,9 +115,9 @@ function Batch:size()
   local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)
 end
---- An iterator over the lists; this file's samplers draw from `generator`, or from their own.
-function Batch:iter(generator)
-  local next_position = self.sampler:iter(generator)
+--- An iterator over the lists.
+function Batch:iter()
+  local next_position = self.sampler:iter()
   return function()
     local list = {}
     for i = 1, self.batch_size do

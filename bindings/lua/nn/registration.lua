@@ -95,7 +95,7 @@ end
 --- One result unchanged, several as a list with n.
 local function pack_results(...)
   if select('#', ...) == 1 then return (...) end
-  return {n = select('#', ...), ...}
+  return core.pack(...)
 end
 
 --- The values for the result of a hook.
@@ -107,10 +107,10 @@ end
 --- The forward of a module with hooks, which is stored in the module and overrides its class's.
 local function hooked(self, ...)
   local hooks = rawget(self, '__hooks')
-  local inputs = {n = select('#', ...), ...}
+  local inputs = core.pack(...)
   for _, hook in ipairs(hooks.before) do
     local other = hook.fn(self, inputs)
-    if other ~= nil then inputs = {n = select('#', unpack_result(other)), unpack_result(other)} end
+    if other ~= nil then inputs = core.pack(unpack_result(other)) end
   end
   local output = pack_results((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
   for _, hook in ipairs(hooks.after) do

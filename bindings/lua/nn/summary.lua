@@ -177,7 +177,7 @@ local function table_text(rows)
   return util.aligned(lines, 3)
 end
 
---- The text below the table.
+--- The numbers that net:summary returns: of the whole network.
 local function totals(net, inputs, seen)
   local f = {parameters = 0, trainable = 0, macs = 0, input_bytes = inputs and bytes_in(inputs) or 0,
     parameter_bytes = 0, activation_bytes = 0}
