@@ -27,9 +27,7 @@ local function add_direction(group, t, d)
   end
 end
 
-local function flat_values(group)
-  return mt.cat(util.map(group.params, function(p) return p:detach():reshape(-1) end), 1)
-end
+local function flat_values(group) return mt.no_grad(mt.nn.parameters_to_vector, group.params) end
 
 local function largest(x) return x:abs():max():item() end
 
