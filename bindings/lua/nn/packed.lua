@@ -32,8 +32,6 @@ function Packed:to(...)
   return make(data, self.batch_sizes, to_device(self.sorted_indices), to_device(self.unsorted_indices))
 end
 
-local function positions(list, device) return mt.tensor(list, {dtype = 'int64', device = device}) end
-
 --- Lengths, a tensor or a list, as a list of integers in 1..max_length.
 local function length_list(op, lengths, n, max_length)
   if mt.is_tensor(lengths) then
@@ -49,36 +47,17 @@ local function length_list(op, lengths, n, max_length)
   return lengths
 end
 
---- The order of decreasing lengths as a list, stable; nil if they are already sorted.
-local function decreasing_order(lengths)
-  local order, sorted = {}, true
-  for i = 1, #lengths do
-    order[i] = i
-    if i > 1 and lengths[i] > lengths[i - 1] then sorted = false end
-  end
-  if sorted then return nil end
-  table.sort(order, function(a, b) return lengths[a] ~= lengths[b] and lengths[a] > lengths[b] or
-    lengths[a] == lengths[b] and a < b end)
-  return order
-end
-
---- The number of sequences that have each step; `lengths` decrease in this order.
-local function sizes_of(lengths, order)
-  local sizes, n = {}, #lengths
-  for step = 1, lengths[order and order[1] or 1] do
-    while lengths[order and order[n] or n] < step do n = n - 1 end
-    sizes[step] = n
-  end
-  return sizes
+--- [rows x columns], true in the first counts[row] columns of each row.
+local function first_columns(counts, columns)
+  return mt.range(1, columns, 1, {device = 'cpu'}):le(counts:unsqueeze(2))
 end
 
 --- The positions of the packed rows among [time x batch] rows: (t - 1) * batch + b for step t and sequence b.
-local function rows_of(sizes, order, batch)
-  local rows = {}
-  for step, n in ipairs(sizes) do
-    for b = 1, n do rows[#rows + 1] = (step - 1) * batch + (order and order[b] or b) end
-  end
-  return rows
+--- `present` is [time x batch], the sequences in decreasing order, `order` their positions.
+local function rows_of(present, order)
+  local at = present:nonzero()
+  local b = at:select(2, 2)
+  return (at:select(2, 1) - 1) * present:size(2) + (order and order:index_select(1, b) or b)
 end
 
 packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, lengths: tensor|ints, ' ..
@@ -91,19 +70,15 @@ packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, 
     if batch_first then input = input:transpose(1, 2) end
     local time, batch = input.shape[1], input.shape[2]
     if batch == 0 then core.fail('%s: the input %s has no sequences', op, tostring(input.shape)) end
-    lengths = length_list(op, lengths, batch, time)
-    local order = decreasing_order(lengths)
-    if order and enforce_sorted then
+    lengths = mt.tensor(length_list(op, lengths, batch, time), {dtype = 'int64', device = 'cpu'})
+    local sorted, order = lengths:sort(1, true)
+    if sorted:equal(lengths) then order = nil
+    elseif enforce_sorted then
       core.fail('%s: the lengths must fall, or pass {enforce_sorted=false}', op)
     end
-    local sizes, back = sizes_of(lengths, order), nil
-    if order then
-      back = {}
-      for i, b in ipairs(order) do back[b] = i end
-    end
-    local data = input:flatten(1, 2):index_select(1, positions(rows_of(sizes, order, batch), input.device))
-    return make(data, positions(sizes, 'cpu'), order and positions(order, input.device),
-      back and positions(back, input.device))
+    local present = first_columns(sorted, sorted:at(1)):t()
+    local data = input:flatten(1, 2):index_select(1, rows_of(present, order):to(input.device))
+    return make(data, present:sum(2), order and order:to(input.device), order and order:argsort():to(input.device))
   end)
 
 local function check_packed(op, sequence)
@@ -112,31 +87,23 @@ local function check_packed(op, sequence)
   end
 end
 
---- The lengths of the sequences in their original order, as a list.
-local function lengths_of(sequence)
-  local sizes, lengths = sequence.batch_sizes:tolist(), {}
-  local order = sequence.sorted_indices and sequence.sorted_indices:tolist()
-  for step, n in ipairs(sizes) do
-    for b = 1, n do lengths[order and order[b] or b] = step end
-  end
-  return lengths, sizes, order
-end
-
 packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence: table, batch_first: bool = false, ' ..
   'padding_value: number = 0, total_length: int = nil)',
   'The sequences padded to the longest, or to total_length, [time x batch x ..], and their lengths (an int64 tensor).',
   function(sequence, batch_first, padding_value, total_length)
     local op = 'pad_packed_sequence'
     check_packed(op, sequence)
-    local lengths, sizes, order = lengths_of(sequence)
-    local time = total_length or #sizes
-    if time < #sizes then core.fail('%s: total_length is %d, the longest sequence %d', op, time, #sizes) end
+    local sizes, order, unsorted = sequence.batch_sizes, sequence.sorted_indices, sequence.unsorted_indices
+    local longest, batch = #sizes, sizes:at(1)
+    local time = total_length or longest
+    if time < longest then core.fail('%s: total_length is %d, the longest sequence %d', op, time, longest) end
     local data, shape = sequence.data, sequence.data:size()
     table.remove(shape, 1)
-    local rows = positions(rows_of(sizes, order, #lengths), data.device)
-    local out = mt.full({time * #lengths, unpack(shape)}, padding_value, {dtype = data.dtype, device = data.device})
-      :index_copy(1, rows, data):reshape(time, #lengths, unpack(shape))
-    return batch_first and out:transpose(1, 2) or out, positions(lengths, 'cpu')
+    local present = first_columns(sizes, batch)
+    local rows, lengths = rows_of(present, order and order:cpu()), present:sum(1)
+    local out = mt.full({time * batch, unpack(shape)}, padding_value, {dtype = data.dtype, device = data.device})
+      :index_copy(1, rows:to(data.device), data):reshape(time, batch, unpack(shape))
+    return batch_first and out:transpose(1, 2) or out, unsorted and lengths:index_select(1, unsorted:cpu()) or lengths
   end)
 
 packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_first: bool = false, " ..
