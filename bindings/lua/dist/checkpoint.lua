@@ -39,16 +39,9 @@ local function differences(tensors)
     local wide = x:detach():double()
     sums[2 * i - 1], sums[2 * i] = wide:sum(), (wide * wide):sum()
   end
-  local differ = {}
-  if #sums == 0 then return differ end
-  sums = mt.stack(sums):cpu():nan_to_num()
-  local all = dist.all_gather(sums)
-  for i = 1, #tensors do
-    for r = 2, #all do
-      differ[i] = differ[i] or not all[r]:narrow(1, 2 * i - 1, 2):equal(all[1]:narrow(1, 2 * i - 1, 2))
-    end
-  end
-  return differ
+  if #sums == 0 then return {} end
+  local all = mt.stack(dist.all_gather(mt.stack(sums):cpu():nan_to_num())):view(dist.size(), #tensors, 2)
+  return all:ne(all[1]):any(3):any(1):tolist()
 end
 
 --- Which process writes each tensor: the one with the fewest bytes so far, or each its own. Returns the marks by
