@@ -38,13 +38,11 @@ end
 
 --- Gives the slices their parts of the mean gradients.
 local function scatter_gradients(list)
-  local columns, size = {}, 0
-  for i, entry in ipairs(list) do
+  local columns = mt.cat(util.map(list, function(entry)
     local g = entry.param.grad or mt.zeros_like(entry.param)
-    columns[i] = padded(g, entry.size * dist.size()):view(dist.size(), entry.size)
-    size = size + entry.size
-  end
-  local mine = dist.reduce_scatter_(columns[1]:new_empty(size), mt.cat(columns, 2), 'mean')
+    return padded(g, entry.size * dist.size()):view(dist.size(), entry.size)
+  end), 2)
+  local mine = dist.reduce_scatter_(columns:new_empty(columns:size(2)), columns, 'mean')
   local at = 1
   for _, entry in ipairs(list) do
     entry.slice.grad = mine:narrow(1, at, entry.slice:numel())
@@ -54,12 +52,8 @@ end
 
 --- Gives all processes the slices of all.
 local function gather_parameters(list)
-  local slices, size = {}, 0
-  for i, entry in ipairs(list) do
-    slices[i] = padded(entry.slice:detach(), entry.size)
-    size = size + entry.size
-  end
-  local all = dist.all_gather_into_(slices[1]:new_empty(dist.size(), size), mt.cat(slices))
+  local mine = mt.cat(util.map(list, function(entry) return padded(entry.slice:detach(), entry.size) end))
+  local all = dist.all_gather_into_(mine:new_empty(dist.size(), #mine), mine)
   local at = 1
   for _, entry in ipairs(list) do
     local p = entry.param:detach()
