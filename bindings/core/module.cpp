@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
+#include <bit>
 
 #include <chrono>
 #include <cmath>
@@ -134,6 +135,16 @@ const Entry kCore[] = {
        return 0;
      }},
 };
+
+/// Gives NaNs with a sign and other bits, as in files of bytes, the bits of NAN: LuaJIT takes a double with them, which
+/// FFI reads, for another Lua value.
+template <class T, class Bits> void make_nans_readable(T* at, int64_t n, Bits infinity) {
+  const auto is_other = [=](T v) { return std::isnan(v) && std::bit_cast<Bits>(v) > infinity; };
+  bool any = false;
+  for (int64_t i = 0; i < n; ++i) any |= is_other(at[i]);
+  for (int64_t i = 0; any && i < n; ++i)
+    if (is_other(at[i])) at[i] = T(NAN);
+}
 
 // ---- functions written in Lua with the declarations of C++ ones ---------------------------------
 
@@ -324,6 +335,10 @@ const Entry kLanguage[] = {
          fail("data: the tensor is not contiguous; use x:contiguous():data()");
        if (&x.device() != &cpu_device())
          fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
+       if (x.dtype() == Dtype::f32)
+         make_nans_readable(x.data_as<float>(), x.numel(), uint32_t(0xff800000));
+       if (x.dtype() == Dtype::f64)
+         make_nans_readable(x.data_as<double>(), x.numel(), uint64_t(0xfff0000000000000));
        lua_pushlightuserdata(a.L, x.data_as<char>());
        lua_pushstring(a.L, dtype_ctype(x.dtype()));
        return 2;

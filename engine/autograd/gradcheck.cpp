@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
+#include "engine/autograd/view_gradients.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/ops/ops.h"
@@ -46,6 +47,8 @@ void check_inputs(const char* name, const TensorList& inputs) {
     any = true;
     if (inputs[k].dtype() != Dtype::f64)
       fail("{}: finite differences need float64, input {} is {}", name, k + 1, inputs[k].dtype());
+    if (repeats_elements(geometry_of(inputs[k])))
+      fail("{}: elements of input {} share memory; clone() it first", name, k + 1);
   }
   if (!any) fail("{}: no input requires a gradient", name);
 }

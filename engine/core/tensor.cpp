@@ -60,7 +60,7 @@ void TensorImpl::destroy(TensorImpl* t) {
 }
 
 Tensor::Tensor(double number) {
-  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18 &&
+  const bool whole = number == std::floor(number) && number >= -0x1p63 && number < 0x1p63 &&
                      !(number == 0 && std::signbit(number));
   *this = scalar(number, whole ? Dtype::i64 : Dtype::f64);
   impl_->number = true;

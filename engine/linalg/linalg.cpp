@@ -109,7 +109,10 @@ Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   if (!info) check_regular(name, lu);
   const Tensor out = lu.factors;
   const auto run = [&]<class T>(T* to, const int* pivots) {
-    return lapack::lu_inverse(int(n), to, pivots);
+    const bool has_nan = std::any_of(to, to + n * n, [](T v) { return std::isnan(v); });
+    if (!has_nan) return lapack::lu_inverse(int(n), to, pivots);
+    std::fill(to, to + n * n, T(NAN));  // LAPACK would give zeros too
+    return 0;
   };
   each(name, batch_of(a), double(n) * double(n), run, out, As<int>{lu.pivots});
   if (info) *info = info_of(lu, batch_of(a), out);

@@ -110,13 +110,14 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
     check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
   if (!is_float(dtype) && step != std::floor(step))
     fail("range: the step {} does not fit into {}", step, dtype);
-  const double largest = std::max({std::abs(first), std::abs(last), std::abs(step)});
-  if (dtype == Dtype::i64 && is_cpu(device) && largest < 0x1p53)  // exact in double
+  if (dtype == Dtype::i64 && n > 1) {  // doubles are not exact from 2^53 on
+    if (!is_cpu(device)) return (cumsum(ones({n}, dtype, device), 0) - 1.0) * step + first;
     return constants<int64_t>({n}, [&](int64_t* to) {
       parallel_strips(n, [=](int64_t i, int64_t end) {
         for (; i < end; ++i) to[i] = int64_t(first) + i * int64_t(step);
       });
     });
+  }
   return sequence(n, dtype, device, [=](auto i) {
     using N = decltype(i);
     return N(first) + i * N(step);

@@ -469,8 +469,8 @@ Tensor index_add(const Tensor& x, Dim dim, const Index& index, const Tensor& sou
                  InPlace in_place) {
   const char* const name = in_place ? "index_add_" : "index_add";
   check_value(name, alpha, x.dtype());
-  return put_slices(name, x, dim, index, alpha == 1 ? source : source * alpha, ScatterReduce::add,
-                    false, in_place);
+  const Tensor scaled = alpha == 1 ? source : to(source * alpha, source.dtype());
+  return put_slices(name, x, dim, index, scaled, ScatterReduce::add, false, in_place);
 }
 
 Tensor index_copy(const Tensor& x, Dim dim, const Index& index, const Tensor& source,

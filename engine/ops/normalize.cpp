@@ -235,7 +235,7 @@ Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight,
   check_beside("rms_norm", "weight", weight, x, shape);
   const double epsilon = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
                                                  : double(std::numeric_limits<float>::epsilon());
-  if (x.numel() == 0) return clone(x);
+  if (x.numel() == 0) return scaled(clone(x), weight, {});
   return standardize("rms_norm", x, last_sizes(x, shape), eps.value_or(epsilon), weight, {}, false);
 }
 
@@ -305,7 +305,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
   if (groups < 1 || x.size(1) % groups != 0)
     fail("{}: num_groups is {}, which does not divide the {} channels of {}", name, groups,
          x.size(1), x.shape());
-  if (x.numel() == 0) return clone(x);
+  if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   const int64_t channels_per_group = x.size(1) / groups,
                 spatial = x.numel() / (x.size(0) * x.size(1));
   return standardize(name, x, {1, x.size(0), groups, channels_per_group, spatial}, eps, weight,

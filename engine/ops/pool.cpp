@@ -275,7 +275,7 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
 
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
   const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
-  if (checked_count(name, result) == 0) return zeros(result, x);
+  if (checked_count(name, result) == 0) return zeros(result, x) + sum(x);  // with a gradient
   const Shape last{-3, -2, -1};
   if (product(size) == 1) return mean(x, last.from(3 - spatial), true);
   Tensor y = x;
@@ -289,7 +289,7 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
   const int64_t width = x.size(-1), height = spatial == 2 ? x.size(-2) : 1;
   const int64_t planes = product(x.shape().first(x.dim() - spatial));
   if (checked_count(name, result) == 0)
-    return {zeros(result, x), zeros(result, Dtype::i64, x.device())};
+    return {zeros(result, x) + sum(x), zeros(result, Dtype::i64, x.device())};
   const Parts h(height, spatial == 2 ? size[0] : 1), w(width, size[spatial - 1]);
   const int64_t places = h.out * w.out, taps = h.most * w.most;
   checked_count(name, {planes, places, taps});

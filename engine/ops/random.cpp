@@ -178,8 +178,10 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
       }
     });
     check_interrupt();
-    if (!(total > 0) || total > (dtype == Dtype::f32 ? FLT_MAX : DBL_MAX))
-      fail("multinomial: the weights of row {} sum to {}", r + 1, total);
+    if (!(total > 0)) fail("multinomial: all weights of row {} are 0", r + 1);
+    if (total > (dtype == Dtype::f32 ? FLT_MAX : DBL_MAX))
+      fail("multinomial: the weights of row {} sum to {}, more than {} holds; divide them first",
+           r + 1, total, dtype);
     if (!replacement && possible < n)
       fail("multinomial: row {} has {} weights above 0, {} cannot be drawn without replacement",
            r + 1, possible, n);

@@ -73,6 +73,27 @@ test('from the bytes of a string', function()
   raises(function() mt.frombuffer({1}) end, 'must be a string')
 end)
 
+test('NaNs of every kind are numbers in data()', function()
+  for _, bytes in ipairs{'\255\255\255\255', '\1\0\192\255', '\1\0\128\127'} do
+    local value = mt.frombuffer('\0\0\128\63' .. bytes):data()
+    eq({value[0], type(value[1]), value[1] ~= value[1]}, {1, 'number', true})
+  end
+  for _, bytes in ipairs{'\0\0\0\0\0\0\250\255', '\65\65\65\65\0\0\250\255', '\0\0\0\0\0\0\249\127'} do
+    local value = mt.frombuffer(bytes, {dtype = 'float64'}):data()[0]
+    eq({type(value), value ~= value}, {'number', true})
+  end
+  eq(mt.tensor{-math.huge}:data()[0], -math.huge)
+end)
+
+test('ranges and numbers of int64 beyond 2^53', function()
+  eq((mt.range(2 ^ 53, 2 ^ 53 + 4) - 2 ^ 53):tolist(), {0, 1, 2, 3, 4})
+  eq((mt.range(2 ^ 62, 2 ^ 62 + 1024, 512) - 2 ^ 62):tolist(), {0, 512, 1024})
+  eq(mt.range(3, 3, 1e19):tolist(), {3})
+  eq(mt.tensor({-2 ^ 63 + 4096}, 'int64'):eq(-2 ^ 63):tolist(), {false})
+  local difference = mt.tensor({2 ^ 63 - 1024}, 'int64') - (2 ^ 63 - 2048)
+  eq({difference:item(), difference.dtype}, {1024, 'int64'})
+end)
+
 test('the default dtype is honoured everywhere', function()
   eq(mt.get_default_dtype(), 'float32')
   mt.set_default_dtype('float64')

@@ -461,6 +461,8 @@ test('Function: gradients of both orders, saved results and inputs', function()
     return p * q
   end
   mt.gradcheck(both, {x, y})
+  local one = mt.tensor({1}, {dtype = 'float64', requires_grad = true})
+  raises(function() mt.gradcheck(function(v) return v * 2 end, {one:expand(3)}) end, 'elements of input 1 share memory')
   mt.gradgradcheck(both, {x, y})
   local third = mt.grad(mt.grad(mt.grad(Exp(x):sum(), x, {create_graph = true}):sum(), x,
     {create_graph = true}):sum(), x)

@@ -329,4 +329,9 @@ test('index_select and gather count from 1', function()
                {mt.randn({2, 3}, 'float64'):requires_grad_()})
 end)
 
+test('index_add keeps the dtype of its source', function()
+  local places = mt.tensor({1}, {dtype = 'int64'})
+  eq(mt.index_add(mt.tensor{false, false}, 1, places, mt.tensor{true}, 2):tolist(), {true, false})
+end)
+
 t.finish()

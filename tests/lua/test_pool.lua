@@ -60,6 +60,17 @@ test('the gradient is added at those positions, once for each window', function(
   end
 end)
 
+test('parameters have gradients of 0 for an empty batch', function()
+  local conv, rms, group = mt.nn.Conv1d(2, 2, 1), mt.nn.RMSNorm(4), mt.nn.GroupNorm(1, 2)
+  local x = mt.zeros({0, 2, 4}, {requires_grad = true})
+  local y = conv(x)
+  local sum = mt.adaptive_avg_pool1d(y, 2):sum() + mt.adaptive_max_pool1d(y, 2):sum() + rms(x):sum() + group(x):sum()
+  sum:backward()
+  for _, p in ipairs{conv.weight, rms.weight, group.weight, group.bias} do
+    eq(p.grad:equal(mt.zeros_like(p)), true)
+  end
+end)
+
 test('second gradients, volumes, an empty batch', function()
   mt.manual_seed(4)
   local x = mt.randn({1, 2, 5, 6}, 'float64'):requires_grad_()

@@ -61,8 +61,8 @@ local function call(kernel, results, arguments)
   kernel[{math.max(math.ceil(flat[1]:numel() / 256), 1), 256}](unpack(flat))
 end
 
---- Launches the kernel over all elements; returns the results, whose dtype is that of the numbers, or bool; of the floats
---- of a kernel of integers float64.
+--- Launches the kernel over all elements; returns the results, whose dtype is that of the numbers, or bool; of the
+--- floats of a kernel of integers float64.
 local function launch(name, k, kinds, shape, options, arguments)
   local results = {}
   for r = 1, k.count do
