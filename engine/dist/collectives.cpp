@@ -21,7 +21,6 @@ void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
   for (int64_t at = 0; at < count; at += kMaxCount) part(at, int(std::min(kMaxCount, count - at)));
 }
 
-const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
 constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
                                 "ompi_mpi_op_min"};
 constexpr Collective::Op kGpuOps[] = {Collective::Op::sum, Collective::Op::sum, Collective::Op::max,

@@ -6,6 +6,7 @@ namespace mt::dist {
 
 /// Open MPI's objects are identified by their address.
 using Object = const void*;
+inline const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
 
 /// While it lives, the process waits for others inside MPI (CallNote).
 struct Waiting {

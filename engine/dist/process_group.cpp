@@ -33,10 +33,7 @@ Waiting::~Waiting() {
   if (note) note->since = 0;
 }
 
-const Mpi& mpi() {
-  static const Mpi library;
-  return library;
-}
+const Mpi& mpi() { return loaded<Mpi>(); }
 
 void check(const char* operation, int status) {
   if (status == 0) return;
@@ -261,10 +258,9 @@ Calls compare(const char* operation, const Group& group, const std::string& call
   numbers[0] = hash, numbers[1] = -hash, numbers[2] = ended ? all().rank : -1;
   numbers[3] = !on_gpu;
   ++group.calls;
-  const auto in_place = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
   Mpi::Request request;
   check(operation,
-        mpi().start_all_reduce(in_place, numbers, 4, datatype(Dtype::i64),
+        mpi().start_all_reduce(kInPlace, numbers, 4, datatype(Dtype::i64),
                                mpi().object("ompi_mpi_op_max"), group.communicator, &request));
   wait({operation, call, group, number_of_call(group), ended ? HUGE_VAL : max_seconds}, [&] {
     int is = 0;

@@ -36,10 +36,7 @@ struct Curl : RequiredLibrary {
   MT_SYMBOL(curl_easy_strerror)
   MT_SYMBOL(curl_easy_cleanup)
 };
-const Curl& curl() {
-  static const Curl library;
-  return library;
-}
+const Curl& curl() { return loaded<Curl>(); }
 
 struct Crypto : RequiredLibrary {
   Crypto() : RequiredLibrary("checksums", "libssl3", {"libcrypto.so.3", "libcrypto.so.1.1"}) {}
@@ -47,10 +44,7 @@ struct Crypto : RequiredLibrary {
   MT_SYMBOL(EVP_md5)
   MT_SYMBOL(EVP_Digest)
 };
-const Crypto& crypto() {
-  static const Crypto library;
-  return library;
-}
+const Crypto& crypto() { return loaded<Crypto>(); }
 
 /// A download in progress.
 struct Transfer {

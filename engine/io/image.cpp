@@ -41,10 +41,7 @@ struct Png : RequiredLibrary {
   MT_SYMBOL(png_get_rowbytes)
   MT_SYMBOL(png_read_image)
 };
-const Png& png() {
-  static const Png library;
-  return library;
-}
+const Png& png() { return loaded<Png>(); }
 
 struct Jpeg : RequiredLibrary {
   Jpeg() : RequiredLibrary("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
@@ -57,10 +54,7 @@ struct Jpeg : RequiredLibrary {
   MT_SYMBOL(tjDestroy)
   MT_SYMBOL(tjFree)
 };
-const Jpeg& jpeg() {
-  static const Jpeg library;
-  return library;
-}
+const Jpeg& jpeg() { return loaded<Jpeg>(); }
 
 void check_size(const char* format, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) fail("a {} of {} x {} pixels", format, width, height);

@@ -13,7 +13,7 @@ namespace mt {
 ///     Zip() : RequiredLibrary("zip files", "libzip4", {"libzip.so.5", "libzip.so.4"}) {}
 ///     MT_SYMBOL(zip_fread)
 ///   };
-///   const Zip& zip() { static const Zip library; return library; }
+///   const Zip& zip() { return loaded<Zip>(); }
 ///   zip().zip_fread(file, to, n);
 class RequiredLibrary {
  public:
@@ -42,6 +42,12 @@ class RequiredLibrary {
   DynamicLibrary library_;
   const char *purpose_, *package_;
 };
+
+/// The one object of such a struct.
+template <class Library> const Library& loaded() {
+  static const Library library;
+  return library;
+}
 
 /// Defines a member for a function that a header declares, with its name and type.
 #define MT_SYMBOL(name) decltype(&::name) name = find<decltype(::name)>(#name);

@@ -59,10 +59,7 @@ struct Rsvg : RequiredLibrary {
   MT_SYMBOL(cairo_destroy)
   MT_SYMBOL(cairo_status_to_string)
 };
-const Rsvg& rsvg() {
-  static const Rsvg library;
-  return library;
-}
+const Rsvg& rsvg() { return loaded<Rsvg>(); }
 
 using Owner = std::unique_ptr<void, void (*)(void*)>;
 

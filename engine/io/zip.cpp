@@ -29,10 +29,7 @@ struct Zip : RequiredLibrary {
   MT_SYMBOL(zip_fclose)
   MT_SYMBOL(zip_file_strerror)
 };
-const Zip& zip() {
-  static const Zip library;
-  return library;
-}
+const Zip& zip() { return loaded<Zip>(); }
 
 /// The bytes of an entry.
 struct EntrySource : ByteSource {

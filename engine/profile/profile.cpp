@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/io/json.h"
+
 namespace mt::profile {
 
 constinit bool on = false;
@@ -259,16 +261,6 @@ std::vector<Row> sum_up(const ProfileSession& r) {
   return list;
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (uint8_t(c) < 32) out += fmt::format("\\u{:04x}", int(c));
-    else out += c;
-  }
-  return out + '"';
-}
-
 /// The format of chrome://tracing and Perfetto: complete events, times in microseconds.
 std::string trace_of(const ProfileSession& r) {
   constexpr int kGpuTrack = 1000;
@@ -280,14 +272,14 @@ std::string trace_of(const ProfileSession& r) {
     text += fmt::format(
         ",\n{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, "
         "\"args\": {{\"name\": {}}}}}",
-        tid, quoted(name));
+        tid, json_quoted(name));
   };
   auto event = [&](const std::string& name, const char* kind, int tid, int64_t begin,
                    int64_t length) {
     text += fmt::format(
         ",\n{{\"name\": {}, \"cat\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, "
         "\"ts\": {:.3f}, \"dur\": {:.3f}}}",
-        quoted(name), kind, tid, double(begin - r.began) * 1e-3, double(length) * 1e-3);
+        json_quoted(name), kind, tid, double(begin - r.began) * 1e-3, double(length) * 1e-3);
   };
   for (const Log& log : r.logs) {
     name_track(log.thread, fmt::format("thread {}", log.thread));

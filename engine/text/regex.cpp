@@ -1,6 +1,7 @@
 // regex.cpp -- the regular expressions of tokenizers: a backtracking matcher
 #include "engine/text/regex.h"
 
+#include <algorithm>
 #include <climits>
 
 #include "engine/core/error.h"
@@ -18,19 +19,20 @@ uint32_t spaces() {
 
 }  // namespace
 
+bool Regex::Class::Item::holds(uint32_t c, uint32_t category) const {
+  return ((categories & category) != 0 || (first <= c && c <= last)) != negated;
+}
+
 bool Regex::Class::holds(uint32_t c) const {
   if (c < 128) return ascii[c >> 6] >> (c & 63) & 1;
-  const uint32_t bit = category_bit(c);
-  for (const Item& i : items)
-    if (((i.categories & bit) != 0 || (i.first <= c && c <= i.last)) != i.negated) return !negated;
-  return negated;
+  const auto has = [c, bit = category_bit(c)](const Item& i) { return i.holds(c, bit); };
+  return std::ranges::any_of(items, has) != negated;
 }
 
 void Regex::Class::add(const Item& i) {
   items.push_back(i);
   for (uint32_t c = 0; c < 128; ++c)
-    if (((i.categories & category_bit(c)) != 0 || (i.first <= c && c <= i.last)) != i.negated)
-      ascii[c >> 6] |= uint64_t(1) << (c & 63);
+    if (i.holds(c, category_bit(c))) ascii[c >> 6] |= uint64_t(1) << (c & 63);
 }
 
 void Regex::Class::close() {

@@ -24,6 +24,7 @@ class Regex {
     struct Item {
       uint32_t categories = 0, first = 1, last = 0;
       bool negated = false;
+      bool holds(uint32_t c, uint32_t category) const;
     };
     uint64_t ascii[2] = {0, 0};
     std::vector<Item> items;

@@ -22,10 +22,7 @@ struct Utf8proc : RequiredLibrary {
   MT_SYMBOL(utf8proc_map)
   MT_SYMBOL(utf8proc_tolower)
 };
-const Utf8proc& utf8proc() {
-  static const Utf8proc library;
-  return library;
-}
+const Utf8proc& utf8proc() { return loaded<Utf8proc>(); }
 
 std::string normalize(TextForm form, std::string_view text) {
   constexpr int stable = 2, compatible = 4, compose = 8, decompose = 16;

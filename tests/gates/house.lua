@@ -24,7 +24,7 @@ local engine_arrows = {
   io = {header = 'core io', source = 'core io'},
   text = {header = 'core text', source = 'core text io'},
   dist = {header = 'core io dist', source = language .. ' dist'},
-  profile = {header = 'core profile', source = 'core ops profile'},
+  profile = {header = 'core profile', source = 'core io ops profile'},
   compiler = {header = 'core gpu compiler', source = language .. ' gpu compiler'},
 }
 -- The same for the bindings: the program is at the top, core at the bottom.
