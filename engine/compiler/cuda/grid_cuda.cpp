@@ -116,6 +116,34 @@ template <class T> __device__ inline T mt_shuffle(T v, mt_int by, bool down) {
 }
 )";
 
+/// The operations with a form of their own, some for integers alone: {3} is the line. Others are device functions.
+struct Form {
+  int op;
+  const char* text;
+  bool of_integers = false;
+};
+constexpr Form kForms[] = {{op::id<op::Neg>, "(-{0})"},
+                           {op::id<op::Add>, "({0} + {1})"},
+                           {op::id<op::Sub>, "({0} - {1})"},
+                           {op::id<op::Mul>, "({0} * {1})"},
+                           {op::id<op::Div>, "({0} / {1})"},
+                           {op::id<op::Lt>, "({0} < {1})"},
+                           {op::id<op::Le>, "({0} <= {1})"},
+                           {op::id<op::Gt>, "({0} > {1})"},
+                           {op::id<op::Ge>, "({0} >= {1})"},
+                           {op::id<op::Eq>, "({0} == {1})"},
+                           {op::id<op::Ne>, "({0} != {1})"},
+                           {op::id<op::LogicalAnd>, "({0} && {1})"},
+                           {op::id<op::LogicalOr>, "({0} || {1})"},
+                           {op::id<op::LogicalNot>, "(!{0})"},
+                           {op::id<op::Where>, "({0} ? {1} : {2})"},
+                           {op::id<op::LuaMin>, "mt_min({0}, {1})"},
+                           {op::id<op::LuaMax>, "mt_max({0}, {1})"},
+                           {op::id<op::Abs>, "llabs({0})", true},
+                           {op::id<op::Remainder>, "mt_mod({0}, {1}, fault, {3})", true},
+                           {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})", true},
+                           {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})", true}};
+
 class Text {
  public:
   explicit Text(const Kernel& k) : k_(k) {}
@@ -238,38 +266,12 @@ class Text {
     if (v.op == kConvert && v.type == v.args[0]->type) return x[0];
     if (v.op == kConvert)
       return fmt::format("({}({}))", v.type == GridType::integer ? "mt_whole" : real(), x[0]);
-    static const std::map<int, const char*> operators = {{op::id<op::Neg>, "(-{0})"},
-                                                         {op::id<op::Add>, "({0} + {1})"},
-                                                         {op::id<op::Sub>, "({0} - {1})"},
-                                                         {op::id<op::Mul>, "({0} * {1})"},
-                                                         {op::id<op::Div>, "({0} / {1})"},
-                                                         {op::id<op::Lt>, "({0} < {1})"},
-                                                         {op::id<op::Le>, "({0} <= {1})"},
-                                                         {op::id<op::Gt>, "({0} > {1})"},
-                                                         {op::id<op::Ge>, "({0} >= {1})"},
-                                                         {op::id<op::Eq>, "({0} == {1})"},
-                                                         {op::id<op::Ne>, "({0} != {1})"},
-                                                         {op::id<op::LogicalAnd>, "({0} && {1})"},
-                                                         {op::id<op::LogicalOr>, "({0} || {1})"},
-                                                         {op::id<op::LogicalNot>, "(!{0})"},
-                                                         {op::id<op::Where>, "({0} ? {1} : {2})"},
-                                                         {op::id<op::LuaMin>, "mt_min({0}, {1})"},
-                                                         {op::id<op::LuaMax>, "mt_max({0}, {1})"}};
-    static const std::map<int, const char*> of_integers = {
-        {op::id<op::Abs>, "llabs({0})"},
-        {op::id<op::Remainder>, "mt_mod({0}, {1}, fault, {3})"},
-        {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})"},
-        {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})"}};
-    const auto& special =
-        v.args.of[v.args.count - 1]->type == GridType::integer && of_integers.count(v.op)
-            ? of_integers
-            : operators;
-    if (const auto form = special.find(v.op); form != special.end())
-      return fmt::format(fmt::runtime(form->second), x[0], x[1], x[2], v.line);
-    const bool is_bool = v.type == GridType::boolean;
-    const std::string f =
-        functions_.function_of({v.op, is_bool, false, {-1, -1, -1}, -1, -1, 0, 0});
-    return fmt::format("{}({}{}{})", f, x[0], v.args.count > 1 ? ", " : "", x[1]);
+    const bool whole = v.args.of[v.args.count - 1]->type == GridType::integer;
+    for (const Form& f : kForms)
+      if (f.op == v.op && (whole || !f.of_integers))
+        return fmt::format(fmt::runtime(f.text), x[0], x[1], x[2], v.line);
+    return fmt::format("{}({}{}{})", functions_.function_of(v.op, v.type == GridType::boolean),
+                       x[0], v.args.count > 1 ? ", " : "", x[1]);
   }
 
   // ---- statements --------------------------------------------------------------------------------

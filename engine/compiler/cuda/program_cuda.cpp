@@ -128,13 +128,22 @@ const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
   if (is_new) at->second = program_kernel(cuda_text(*r.program, r.dtype, ndim), device);
   return at->second;
 }
-/// Whether the kernel's arguments fit in a launch: CUDA's limit is 4096 bytes.
-bool fits_launch(const Program& p, int ndim) {
-  const int used = p.outputs + p.inputs;
-  return 1 + used + std::max(p.numbers, 1) + ndim * (1 + used) <= 500;
-}
-
 bool has_kernel(const Run& r) { return is_float(r.dtype); }
+
+/// Compiles the kernel at first use; false if there is none.
+bool prepare(const Run& r, const Device& device, ProgramLaunch& launch) {
+  if (!has_kernel(r)) return false;
+  if (r.program->by_rows) return prepare_rows(r, device, launch);
+  const View v(r);
+  launch.n = v.n;
+  if (v.n == 0) return true;
+  launch.arguments.words.push_back(uint64_t(v.n));
+  append_operands(launch.arguments.words, r);
+  append_dims(launch.arguments.words, r, v);
+  launch.per_block = launch.threads = 256;
+  if (launch.fits()) launch.kernel = kernel_of(r, v.ndim, device);
+  return launch.kernel != nullptr;
+}
 
 }  // namespace
 
@@ -144,22 +153,14 @@ std::string cuda_text(const Run& r) {
 }
 
 bool run_on_gpu(const Run& r, const Device& device) {
-  if (!has_kernel(r)) return false;
-  const Program& p = *r.program;
-  if (p.by_rows) return run_rows_on_gpu(r, device);
-  const View v(r);
-  if (v.n == 0) return true;
-  if (!fits_launch(p, v.ndim)) return false;
-  KernelArguments one;
-  one.words.push_back(uint64_t(v.n));
-  append_operands(one.words, r);
-  append_dims(one.words, r, v);
-  one.end();
-  const LoadedKernel* const kernel = kernel_of(r, v.ndim, device);
-  if (!kernel) return false;
-  constexpr int64_t kThreads = 256;
-  queue_kernel(*kernel, "compiled function",
-               {{(v.n + kThreads - 1) / kThreads, 1, 1}, {kThreads, 1, 1}}, one, device);
+  ProgramLaunch launch;
+  if (!prepare(r, device, launch)) return false;
+  if (launch.n == 0) return true;
+  const int64_t blocks = ceil_div(launch.n, launch.per_block);
+  if (blocks > INT32_MAX) return false;
+  launch.arguments.end();
+  queue_kernel(*launch.kernel, "compiled function", {{blocks, 1, 1}, {launch.threads, 1, 1}},
+               launch.arguments, device);
   check_device(device);
   return true;
 }
@@ -170,10 +171,8 @@ bool call_verb_or_program(const Device& d, Verb verb, const void* argument) {
 }
 
 bool prepare_on_gpu(const Run& r, const Device& device) {
-  if (!has_kernel(r)) return false;
-  if (r.program->by_rows) return prepare_rows_on_gpu(r, device);
-  const int ndim = View(r).ndim;
-  return fits_launch(*r.program, ndim) && kernel_of(r, ndim, device);
+  ProgramLaunch launch;
+  return prepare(r, device, launch);
 }
 
 }  // namespace mt

@@ -38,10 +38,17 @@ struct RunDims {
 void append_operands(std::vector<uint64_t>& words, const Run&);
 void append_dims(std::vector<uint64_t>& words, const Run&, const RunDims&);
 
-/// The text, and the launch, of the kernel for a run of a program by rows.
+/// The kernel of a run, and its arguments. A block processes some of n elements, or of n rows.
+struct ProgramLaunch {
+  int64_t n = 0;
+  KernelArguments arguments;
+  const LoadedKernel* kernel = nullptr;
+  int per_block = 0, threads = 0;
+  bool fits() const { return arguments.words.size() * 8 <= 4000; }  // CUDA's limit is 4096 bytes
+};
+
+/// The text, and the launch, of the kernel for a run of a program by rows; false if there is no kernel.
 std::string rows_cuda_text(const Run&);
-bool run_rows_on_gpu(const Run&, const Device&);
-/// Compiles the kernel of a run by rows; false if there is none.
-bool prepare_rows_on_gpu(const Run&, const Device&);
+bool prepare_rows(const Run&, const Device&, ProgramLaunch&);
 
 }  // namespace mt

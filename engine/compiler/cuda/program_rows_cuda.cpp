@@ -320,17 +320,9 @@ class RowsText {
     const bool least = is<op::Amin>(p_.code[i]);
     const char* const name = least ? "Least" : "Most";
     if (extremes_.find(name) == std::string::npos) {
-      const Instruction c{int16_t(least ? op::id<op::Minimum> : op::id<op::Maximum>),
-                          false,
-                          false,
-                          {-1, -1, -1},
-                          -1,
-                          -1,
-                          0,
-                          0};
       extremes_ += fmt::format(
           "struct {0} {{\n  __device__ inline {1} operator()({1} a, {1} b) const {{ return {2}(a, b); }}\n}};\n",
-          name, real_, operations_.function_of(c));
+          name, real_, operations_.function_of(least ? op::id<op::Minimum> : op::id<op::Maximum>));
     }
     return name;
   }
@@ -341,8 +333,8 @@ class RowsText {
     if (part == 0) return fmt::format("s{}_0 += (double){};\n", i, x);
     if (is<op::Var>(c))
       return fmt::format("s{0}_1 += ((double){1} - m{0}) * ((double){1} - m{0});\n", i, x);
-    const Instruction exp{op::id<op::Exp>, false, false, {-1, -1, -1}, -1, -1, 0, 0};
-    return fmt::format("s{0}_1 += (double){1}({2} - m{0});\n", i, operations_.function_of(exp), x);
+    return fmt::format("s{0}_1 += (double){1}({2} - m{0});\n", i,
+                       operations_.function_of(op::id<op::Exp>), x);
   }
   /// The result of pass `part` of reduction i.
   std::string result(int i, int part) {
@@ -451,43 +443,20 @@ std::string rows_cuda_text(const Run& r) {
   return RowsText(*r.program, r.dtype, form).text();
 }
 
-namespace {
-
-KernelArguments arguments_of(const Run& r, const Rows& rows) {
-  KernelArguments one;
-  std::vector<uint64_t>& argument = one.words;
-  argument.push_back(uint64_t(rows.n)), argument.push_back(uint64_t(rows.length));
-  append_operands(argument, r);
+bool prepare_rows(const Run& r, const Device& device, ProgramLaunch& launch) {
+  const Rows rows(r);
+  launch.n = rows.length == 0 ? 0 : rows.n;
+  if (launch.n == 0) return true;
+  std::vector<uint64_t>& words = launch.arguments.words;
+  words.push_back(uint64_t(rows.n)), words.push_back(uint64_t(rows.length));
+  append_operands(words, r);
   for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
-    argument.push_back(uint64_t(r.stride[k][r.ndim - 1]));
-  append_dims(argument, r, rows);
-  return one;
-}
-bool fits_launch(const KernelArguments& a) {
-  return a.words.size() * 8 <= 4000;  // CUDA's limit is 4096 bytes
-}
-
-}  // namespace
-
-bool prepare_rows_on_gpu(const Run& r, const Device& device) {
-  const Rows rows(r);
-  return fits_launch(arguments_of(r, rows)) && kernel_of(r, rows, device).loaded;
-}
-
-bool run_rows_on_gpu(const Run& r, const Device& device) {
-  const Rows rows(r);
-  if (rows.n * rows.length == 0) return true;
-  KernelArguments one = arguments_of(r, rows);
-  if (!fits_launch(one)) return false;
-  one.end();
+    words.push_back(uint64_t(r.stride[k][r.ndim - 1]));
+  append_dims(words, r, rows);
+  if (!launch.fits()) return false;
   const Kernel& kernel = kernel_of(r, rows, device);
-  if (!kernel.loaded) return false;
-  const int64_t blocks = ceil_div(rows.n, kernel.rows);
-  if (blocks > INT32_MAX) return false;
-  queue_kernel(*kernel.loaded, "compiled function", {{blocks, 1, 1}, {kernel.threads, 1, 1}}, one,
-               device);
-  check_device(device);
-  return true;
+  launch.kernel = kernel.loaded, launch.per_block = kernel.rows, launch.threads = kernel.threads;
+  return launch.kernel != nullptr;
 }
 
 }  // namespace mt

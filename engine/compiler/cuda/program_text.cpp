@@ -201,11 +201,6 @@ std::string device_function(const Program& p, const Instruction& c, unsigned boo
          fmt::format("  return {}{}({});\n}}\n", f, dtype == Dtype::f64 ? "" : "f", arguments);
 }
 
-std::string constant_text(const Instruction& c, Dtype dtype) {
-  if (c.is_bool) return c.constant != 0 ? "true" : "false";
-  return number_text(c.constant, dtype);
-}
-
 }  // namespace
 
 std::string program_head(Dtype dtype) { return std::string(kHead) + reduced_floats_text(dtype); }
@@ -228,33 +223,35 @@ std::string number_text(double x, Dtype dtype) {
   return fmt::format("as_float(word4({:#x}u))", __builtin_bit_cast(uint32_t, float(x)));
 }
 
-std::string OperationText::function_of(const Instruction& c, unsigned bools) {
-  std::string& called = known_[{c.op, c.which, bools}];
+std::string OperationText::function_of(int op, bool is_bool, int which, unsigned bools) {
+  std::string& called = known_[{op, which, bools}];
   if (!called.empty()) return called;
-  called = fmt::format("op_{}{}", op_row(c.op).info->name,
+  called = fmt::format("op_{}{}", op_row(op).info->name,
                        known_.size() > 1 ? fmt::format("_{}", known_.size()) : "");
+  const Instruction c{int16_t(op), is_bool, false, {-1, -1, -1}, -1, which, 0, 0};
   const std::string f = device_function(p_, c, bools, dtype_, called);
   complete_ &= !f.empty();
   functions_ += f;
   return called;
 }
 
-std::string OperationText::value(int i, const std::function<std::string(int)>& operand) {
-  const Instruction& c = p_.code[i];
+std::string OperationText::value(const Instruction& c,
+                                 const std::function<std::string(int)>& operand) {
   if (c.op == kNumber) return fmt::format("({})r.number[{}]", type_text(dtype_, false), c.which);
-  if (c.op == kConstant) return constant_text(c, dtype_);
+  if (c.op == kConstant && c.is_bool) return c.constant != 0 ? "true" : "false";
+  if (c.op == kConstant) return number_text(c.constant, dtype_);
   unsigned bools = 0;
   std::string arguments;
   for (int k = 0; k < op_row(c.op).inputs; ++k) {
     bools |= unsigned(p_.code[c.in[k]].is_bool) << k;
     arguments += (k ? ", " : "") + operand(c.in[k]);
   }
-  return function_of(c, bools) + "(" + arguments + ")";
+  return function_of(c.op, c.is_bool, c.which, bools) + "(" + arguments + ")";
 }
 
 std::string OperationText::line(int i, const std::function<std::string(int)>& operand) {
   const Instruction& c = p_.code[i];
-  return fmt::format("  const {} x{} = {};{}\n", type_text(dtype_, c.is_bool), i, value(i, operand),
+  return fmt::format("  const {} x{} = {};{}\n", type_text(dtype_, c.is_bool), i, value(c, operand),
                      c.line > 0 ? fmt::format("  // line {}", c.line) : "");
 }
 

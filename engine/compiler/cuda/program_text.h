@@ -27,17 +27,18 @@ std::string number_text(double, Dtype);
 class OperationText {
  public:
   OperationText(const Program& p, Dtype dtype) : p_(p), dtype_(dtype) {}
-  /// The expression of a number, a constant or an operation on values named by `operand`.
-  std::string value(int instruction, const std::function<std::string(int)>& operand);
-  /// The same as a statement, `const float x3 = op_tanh(x2);`.
+  /// The statement of a number, a constant or an operation on values named by `operand`:
+  /// `const float x3 = op_tanh(x2);`.
   std::string line(int instruction, const std::function<std::string(int)>& operand);
-  /// The name of the function of an operation; bit k of `bools`: operand k is a bool.
-  std::string function_of(const Instruction&, unsigned bools = 0);
+  /// The name of the function of an operation, whose result may be a bool; `which`: its first parameter in the
+  /// program. Bit k of `bools`: operand k is a bool.
+  std::string function_of(int op, bool is_bool = false, int which = -1, unsigned bools = 0);
   const std::string& functions() const { return functions_; }
   /// Whether every operation so far has a function.
   bool complete() const { return complete_; }
 
  private:
+  std::string value(const Instruction&, const std::function<std::string(int)>& operand);
   const Program& p_;
   const Dtype dtype_;
   std::map<std::tuple<int, int, unsigned>, std::string> known_;
