@@ -19,13 +19,6 @@ Tensor layout_of(const Tensor& x) {
   t.impl()->requires_grad = x.requires_grad();
   return t;
 }
-bool same_layout(const Tensor& x, const Tensor& like) {
-  const TensorImpl &a = *x.impl(), &b = *like.impl();
-  const size_t bytes = sizeof a.size[0] * size_t(b.ndim);
-  return a.dtype == b.dtype && a.ndim == b.ndim && a.requires_grad == b.requires_grad &&
-         std::memcmp(a.size, b.size, bytes) == 0 && a.contiguous == b.contiguous &&
-         (a.contiguous || std::memcmp(a.stride, b.stride, bytes) == 0);
-}
 
 }  // namespace
 
@@ -47,12 +40,9 @@ bool RecordedFunction::fits(const TensorList& inputs) const {
 /// Allocates memory for this run, and sets the pointers of the calls to it.
 Ref<Storage> RecordedFunction::allocate(Memory& m) {
   const Tensor x = empty({int64_t(m.bytes)}, Dtype::u8, *m.device);
-  std::byte* const data = static_cast<std::byte*>(x.data());
-  if (data != m.at)
-    for (const BufferUse& u : m.uses) u.set(data);
-  m.at = data;
+  m.calls.move_to(x.data());
   if (!m.numbers.empty()) {
-    std::memcpy(data, m.numbers.data(), m.bytes);
+    std::memcpy(x.data(), m.numbers.data(), m.bytes);
     mark_constant(x);
   }
   return Ref<Storage>::share(x.impl()->storage);
@@ -67,15 +57,10 @@ std::optional<TensorList> RecordedFunction::run(const TensorList& inputs, uint64
       mark_constant(numbers_);
     }
   }
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    void* const at = inputs[k].data();
-    if (at == inputs_[k].at) continue;
-    for (const BufferUse& u : inputs_[k].uses) u.set(static_cast<std::byte*>(at));
-    inputs_[k].at = at;
-  }
+  for (size_t k = 0; k < inputs.size(); ++k) inputs_[k].memory.move_to(inputs[k].data());
   std::vector<Ref<Storage>> memory;
   for (Memory& m : memory_) memory.push_back(allocate(m));
-  for (const ReplayCall& c : calls_) {
+  for (const StepCall& c : calls_) {
     check_interrupt();
     if (!c.run(random_begin)) return {};
   }
@@ -222,16 +207,16 @@ void StepRecorder::plan(RecordedFunction& made) {
       const StepBuffer& b = buffers_[u.buffer];
       if (b.kind == StepBuffer::Kind::inner) {
         u.offset += int64_t(b.offset);
-        made.memory_[arenas.at(b.device)].uses.push_back(u);
+        made.memory_[arenas.at(b.device)].calls.uses.push_back(u);
       } else if (b.kind == StepBuffer::Kind::escaping) {
-        made.memory_[results_of_.at(u.buffer)].uses.push_back(u);
+        made.memory_[results_of_.at(u.buffer)].calls.uses.push_back(u);
       } else if (const auto at = input_of_.find(u.buffer); at != input_of_.end()) {
-        made.inputs_[at->second].uses.push_back(u);
+        made.inputs_[at->second].memory.uses.push_back(u);
       }
     }
-    made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound, c.exchange});
   }
   move_numbers(made);
+  made.calls_ = std::move(calls_);
 }
 
 /// Moves the numbers of calls to one tensor, which a recording of a step can know.
@@ -264,7 +249,7 @@ std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList
                                                                 bool saves) {
   pause();
   remove_interceptor(*this);
-  if (asked_) refuse_number();
+  if (asked_) refuse_number(kind_);
   auto made = std::make_unique<RecordedFunction>();
   check_generator(default_generator().counter());
   made->draws_ = default_generator().counter() - begun_;

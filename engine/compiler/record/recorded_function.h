@@ -33,8 +33,7 @@ class RecordedFunction {
   struct Input {
     Tensor like;  // without data
     const Device* device;
-    std::vector<BufferUse> uses = {};
-    const void* at = nullptr;
+    MovableMemory memory = {};
   };
   struct Captured {
     Tensor tensor, like;
@@ -44,8 +43,7 @@ class RecordedFunction {
   struct Memory {
     const Device* device;
     size_t bytes;
-    std::vector<BufferUse> uses = {};
-    const void* at = nullptr;
+    MovableMemory calls = {};
     std::vector<std::byte> numbers = {};  // its contents at the start
   };
   struct Result {
@@ -55,7 +53,7 @@ class RecordedFunction {
   static Ref<Storage> allocate(Memory&);
 
   std::deque<std::vector<std::byte>> arguments_;
-  std::vector<ReplayCall> calls_;
+  std::vector<StepCall> calls_;
   std::vector<Input> inputs_;
   std::vector<Captured> captured_;
   std::vector<Memory> memory_;

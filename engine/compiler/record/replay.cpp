@@ -24,6 +24,14 @@ Tensor placed(const Tensor& like, Storage* storage, int64_t bytes) {
   return t;
 }
 
+bool same_layout(const Tensor& x, const Tensor& like) {
+  const TensorImpl &a = *x.impl(), &b = *like.impl();
+  const size_t bytes = sizeof a.size[0] * size_t(b.ndim);
+  return a.dtype == b.dtype && a.ndim == b.ndim && a.requires_grad == b.requires_grad &&
+         std::memcmp(a.size, b.size, bytes) == 0 && a.contiguous == b.contiguous &&
+         (a.contiguous || std::memcmp(a.stride, b.stride, bytes) == 0);
+}
+
 TensorList copies_of(const TensorList& list) {
   const NoGrad off;
   std::map<Storage*, int> seen;
@@ -89,9 +97,7 @@ void StepReplay::renew(EscapingBuffer& o) {
 
 bool StepReplay::takes(size_t input, const Tensor& x) const {
   const Tensor& mine = inputs_[input].tensor;
-  const bool alike = x.is_contiguous() ? mine.is_contiguous() : x.strides() == mine.strides();
-  return alike && x.dtype() == mine.dtype() && x.shape() == mine.shape() &&
-         &x.device() == &mine.device() && x.requires_grad() == mine.requires_grad();
+  return same_layout(x, mine) && &x.device() == &mine.device();
 }
 
 bool StepReplay::has_hooks(const TensorImpl& x) {
@@ -142,7 +148,7 @@ bool StepReplay::Guard::takes_layout() const {
 
 bool StepReplay::Guard::takes(const TensorImpl* x) const {
   if (!x || x->offset != offset || x->contiguous != contiguous) return false;
-  return (x->storage == grad && x->storage->data == at) ||
+  return (x->storage == grad && x->storage->data == memory.at) ||
          (moves && contiguous && x->storage->bytes == bytes);
 }
 
@@ -157,21 +163,16 @@ void StepReplay::start(const TensorList& inputs) {
   choose_graphs();
   for (size_t k = 0; k < inputs.size(); ++k) {
     Input& in = inputs_[k];
-    const bool copied = uses_graphs_ && inputs[k].data() != in.at;
+    const bool copied = uses_graphs_ && inputs[k].data() != in.memory.at;
     if (copied) copy_(in.tensor, inputs[k]);
-    void* const at = copied ? in.tensor.data() : inputs[k].data();
-    if (at == in.at) continue;
-    in.at = at;
-    drop_graphs();
-    for (const BufferUse& u : in.uses) u.set(static_cast<std::byte*>(at));
+    if (in.memory.move_to(copied ? in.tensor.data() : inputs[k].data())) drop_graphs();
   }
   for (Guard& g : guards_) {
     if (g.precondition != GradPrecondition::same) continue;
     Storage* const s = g.tensor.impl()->grad->storage;
-    if (s->data == g.at) continue;
-    g.grad = s, g.at = s->data;
+    if (!g.memory.move_to(s->data)) continue;
+    g.grad = s;
     drop_graphs();
-    for (const BufferUse& u : g.uses) u.set(static_cast<std::byte*>(s->data));
   }
   for (Result& r : results_)
     if (r.guard >= 0) r.grad = guards_[r.guard].tensor.grad();
@@ -182,7 +183,7 @@ void StepReplay::start(const TensorList& inputs) {
   begun_ = default_generator().counter();
 }
 
-bool ReplayCall::run(uint64_t random_begin) const {
+bool StepCall::run(uint64_t random_begin) const {
   if (exchange) return run_exchange(exchange->exchange), true;
   if (random)
     random->seed = default_generator().initial_seed(), random->offset = random_begin + place;

@@ -20,20 +20,6 @@
 
 namespace mt {
 
-/// A call of a replay.
-struct ReplayCall {
-  const Device* device;
-  Verb verb;
-  void* argument;
-  Random* random;
-  uint64_t place;
-  std::shared_ptr<const IndexBound> bound;
-  std::shared_ptr<const RecordedExchange> exchange;  // instead of a verb
-  /// Makes the call; random numbers are drawn from this place of the default generator's stream on.
-  /// False if an index is out of bounds.
-  bool run(uint64_t random_begin) const;
-};
-
 /// An exchange with tensors in the memory of a replay.
 struct RecordedExchange {
   std::deque<Storage> storages;  // of its tensors, whose memory belongs to others
@@ -94,14 +80,13 @@ class StepReplay {
     bool wanted;  // requires_grad
     GradPrecondition precondition;
     const Storage* grad =
-        nullptr;               // the same: verbs read or write it; this program does not own it
-    const void* at = nullptr;  // its address, and its layout
+        nullptr;                // the same: verbs read or write it; this program does not own it
+    MovableMemory memory = {};  // its address, and its layout
     int64_t offset = 0;
     size_t bytes = 0;
     bool contiguous = true;
     bool moves = false;  // only backward adds to it: a different one may be used
     size_t groups = 0;   // GradientGroups of the tensor
-    std::vector<BufferUse> uses = {};
     bool takes(const TensorImpl* grad) const;
     bool takes_layout() const;
     bool groups_fit() const;
@@ -115,8 +100,7 @@ class StepReplay {
   };
   struct Input {
     Tensor tensor;  // from the recording
-    std::vector<BufferUse> uses;
-    const void* at;
+    MovableMemory memory = {};
   };
   struct Result {
     Tensor tensor;
@@ -158,7 +142,7 @@ class StepReplay {
   bool run_graph(size_t part);
 
   std::deque<std::vector<std::byte>> arguments_;
-  std::vector<ReplayCall> calls_;
+  std::vector<StepCall> calls_;
   std::vector<std::string> fused_;
   std::vector<size_t> ends_;  // of the parts
   std::vector<Input> inputs_;
@@ -191,6 +175,8 @@ TensorList on_arguments(TensorList results, const TensorList& inputs, const Tens
 
 /// A tensor with the layout of `like` in another storage, at the offset of `like` plus `bytes`.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
+/// Whether x has the dtype, sizes, strides and requires_grad of `like`.
+bool same_layout(const Tensor& x, const Tensor& like);
 
 /// Records this thread's calls during its lifetime, on the CPU and one GPU.
 class StepRecorder : public StepListener, public Interceptor {
@@ -210,6 +196,8 @@ class StepRecorder : public StepListener, public Interceptor {
   const std::string& why() const { return why_; }
   /// Whether an error of the recorder ended the function, before it changed an argument.
   bool ended() const { return ended_; }
+  /// The error of a step or function that asks for the elements of a tensor.
+  [[noreturn]] static void refuse_number(Kind);
   /// Ends the recording of a function. Null if it cannot be replayed. With `saves` it has further
   /// results, for its gradient.
   std::unique_ptr<RecordedFunction> finish_function(const TensorList& results, bool saves);
@@ -257,7 +245,6 @@ class StepRecorder : public StepListener, public Interceptor {
   void upload_constants(StepReplay&);
   std::vector<std::vector<BufferUse>*> find_movable(StepReplay&);
   void plan(StepReplay&);
-  [[noreturn]] void refuse_number() const;
   int input_at(const Tensor&) const;  // the input in whose memory the tensor is, or -1
   void refuse_effects();
   void add_results(RecordedFunction&, const TensorList&);

@@ -27,6 +27,20 @@ struct BufferUse {
   }
 };
 
+/// The pointers of calls into memory that may be elsewhere at each replay.
+struct MovableMemory {
+  std::vector<BufferUse> uses = {};
+  const void* at = nullptr;
+  /// Sets the pointers; returns whether they have changed.
+  bool move_to(void* memory) {
+    if (memory == at) return false;
+    for (const BufferUse& u : uses) u.set(static_cast<std::byte*>(memory));
+    at = memory;
+    return true;
+  }
+};
+
+/// A call of a recording, and then of its replays.
 struct StepCall {
   Verb verb;
   const Device* device;
@@ -39,6 +53,9 @@ struct StepCall {
   bool done = false;                             // it ran at the recording, for all replays
   bool gradient = false;  // of a recorded function: computes gradients, not the function itself
   std::shared_ptr<RecordedExchange> exchange = {};  // instead of a verb
+  /// Makes the call; random numbers are drawn from this place of the default generator's stream on.
+  /// False if an index is out of bounds.
+  bool run(uint64_t random_begin) const;
 };
 
 /// Memory that a step uses. One storage of the recording is one buffer: reused memory is several

@@ -53,6 +53,17 @@ std::optional<Shape> restride(const Shape& from, const Shape& stride, const Shap
   if (view >= 0) return {};
   return made;
 }
+/// Does that for all of the operands, or for none.
+bool restride_all(const std::vector<Operand*>& operands, const Shape& from, const Shape& to) {
+  std::vector<Shape> made;
+  for (const Operand* o : operands) {
+    const auto s = restride(from, o->stride, to);
+    if (!s) return false;
+    made.push_back(*s);
+  }
+  for (size_t k = 0; k < operands.size(); ++k) operands[k]->stride = made[k];
+  return true;
+}
 
 struct Group {
   const Device* device;
@@ -67,6 +78,8 @@ struct Group {
   struct Value {
     Operand at;
     int id;
+    /// Whether an operand reads it: one element per row may be read by its whole row.
+    bool is(Operand o) const { return o.row = at.row, at.same(o); }
   };
   std::vector<Value> values;  // the values that the group writes to memory
   std::vector<double> numbers;
@@ -95,19 +108,10 @@ struct Group {
 bool Group::move_to(const Shape& to) {
   if (to == size) return true;
   if (rows && to[to.size() - 1] != size[size.size() - 1]) return false;
-  std::vector<Shape> made;
-  const auto look = [&](const Operand& o) {
-    const auto s = restride(size, o.stride, to);
-    if (s) made.push_back(*s);
-    return bool(s);
-  };
-  for (const Operand& o : inputs)
-    if (!look(o)) return false;
-  for (const Value& v : values)
-    if (!look(v.at)) return false;
-  size_t k = 0;
-  for (Operand& o : inputs) o.stride = made[k++];
-  for (Value& v : values) v.at.stride = made[k++];
+  std::vector<Operand*> operands;
+  for (Operand& o : inputs) operands.push_back(&o);
+  for (Value& v : values) operands.push_back(&v.at);
+  if (!restride_all(operands, size, to)) return false;
   size = to;
   return true;
 }
@@ -116,34 +120,16 @@ bool Group::move_to(const Shape& to) {
 bool Group::fit(Work& w) {
   if ((w.dtype != dtype && w.dtype != Dtype::none) || w.device != device) return false;
   const int64_t all = product(size), n = product(w.size), last = size[size.size() - 1];
-  if (w.reduce) {
-    if (n != all || !move_to(w.size)) return false;
-    return true;
-  }
-  const auto strides = [&](const Shape& to, bool row) {
-    std::vector<Shape> made;
-    for (const Operand* o = &w.out;; o = o == &w.out ? w.in.data() : o + 1) {
-      if (o == w.in.data() + w.in.size()) break;
-      const auto s = restride(w.size, o->stride, to);
-      if (!s) return false;
-      made.push_back(*s);
-    }
-    const auto set = [&](Operand& o, size_t k) {
-      o.stride = row ? with(made[k], 0) : made[k];
-      o.row = row && !o.number;
-    };
-    set(w.out, 0);
-    for (size_t k = 0; k < w.in.size(); ++k) set(w.in[k], k + 1);
-    return true;
-  };
+  if (w.reduce) return n == all && move_to(w.size);
+  std::vector<Operand*> operands = {&w.out};
+  for (Operand& o : w.in) operands.push_back(&o);
   if (n == all) {
-    if (w.size == size || strides(size, false) || move_to(w.size)) {
-      w.size = size;
-      return true;
-    }
-    return false;
+    if (w.size != size && !restride_all(operands, w.size, size) && !move_to(w.size)) return false;
+  } else {
+    if (!rows || n * last != all || !restride_all(operands, w.size, without_last(size)))
+      return false;
+    for (Operand* o : operands) o->stride = with(o->stride, 0), o->row = !o->number;
   }
-  if (!rows || n * last != all || !strides(without_last(size), true)) return false;
   w.size = size;
   return true;
 }
@@ -156,8 +142,8 @@ bool Group::agrees(const Work& w) const {
   };
   for (const Value& v : values) {
     if (conflicts(v.at, w.out) || (w.mean && conflicts(v.at, *w.mean))) return false;
-    for (const Operand& o : w.in)  // one element per row may be read by its whole row
-      if (Operand row = o; row.row = v.at.row, conflicts(v.at, row)) return false;
+    for (const Operand& o : w.in)
+      if (o.use.buffer >= 0 && o.use.buffer == v.at.use.buffer && !v.is(o)) return false;
   }
   for (const Operand& o : inputs)
     if (conflicts(o, w.out)) return false;
@@ -181,11 +167,8 @@ int Group::value_of(const Operand& o) {
     numbers.push_back(o.value);
     return builder.number(int(numbers.size()) - 1);
   }
-  for (const Value& v : values) {
-    Operand row = o;
-    row.row = v.at.row;
-    if (v.at.same(row)) return v.id;
-  }
+  for (const Value& v : values)
+    if (v.is(o)) return v.id;
   for (size_t k = 0; k < inputs.size(); ++k)
     if (inputs[k].same(o)) return builder.input(int(k), o.row);
   inputs.push_back(o);
@@ -200,10 +183,8 @@ bool Group::add(const Work& w) {
   for (const Operand& o : w.in) {
     bool made_here = false, counted = false;
     for (const Value& v : values) {
-      Operand row = o;
-      row.row = v.at.row;
-      made_here |= v.at.same(row) && builder.is_bool(v.id);
-      counted |= v.at.same(row);
+      made_here |= v.is(o) && builder.is_bool(v.id);
+      counted |= v.is(o);
     }
     if (o.mask != made_here || (o.count && !counted)) return false;
   }

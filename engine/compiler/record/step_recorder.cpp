@@ -38,7 +38,7 @@ StepRecorder::StepRecorder(const TensorList& inputs, Kind kind) : kind_(kind) {
   static const NodeType marker{"recording", nullptr};
   first_node_ = record(marker, scalar(0, Dtype::f32), TensorList()).sequence;
   replay_.reset(new StepReplay);
-  for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
+  for (const Tensor& x : inputs) replay_->inputs_.push_back({x});
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
   seed_ = default_generator().initial_seed();
   for (const Tensor& x : inputs) on_use(x);
@@ -135,11 +135,11 @@ void StepRecorder::on_index_check(const IndexBound& e) {
 void StepRecorder::on_element_read(const std::string& by) {
   if (!by.empty()) return refuse(by + " asks for elements of tensors, to decide by them");
   asked_ = true;  // the step may catch the error
-  refuse_number();
+  refuse_number(kind_);
 }
 
-void StepRecorder::refuse_number() const {
-  if (kind_ == Kind::function)
+void StepRecorder::refuse_number(Kind kind) {
+  if (kind == Kind::function)
     fail("a fused function cannot ask for numbers; return the tensor and ask outside");
   fail(
       "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside");
@@ -301,8 +301,8 @@ void StepRecorder::make_guards(StepReplay& made) {
     StepReplay::Guard g{x, x.detach(), x.requires_grad(), StepReplay::GradPrecondition::any};
     const TensorImpl* const first = leaf.grad.impl();
     if (first && touched_.count(first->storage)) {
-      g.precondition = StepReplay::GradPrecondition::same, g.grad = first->storage,
-      g.at = first->storage->data;
+      g.precondition = StepReplay::GradPrecondition::same, g.grad = first->storage;
+      g.memory.at = first->storage->data;
       g.offset = first->offset, g.contiguous = first->contiguous;
       g.bytes = size_t(first->storage->bytes);
       g.moves = impl->grad == first && users[first->storage] == 1;
@@ -397,11 +397,11 @@ std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made
   for (StepReplay::Input& in : made.inputs_) {
     const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
     buffers_[m.buffer].kind = StepBuffer::Kind::input;
-    movable[m.buffer] = &in.uses;
+    movable[m.buffer] = &in.memory.uses;
   }
   for (StepReplay::EscapingBuffer& o : made.escaping_) movable[o.buffer] = &o.uses;
   for (StepReplay::Guard& g : made.guards_)
-    if (g.moves) movable[memory_.at(uintptr_t(g.at)).buffer] = &g.uses;
+    if (g.moves) movable[memory_.at(uintptr_t(g.memory.at)).buffer] = &g.memory.uses;
   return movable;
 }
 
@@ -458,11 +458,7 @@ void StepRecorder::plan(StepReplay& made) {
 /// Stores the calls of a replay, and which parts run only on the GPU.
 void StepRecorder::put_calls(StepReplay& made) {
   std::vector<size_t> places = {0};  // of the calls, without those that already ran
-  for (const StepCall& c : calls_) {
-    if (!c.done)
-      made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound, c.exchange});
-    places.push_back(made.calls_.size());
-  }
+  for (const StepCall& c : calls_) places.push_back(places.back() + !c.done);
   made.gpu_ = gpu_;
   made.first_change_ = places[made.first_change_];
   size_t i = 0;
@@ -475,13 +471,15 @@ void StepRecorder::put_calls(StepReplay& made) {
     made.graph_parts_.push_back(alone);
     end = places[end];
   }
+  std::erase_if(calls_, [](const StepCall& c) { return c.done; });
+  made.calls_ = std::move(calls_);
 }
 
 std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, TensorList stepped) {
   pause();
   remove_interceptor(*this);
   std::unique_ptr<StepReplay> made = std::move(replay_);
-  if (asked_) refuse_number();
+  if (asked_) refuse_number(kind_);
   check_generator(default_generator().counter());
   check_results(*made, results);
   check_flags(*made);

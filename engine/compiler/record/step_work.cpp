@@ -74,6 +74,14 @@ bool fuses_rows(int reduction) {
   return std::ranges::find(kinds, reduction) != std::end(kinds);
 }
 
+/// The strides of an operand, with 0 for dimensions of one element.
+Shape strides_of(const int64_t* stride, const Shape& size) {
+  Shape made(stride, size.size());
+  for (int d = 0; d < size.size(); ++d)
+    if (size[d] == 1) made[d] = 0;
+  return made;
+}
+
 /// A number of a call: one element, or one that repeats.
 double number_at(Dtype dtype, const void* at) {
   return with_dtype(dtype, [&](auto zero) {
@@ -118,12 +126,8 @@ std::optional<Work> Rules::work_of(const Map& m, const StepCall& c, Reason& why)
   for (int k = 0; k <= m.inputs; ++k) {
     const BufferUse* const u = use_at(c, &m.data[k]);
     if (!u) return {};
-    Operand o{*u, Shape(m.stride[k], m.ndim), m.plain >> k & 1 ? Dtype::f32 : m.dtype};
-    bool repeats = true;
-    for (int d = 0; d < m.ndim; ++d) {
-      if (m.size[d] == 1) o.stride[d] = 0;
-      repeats &= o.stride[d] == 0;
-    }
+    Operand o{*u, strides_of(m.stride[k], w.size), m.plain >> k & 1 ? Dtype::f32 : m.dtype};
+    const bool repeats = std::ranges::all_of(o.stride, [](int64_t n) { return n == 0; });
     o.mask = k == mask;
     if (o.mask || (k == 0 && m.part == 0 && row && row->answers_bool)) o.dtype = Dtype::b8;
     const size_t one = item_size(o.dtype);
@@ -153,28 +157,27 @@ std::optional<Work> Rules::work_of(const Reduce& r, const StepCall& c, int reduc
   if (!in || !out || in->buffer < 0 || r.kept + 1 > kMaxDims ||
       (!of_function && !is_cpu(*c.device)))
     return {};
-  const auto kept = [&r](const int64_t* list,
-                         int64_t none) {  // one row has one dimension before it
-    return r.kept ? Shape(list, r.kept) : Shape{none};
+  // One row has one dimension before it.
+  const auto with_rows = [&r](const int64_t* kept, int64_t none, int64_t last) {
+    return with(r.kept ? Shape(kept, r.kept) : Shape{none}, last);
   };
   const int64_t n = r.reduced_size[0];
   Work w;
   w.device = c.device;
   w.reduce = &r, w.reduction = reduction;
   w.dtype = counts ? Dtype::none : compute_dtype(r.dtype);
-  w.size = with(kept(r.kept_size, 1), n);
+  w.size = with_rows(r.kept_size, 1, n);
   if (n < 2 || n > kLongestRow)
     return no(fmt::format("rows of {} elements; 2 to {} are fused", n, kLongestRow));
   if (const int64_t all = product(w.size); all < 16 * min_fused_elements)
     return no(fmt::format("{} elements, fewer than {}", all, 16 * min_fused_elements));
-  Operand x{*in, with(kept(r.kept_stride, 0), r.reduced_stride[0]), r.dtype};
-  for (int d = 0; d < w.size.size(); ++d)
-    if (w.size[d] == 1) x.stride[d] = 0;
+  const auto strides = [&](const int64_t* kept, int64_t last) {
+    return strides_of(with_rows(kept, 0, last).data(), w.size);
+  };
+  Operand x{*in, strides(r.kept_stride, r.reduced_stride[0]), r.dtype};
   x.mask = counts;
   w.in = {x};
-  w.out = {*out, with(kept(r.out_stride, 0), 0), counts ? Dtype::i64 : w.dtype};
-  for (int d = 0; d < w.size.size(); ++d)
-    if (w.size[d] == 1) w.out.stride[d] = 0;
+  w.out = {*out, strides(r.out_stride, 0), counts ? Dtype::i64 : w.dtype};
   w.out.row = true;
   if (mean) w.mean = w.out, w.mean->use = *mean;
   return w;
@@ -191,14 +194,10 @@ std::optional<Work> Rules::work_of(const Copy& c, const StepCall& call) const {
   Work w;
   w.device = call.device;
   w.copy = &c, w.dtype = compute_dtype(c.to), w.size = Shape(c.size, c.ndim);
-  w.in = {{*in, Shape(c.in_stride, c.ndim), c.from}};
-  w.out = {*out, Shape(c.out_stride, c.ndim), c.to};
-  for (Operand* o : {&w.in[0], &w.out}) {
-    for (int d = 0; d < c.ndim; ++d)
-      if (c.size[d] == 1) o->stride[d] = 0;
-    const int64_t last = o->stride[c.ndim - 1];
-    if (last > 1 || (o == &w.out && last == 0 && c.size[c.ndim - 1] > 1)) return {};
-  }
+  w.in = {{*in, strides_of(c.in_stride, w.size), c.from}};
+  w.out = {*out, strides_of(c.out_stride, w.size), c.to};
+  const int64_t read = w.in[0].stride[c.ndim - 1], written = w.out.stride[c.ndim - 1];
+  if (read > 1 || written > 1 || (written == 0 && c.size[c.ndim - 1] > 1)) return {};
   w.in[0].mask = c.from == Dtype::b8, w.in[0].count = c.from == Dtype::i64;
   return w;
 }
