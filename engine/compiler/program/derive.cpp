@@ -32,6 +32,12 @@ constinit const auto formulas = table_of(op::Operations{}, [](auto of) {
              {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
 });
 
+std::vector<Value> values_of(const int* ids, int n) {
+  std::vector<Value> list;
+  for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{ids[k]});
+  return list;
+}
+
 /// a + b, where -1 means 0.
 int sum_of(Builder& b, int x, int y) {
   const int in[] = {x, y};
@@ -44,9 +50,7 @@ int add_derivative(Builder& b, int op, int part, const int* operands, int n, con
   const Formula f = formulas[op].by[part - 1];
   if (!f) return -1;
   const Building here(b);
-  std::vector<Value> list;
-  for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{operands[k]});
-  return f(list.data(), params).id;
+  return f(values_of(operands, n).data(), params).id;
 }
 
 namespace {
@@ -76,9 +80,7 @@ int add_reduction_gradient(Builder& b, int op, const int* operands, int n, const
   const auto at = std::ranges::find(reduction_gradients, op, &ReductionGradient::op);
   if (at == std::end(reduction_gradients)) return -1;
   const Building here(b);
-  std::vector<Value> list;
-  for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{operands[k]});
-  return at->formula(list.data(), numbers).id;
+  return at->formula(values_of(operands, n).data(), numbers).id;
 }
 
 const Expression* formula_of(int op, const double* params, unsigned unknown) {
