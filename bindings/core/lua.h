@@ -94,6 +94,12 @@ std::string name_of(const Entry&);
 inline const Param kFurther{};  // an argument after "..": it is required
 
 inline void push_text(lua_State* L, std::string_view s) { lua_pushlstring(L, s.data(), s.size()); }
+/// Pushes a list of what push(x) pushes for each x of the range.
+void push_list(lua_State* L, const auto& range, const auto& push) {
+  lua_createtable(L, int(std::size(range)), 0);
+  int n = 0;
+  for (const auto& x : range) push(x), lua_rawseti(L, -2, ++n);
+}
 
 /// The arguments of one call: `args.tensor(1)`. Every accessor checks its argument, and throws an
 /// mt::Error with the argument's number, name and value. Positions of tensors' elements and
@@ -110,6 +116,8 @@ class Args {
 
   lua_State* const L;
   const Entry& entry() const { return entry_; }
+  /// The name of the called function.
+  const std::string& called() const { return signature_of(entry_).name; }
   /// The parameter of argument i in the signature; for those after "..": that it is required.
   const Param& param(int i) const {
     const std::vector<Param>& params = signature_of(entry_).params;
@@ -168,12 +176,7 @@ class Args {
   int push(std::string_view s) const { return push_text(L, s), 1; }
   /// Pushes a list.
   template <class T> int push(const std::vector<T>& list) const {
-    lua_createtable(L, int(list.size()), 0);
-    for (size_t i = 0; i < list.size(); ++i) {
-      push(list[i]);
-      lua_rawseti(L, -2, int(i + 1));
-    }
-    return 1;
+    return push_list(L, list, [this](const T& x) { push(x); }), 1;
   }
   /// Pushes a list of integers that prints as (2, 3) and compares with ==.
   int push(const Shape&) const;
@@ -282,6 +285,8 @@ std::string nearest(const std::vector<std::string>& names, const std::string& na
 std::string named(const std::string& operation, const std::string& sentence);
 /// "train.lua:12: ": the user's line of the current call, with the module that it is in.
 std::string position(lua_State* L);
+/// The file of the Lua library that a frame, read with "S", is in: "nn/normalize.lua"; empty for the user's code.
+std::string_view library_file(const lua_Debug& frame);
 /// If a GPU is in use: stores the user's line, for later errors, or checks for errors.
 void after_call(lua_State* L);
 /// The Lua state of our current call on this thread, or null.

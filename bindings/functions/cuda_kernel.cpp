@@ -38,35 +38,20 @@ int properties(Args& a) {
     a.set("max_threads", loaded->max_threads), a.set("registers", loaded->registers);
     a.set("shared", loaded->shared), a.set("local_memory", loaded->local);
   }
-  lua_createtable(a.L, int(k.parameters().size()), 0);
-  int i = 0;
-  for (const CudaParameter& p : k.parameters()) {
+  push_list(a.L, k.parameters(), [&](const CudaParameter& p) {
     lua_createtable(a.L, 0, 3);
     a.set("name", p.name), a.set("type", p.type.text);
     if (!p.type.element.empty()) a.set("dtype", p.type.element);
-    lua_rawseti(a.L, -2, ++i);
-  }
+  });
   lua_setfield(a.L, -2, "parameters");
   return 1;
 }
 
-std::string describe_argument(const void* state, int i) {
-  return describe(static_cast<lua_State*>(const_cast<void*>(state)), i + 9);
-}
-
 int launch(Args& a) {
   CudaKernel& k = kernel_at(a);
-  LaunchSize size;
-  for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
+  LaunchSize size = launch_size(a);
   size.shared = a.integer(8);
-  constexpr int kMaxArguments = 65;  // one more than any kernel takes
-  KernelArgument arguments[kMaxArguments];
-  const int count = lua_gettop(a.L) - 8;
-  for (int i = 0; i < count && i < kMaxArguments; ++i) {
-    arguments[i] = launch_argument<KernelArgument>(a.L, i + 9);
-    arguments[i].describe = describe_argument;
-  }
-  k.launch(size, arguments, count, a.L);
+  k.launch(size, launch_arguments(a, 9), [&a](int i) { return describe(a.L, i + 9); });
   return 0;
 }
 

@@ -12,7 +12,9 @@
 
 namespace mt {
 class StepRecorder;
-}
+struct KernelArgument;
+struct LaunchSize;
+}  // namespace mt
 namespace mt::ir {
 class Expression;
 }
@@ -45,15 +47,12 @@ inline void push_whole(lua_State* L, int64_t n) {
 
 /// A program from compile.cpp.
 const ir::Expression& expression_at(const Args& a, int i);
-/// Argument i of a launch from Lua or CUDA C: a tensor, a number, a boolean, or `other`.
-template <class Argument> Argument launch_argument(lua_State* L, int i) {
-  Argument g;
-  const int type = lua_type(L, i);
-  if (type == LUA_TUSERDATA) g.tensor = tensor_at(L, i);
-  else if (type == LUA_TNUMBER) g.kind = Argument::number, g.value = lua_tonumber(L, i);
-  else if (type == LUA_TBOOLEAN) g.kind = Argument::boolean, g.value = lua_toboolean(L, i);
-  return g;
-}
+/// The size of a launch: grid and block in x, y, z are the arguments from 2 on.
+LaunchSize launch_size(const Args&);
+/// The arguments from i on as those of a launch.
+std::vector<KernelArgument> launch_arguments(const Args&, int i);
+/// The tensors among the arguments from i on.
+TensorList tensors_from(const Args&, int i);
 /// Pushes tensors as several results.
 int push_all(const Args&, const TensorList&);
 

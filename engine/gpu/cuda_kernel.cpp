@@ -226,16 +226,17 @@ void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) con
   device = &x.device();
 }
 
-uint64_t CudaKernel::value_of(int i, const KernelArgument& a, const void* context) const {
+uint64_t CudaKernel::value_of(int i, const KernelArgument& a,
+                              const DescribeArgument& describe) const {
   const CudaType& t = parameters_[i].type;
   uint64_t bits = 0;
   if (t.kind == CudaType::boolean) {
     if (a.kind != KernelArgument::boolean)
-      fail("{}: {} must be true or false, got {}", name(), argument(i), a.describe(context, i));
+      fail("{}: {} must be true or false, got {}", name(), argument(i), describe(i));
     return uint64_t(a.value != 0);
   }
   if (a.kind != KernelArgument::number)
-    fail("{}: {} must be a number, got {}", name(), argument(i), a.describe(context, i));
+    fail("{}: {} must be a number, got {}", name(), argument(i), describe(i));
   if (t.kind == CudaType::floating) {
     if (t.bytes == 8) return std::memcpy(&bits, &a.value, 8), bits;
     if (std::isfinite(a.value) && std::fabs(a.value) > FLT_MAX)
@@ -270,9 +271,9 @@ const Device& CudaKernel::place_of(const Device* tensors) const {
 
 // ---- launches ----------------------------------------------------------------------------------
 
-void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count,
-                        const void* context) {
-  const int n = int(parameters_.size());
+void CudaKernel::launch(const LaunchSize& size, const std::vector<KernelArgument>& arguments,
+                        const DescribeArgument& describe) {
+  const int n = int(parameters_.size()), count = int(arguments.size());
   check_launch(name(), size);
   if (size.shared < 0 || size.shared > 1 << 20)
     fail("{}: {} bytes of shared memory", name(), size.shared);
@@ -289,10 +290,9 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
       for (int d = 0; d < type.rank; ++d) words.push_back(uint64_t(x.size(d)));
       for (int d = 0; d < type.rank; ++d) words.push_back(uint64_t(x.stride(d)));
     } else if (type.kind == CudaType::pointer || type.kind == CudaType::accessor) {
-      fail("{}: {} must be a tensor, got {}", name(), argument(i),
-           arguments[i].describe(context, i));
+      fail("{}: {} must be a tensor, got {}", name(), argument(i), describe(i));
     } else {
-      words.push_back(value_of(i, arguments[i], context));
+      words.push_back(value_of(i, arguments[i], describe));
     }
     values.end();
   }

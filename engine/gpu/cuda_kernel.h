@@ -10,13 +10,6 @@
 
 namespace mt {
 
-/// An argument as it was passed by the script.
-struct KernelArgument {
-  const Tensor* tensor = nullptr;  // null: not a tensor
-  enum Kind { other, number, boolean } kind = other;
-  double value = 0;
-  std::string (*describe)(const void* context, int i) = nullptr;  // describes argument i
-};
 class CudaKernel {
  public:
   /// Compiles for the GPU called `device`, or for compute capability 9.0 if there is none.
@@ -40,7 +33,7 @@ class CudaKernel {
   std::string text() const;
 
   /// Checks everything, then queues the kernel. A grid without blocks launches nothing.
-  void launch(const LaunchSize&, const KernelArgument* arguments, int count, const void* context);
+  void launch(const LaunchSize&, const std::vector<KernelArgument>&, const DescribeArgument&);
   /// Sets a __constant__ or __device__ variable of the source, in stream order.
   void set_constant(const std::string& name, const Tensor& value);
 
@@ -49,7 +42,7 @@ class CudaKernel {
   const LoadedKernel& load(const Device&);
   const Device& place_of(const Device* tensors) const;
   void check_tensor(int i, const Tensor&, const Device*& device) const;
-  uint64_t value_of(int i, const KernelArgument&, const void* context) const;
+  uint64_t value_of(int i, const KernelArgument&, const DescribeArgument&) const;
   std::string argument(int i) const;
 
   CudaSource source_;

@@ -1,5 +1,6 @@
 // launch.h -- loads compiled CUDA C on a GPU, and queues its launches
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,17 @@
 #include "kernels/module.h"
 
 namespace mt {
+
+class Tensor;
+
+/// An argument as it was passed by the script.
+struct KernelArgument {
+  const Tensor* tensor = nullptr;  // null: not a tensor
+  enum Kind { other, number, boolean } kind = other;
+  double value = 0;
+};
+/// Describes argument i, from 0, for errors.
+using DescribeArgument = std::function<std::string(int i)>;
 
 /// Loads the compiled code; recompiles the source if the driver rejects cached code. Throws "`what`
 /// cannot be loaded on cuda:0: ..".

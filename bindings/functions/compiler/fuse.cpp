@@ -33,13 +33,8 @@ TensorList call_differentiable(const Callback& callback, const TensorList& input
   if (!L || !lua_checkstack(L, 16) || !callback.push(L))
     fail("fuse: the function is gone, so that its gradient cannot be computed");
   const int top = lua_gettop(L) - 1;
-  for (const TensorList* list : {&inputs, &gradients}) {
-    lua_createtable(L, int(list->size()), 0);
-    for (size_t k = 0; k < list->size(); ++k) {
-      push_tensor(L, (*list)[k]);
-      lua_rawseti(L, -2, int(k) + 1);
-    }
-  }
+  for (const TensorList* list : {&inputs, &gradients})
+    push_list(L, *list, [&](const Tensor& x) { push_tensor(L, x); });
   lua_call(L, 2, 1);
   TensorList found;
   each_entry(L, lua_gettop(L), [&](int) {
@@ -91,14 +86,6 @@ TensorList record_gradients(lua_State* L, const std::shared_ptr<Gradients>& g,
                          });
 }
 
-/// The tensors among the arguments from i on.
-TensorList tensors_from(const Args& a, int i) {
-  TensorList list;
-  for (; i <= lua_gettop(a.L); ++i)
-    if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
-  return list;
-}
-
 /// function_call(function, differentiable, itself, arguments..): the results that are tensors; those of
 /// itself(arguments..), which may raise an error, if an index is out of bounds.
 int call_function(Args& a) {
@@ -124,13 +111,10 @@ int call_function(Args& a) {
 /// Refuses reads of elements in a fused function that runs eagerly.
 struct NumberGuard final : StepListener {
   bool asked = false;
-  [[noreturn]] static void refuse() {
-    fail("a fused function cannot ask for numbers; return the tensor and ask outside");
-  }
   void on_element_read(const std::string& by) override {
     if (!by.empty()) return;
     asked = true;  // it is an error even if the function catches it
-    refuse();
+    StepRecorder::refuse_number(StepRecorder::Kind::function);
   }
   void on_allocate(Storage*) override {}
   void on_free(Storage*) override {}
@@ -153,7 +137,7 @@ int call_eagerly(Args& a) {
     const SaveAndRestore<StepListener*> here(step_recorder, &guard);
     lua_call(a.L, a.count() - 1, LUA_MULTRET);
   }
-  if (guard.asked) NumberGuard::refuse();
+  if (guard.asked) StepRecorder::refuse_number(StepRecorder::Kind::function);
   return lua_gettop(a.L);
 }
 

@@ -1,5 +1,4 @@
 // kernel.cpp -- C functions for compile/kernel.lua: grid kernels written in Lua
-#include <cmath>
 #include <cstdlib>
 
 #include "bindings/functions/functions.h"
@@ -130,12 +129,11 @@ class Script : public KernelScript {
       case LUA_TNIL: return o;
       case LUA_TNUMBER: {
         const double x = lua_tonumber(L_, -1);
-        const bool whole = x == std::floor(x) && std::fabs(x) <= 9007199254740992.0;
-        return number_at(path, x, whole ? O::whole : O::real);
+        return number_at(path, x, grid::is_whole(x) ? O::whole : O::real);
       }
       case LUA_TBOOLEAN: return number_at(path, lua_toboolean(L_, -1), O::boolean);
       case LUA_TTABLE: o.kind = O::table; return o;
-      case LUA_TFUNCTION: return function_at(path);
+      case LUA_TFUNCTION: return captured_function();
       default: break;
     }
     if (const Tensor* t = tensor_at(L_, -1)) {
@@ -146,7 +144,7 @@ class Script : public KernelScript {
     o.kind = O::other, o.text = describe(L_, -1);
     return o;
   }
-  grid::CapturedName function_at(const grid::Path&) {
+  grid::CapturedName captured_function() {
     grid::CapturedName o;
     lua_getfenv(L_, kHandle);
     lua_getfield(L_, -1, "builtins");
@@ -193,29 +191,19 @@ int grid_make(Args& a) {
 
 int grid_launch(Args& a) {
   LuaKernel& k = Userdata<LuaKernel>::at(a, kHandle);
-  LaunchSize size;
-  for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
-  std::vector<GridArgument> arguments;
-  const int count = lua_gettop(a.L);
-  for (int i = 8; i <= count; ++i) {
-    GridArgument& g = arguments.emplace_back(launch_argument<GridArgument>(a.L, i));
-    if (!g.tensor && g.kind == GridArgument::other) g.text = describe(a.L, i);
-  }
   Script script(a.L, k);
-  k.kernel.launch(script, size, arguments);
+  k.kernel.launch(script, launch_size(a), launch_arguments(a, 8),
+                  [&a](int i) { return describe(a.L, i + 8); });
   return 0;
 }
 
 int grid_find(Args& a) {
   const LuaSource source(a.text(1), "");
   const auto places = source.functions_at(int(a.integer(2)), int(a.integer(3)));
-  lua_createtable(a.L, int(places.size()), 0);
-  int n = 0;
-  for (const LuaSource::Place& p : places) {
+  push_list(a.L, places, [&](const LuaSource::Place& p) {
     const std::string_view open = source.tokens[p.open].text, end = source.tokens[p.end].text;
     lua_pushlstring(a.L, open.data(), end.data() + end.size() - open.data());
-    lua_rawseti(a.L, -2, ++n);
-  }
+  });
   return 1;
 }
 

@@ -22,13 +22,6 @@ struct Step {
 };
 StepReplay& step_at(const Args& a) { return *Userdata<Step>::at(a, 1).replay; }
 
-TensorList tensors_after_step(const Args& a) {
-  TensorList list;
-  for (int i = 2; i <= lua_gettop(a.L); ++i)
-    if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
-  return list;
-}
-
 /// The modes that affect operations: gradients (bits 0 and 1), mixed precision, the precision of products,
 /// the default dtype and device. Nil during capture and with set_debug: the step then runs eagerly.
 int mode_of_thread(Args& a) {
@@ -89,7 +82,7 @@ const Entry kReplay[] = {
      "whether it would change one of them.",
      [](Args& a) {
        StepReplay& s = step_at(a);
-       const TensorList given = tensors_after_step(a);
+       const TensorList given = tensors_from(a, 2);
        bool fits = given.size() == s.inputs() && s.fits();
        bool written = false;
        for (size_t k = 0; k < given.size() && fits; ++k) {

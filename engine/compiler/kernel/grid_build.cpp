@@ -81,7 +81,7 @@ void Builder::run(const std::vector<CapturedName>& arguments) {
     const CapturedName& a = arguments[k];
     Item& it = frame.locals[k];
     if (a.kind == CapturedName::tensor) {
-      it.kind = Item::tensor, it.index = int(p_.tensors.size());
+      it = {Item::tensor, int(p_.tensors.size())};
       p_.tensors.push_back({f.variables[k], a.dtype, a.ndim});
       continue;
     }

@@ -17,6 +17,8 @@ struct Item {
   std::vector<Item> list;  // several results
   Item() = default;
   Item(Value* v) : kind(value), number(v) {}  // NOLINT: a value is an item
+  Item(Kind k, int tensor) : kind(k), index(tensor) {}
+  Item(Kind k, std::string n) : kind(k), name(std::move(n)) {}
 };
 
 /// A call that is being inlined, with the values of its function's variables.

@@ -47,11 +47,7 @@ Item Builder::item(const Expr& e) {
     case Expr::boolean:
       return p_.add({.kind = Value::boolean, .line = at(e.line), .value = double(e.value)});
     case Expr::nil: return {};
-    case Expr::string: {
-      Item it;
-      it.kind = Item::text, it.name = e.text;
-      return it;
-    }
+    case Expr::string: return {Item::text, e.text};
     case Expr::local: {
       Item it = frame_->locals[size_t(e.variable)];
       if (it.kind != Item::value || it.number->kind >= Value::operation) return it;
@@ -60,11 +56,8 @@ Item Builder::item(const Expr& e) {
       return here;
     }
     case Expr::free:
-      if (is_word(e.text) && !resolver_.is_upvalue(frame_->index, e.text)) {
-        Item it;
-        it.kind = Item::word, it.name = e.text;
-        return it;
-      }
+      if (is_word(e.text) && !resolver_.is_upvalue(frame_->index, e.text))
+        return {Item::word, e.text};
       return resolve({frame_->index, e.text, {}}, e.line);
     case Expr::index: return indexed(e);
     case Expr::call: return call(e);
@@ -130,7 +123,6 @@ const char* known_of(const std::string& name) {
 /// Resolves a captured name.
 Item Builder::resolve(Path path, int line) {
   const CapturedName o = resolver_.resolve(path);
-  Item it;
   switch (o.kind) {
     case CapturedName::nothing:
       refuse(line,
@@ -140,23 +132,23 @@ Item Builder::resolve(Path path, int line) {
     case CapturedName::real:
     case CapturedName::boolean:
       return launch_scalar({LaunchScalar::captured, o.index, 0, o.type()}, line);
-    case CapturedName::tensor: {
-      it.kind = Item::tensor;
+    case CapturedName::tensor:
       for (size_t k = 0; k < p_.tensors.size(); ++k)
         if (!p_.tensors[k].shared && p_.tensors[k].captured == o.index && o.index >= 0)
-          return it.index = int(k), it;
-      it.index = int(p_.tensors.size());
+          return {Item::tensor, int(k)};
       p_.tensors.push_back({path.text(), o.dtype, o.ndim});
       p_.tensors.back().captured = o.index;
-      return it;
-    }
+      return {Item::tensor, int(p_.tensors.size()) - 1};
     case CapturedName::other:
       refuse(
           line,
           "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such{}",
           path.text(), o.text, known_of(path.root));
-    default: it.kind = Item::captured, it.path = std::move(path), it.name = o.text; return it;
+    default: break;
   }
+  Item it(Item::captured, o.text);
+  it.path = std::move(path);
+  return it;
 }
 
 Value* Builder::value_of(Item it, int line) {
@@ -165,7 +157,7 @@ Value* Builder::value_of(Item it, int line) {
     if (it.list.empty()) refuse(line, "this call gives no value");
     return value_of(it.list[0], line);
   }
-  if (it.kind == Item::tensor) { return access(it, line, "read"); }
+  if (it.kind == Item::tensor) return access(it, line, "read");
   if (it.kind == Item::nil)
     refuse(line, "a kernel cannot use nil as a value; use a number or a boolean");
   refuse(line, "{} is no number{}", described(p_, it),

@@ -151,7 +151,7 @@ struct GridKernel::Run {
   KernelScript& script;
   std::shared_ptr<Variant> variant;
   const LaunchSize& size;
-  const std::vector<GridArgument>& arguments;
+  const std::vector<KernelArgument>& arguments;
   bool check;
   std::vector<mt::Tensor> tensors =
       {};  // of the program, in its order; shared arrays are undefined
@@ -327,24 +327,26 @@ void check_count(const std::string& name, const LaunchSize& s) {
   if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
 }
 
-CapturedName argument_name(const ast::Function& f, const GridArgument& a, int i) {
+CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int i,
+                           const DescribeArgument& describe) {
   CapturedName o;
   o.index = i;
   if (a.tensor)
     o.kind = CapturedName::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
-  else if (a.kind == GridArgument::number)
+  else if (a.kind == KernelArgument::number)
     o.kind = grid::is_whole(a.value) ? CapturedName::whole : CapturedName::real;
-  else if (a.kind == GridArgument::boolean) o.kind = CapturedName::boolean;
+  else if (a.kind == KernelArgument::boolean) o.kind = CapturedName::boolean;
   else
     fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
-         f.variables[size_t(i)], a.text);
+         f.variables[size_t(i)], describe(i));
   return o;
 }
 
 }  // namespace
 
 void GridKernel::launch(KernelScript& script, const LaunchSize& size,
-                        const std::vector<GridArgument>& arguments) {
+                        const std::vector<KernelArgument>& arguments,
+                        const DescribeArgument& describe) {
   const ast::Function& f = script.function(0);
   check_launch(f.name, size);
   check_count(f.name, size);
@@ -356,7 +358,7 @@ void GridKernel::launch(KernelScript& script, const LaunchSize& size,
   }
   std::vector<CapturedName> types;
   for (size_t k = 0; k < arguments.size(); ++k)
-    types.push_back(argument_name(f, arguments[k], int(k)));
+    types.push_back(argument_name(f, arguments[k], int(k), describe));
   const std::shared_ptr<Variant> v = variant_for(script, types);
   Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();

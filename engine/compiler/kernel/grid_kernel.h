@@ -2,22 +2,13 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "engine/compiler/kernel/grid_classes.h"
 #include "engine/core/tensor.h"
-#include "engine/gpu/launch_size.h"
+#include "engine/gpu/launch.h"
 
 namespace mt {
-
-/// An argument as it was passed by the script.
-struct GridArgument {
-  const mt::Tensor* tensor = nullptr;
-  enum Kind { other, number, boolean } kind = other;
-  double value = 0;
-  std::string text;  // the description for messages, if it is none of these
-};
 
 /// A launch for a GPU (engine/compiler/cuda/grid_launch.h).
 struct GridCudaLaunch {
@@ -49,7 +40,8 @@ class GridKernel {
   /// The reason why the last launch could not be built.
   const grid::GridMisfit& misfit() const { return misfit_; }
   /// Checks everything, then runs the kernel on the device of its tensors.
-  void launch(KernelScript&, const LaunchSize&, const std::vector<GridArgument>&);
+  void launch(KernelScript&, const LaunchSize&, const std::vector<KernelArgument>&,
+              const DescribeArgument&);
 
  private:
   struct Variant;

@@ -8,11 +8,7 @@
 namespace mt::grid {
 namespace {
 
-Item nothing() {
-  Item it;
-  it.kind = Item::several;
-  return it;
-}
+Item nothing() { return {Item::several, ""}; }
 /// The functions of math that are operations of the same name, or have one of Lua's own.
 int operation_of(std::string_view name) {
   if (name == "min") return op::id<op::LuaMin>;
@@ -184,9 +180,7 @@ Item Builder::shared_call(const Expr& e) {
     refuse(e.line,
            "shared(..) must be called at the top level of a kernel, outside of if and loops");
   p_.tensors.push_back(t);
-  Item it;
-  it.kind = Item::tensor, it.index = int(p_.tensors.size()) - 1;
-  return it;
+  return {Item::tensor, int(p_.tensors.size()) - 1};
 }
 
 Item Builder::atomic_call(const Expr& e) {
