@@ -50,11 +50,7 @@ void free_tensor(lua_State* L, int i) {
 int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
 
 void push_shape(lua_State* L, const Shape& shape) {
-  lua_createtable(L, shape.size(), 0);
-  for (int i = 0; i < shape.size(); ++i) {
-    lua_pushnumber(L, double(shape[i]));
-    lua_rawseti(L, -2, i + 1);
-  }
+  push_list(L, shape, [L](int64_t n) { lua_pushnumber(L, double(n)); });
   luaL_getmetatable(L, "mtorch.shape");
   lua_setmetatable(L, -2);
 }
@@ -266,23 +262,21 @@ std::string Args::name(int i) const {
 void Args::wrong(int i, const std::string& expected) const {
   const std::vector<Param>& params = signature_of(entry_).params;
   const bool dot = i == 1 && !params.empty() && params[0].name == "x";
-  fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
-       dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name)
-           : "");
+  fail("{}: {} must be {}, got {}{}", called(), name(i), expected, describe(L, i),
+       dot ? fmt::format("; methods are called with a colon, x:{}(..)", called()) : "");
 }
 
 /// Throws an Error for an argument that does not have the signature's type.
 void Args::refuse(int i) const {
   const Param& p = param(i);
-  const std::string& name = signature_of(entry_).name;
   if (lua_type(L, i) == LUA_TSTRING) {
     if (p.kinds == kind::dtype) dtype(i);
     if (p.kinds == kind::device) device(i);
     if (!p.choices.empty() && p.kinds == kind::any)
-      fail("{}: {} is '{}'; use {}", name, p.name, text(i), p.expected());
+      fail("{}: {} is '{}'; use {}", called(), p.name, text(i), p.expected());
   }
   if (!p.stated) wrong(i, p.expected());
-  fail("{}: {} must be {}, got {}", name, p.name, p.expected(), describe(L, i));
+  fail("{}: {} must be {}, got {}", called(), p.name, p.expected(), describe(L, i));
 }
 
 bool Args::fits(const Param& p, int i) const {
@@ -363,7 +357,7 @@ int64_t Args::to_integer(int index, int argument, int entry) const {
   const bool number = lua_type(L, index) == LUA_TNUMBER, large = std::fabs(x) > 9007199254740992.0;
   if (number && x == std::floor(x) && !large) return int64_t(x);
   const std::string where = entry > 0 ? fmt::format("entry {} of ", entry) : "";
-  fail("{}: {}{} must be an integer{}, got {}", signature_of(entry_).name, where, name(argument),
+  fail("{}: {}{} must be an integer{}, got {}", called(), where, name(argument),
        number && large ? " within 2^53" : "", describe(L, index));
 }
 int64_t Args::integer(int i) const {
@@ -401,7 +395,7 @@ int64_t zero_based(const std::string& who, int64_t p) {
 }
 }  // namespace
 
-int64_t Args::position(int i) const { return zero_based(signature_of(entry_).name, integer(i)); }
+int64_t Args::position(int i) const { return zero_based(called(), integer(i)); }
 
 std::vector<int64_t> Args::integers(int i) const {
   std::vector<int64_t> list;
@@ -409,7 +403,7 @@ std::vector<int64_t> Args::integers(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "an integer or a list of integers");
   const int n = int(lua_objlen(L, i));
   n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
-  if (lua_next(L, i)) check_keys(L, i, n, signature_of(entry_).name.c_str(), name(i));
+  if (lua_next(L, i)) check_keys(L, i, n, called().c_str(), name(i));
   each_entry(L, i, [&](int k) { list.push_back(to_integer(-1, i, n > 1 ? k : 0)); });
   return list;
 }
@@ -423,21 +417,21 @@ Shape Args::shape(int i) const {
 Shape Args::numbers_of_dims(int i, const char* what) const {
   const std::vector<int64_t> list = integers(i);
   if (list.size() > kMaxDims)
-    fail("{}: {} dimensions are {}, a tensor has at most {}", signature_of(entry_).name,
-         list.size(), what, kMaxDims);
+    fail("{}: {} dimensions are {}, a tensor has at most {}", called(), list.size(), what,
+         kMaxDims);
   return Shape(list.data(), int(list.size()));
 }
 
 Shape Args::new_shape(int i) const {
   const Shape s = shape(i);
-  checked_count(signature_of(entry_).name.c_str(), s);
+  checked_count(called().c_str(), s);
   return s;
 }
 
 Shape Args::dims(int i) const {
   if (!given(i) && param(i).optional) return param(i).shape;
   Shape dims = numbers_of_dims(i, "named");
-  for (int k = 0; k < dims.size(); ++k) dims[k] = zero_based(signature_of(entry_).name, dims[k]);
+  for (int k = 0; k < dims.size(); ++k) dims[k] = zero_based(called(), dims[k]);
   return dims;
 }
 
@@ -450,8 +444,8 @@ TensorList Args::tensors(int i) const {
   each_entry(L, i, [&](int k) {
     const Tensor* t = tensor_at(L, -1);
     if (!t)
-      fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i),
-           k, describe(L, -1));
+      fail("{}: {} must be a list of tensors, entry {} is {}", called(), name(i), k,
+           describe(L, -1));
     list.push_back(*t);
   });
   return list;
@@ -477,9 +471,8 @@ Dtype Args::dtype(int i) const {
     std::vector<std::string> names;
     for (int k = 0; k < kDtypes; ++k) names.push_back(fmt::format("'{}'", dtype_name(Dtype(k))));
     if (s == "cpu" || s.rfind("cuda", 0) == 0)
-      fail("{}: '{}' is a device, no dtype; write {{device='{}'}}", signature_of(entry_).name, s,
-           s);
-    fail("{}: '{}' is not a dtype; use {}", signature_of(entry_).name, s, one_of(names));
+      fail("{}: '{}' is a device, no dtype; write {{device='{}'}}", called(), s, s);
+    fail("{}: '{}' is not a dtype; use {}", called(), s, one_of(names));
   }
   return d;
 }
@@ -490,7 +483,7 @@ const Device& Args::device(int i) const {
   const std::string wanted = text(i);
   try {
     return device_named(wanted);
-  } catch (const Error& e) { fail("{}: {}", signature_of(entry_).name, e.what()); }
+  } catch (const Error& e) { fail("{}: {}", called(), e.what()); }
 }
 
 void Args::function(int i) const {

@@ -113,7 +113,7 @@ template <> struct Arg<std::string_view> {
 /// The name of the called function; not an argument.
 template <> struct Arg<const char*> {
   static constexpr Type type{};
-  static const char* get(const Args& a, int) { return signature_of(a.entry()).name.c_str(); }
+  static const char* get(const Args& a, int) { return a.called().c_str(); }
 };
 /// The number in that name, 2 of conv2d; not an argument.
 struct Rank {
@@ -123,7 +123,7 @@ struct Rank {
 template <> struct Arg<Rank> {
   static constexpr Type type{};
   static Rank get(const Args& a, int) {
-    const std::string& name = signature_of(a.entry()).name;
+    const std::string& name = a.called();
     return {name[name.find_first_of("123")] - '0'};
   }
 };

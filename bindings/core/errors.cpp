@@ -42,6 +42,11 @@ std::string class_at(lua_State* L, int i) {
 
 }  // namespace
 
+std::string_view library_file(const lua_Debug& frame) {
+  const std::string_view source = frame.source, own = "@mtorch/";
+  return source.starts_with(own) ? source.substr(own.size()) : "";
+}
+
 std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
     case LUA_TNONE: return "nothing";
@@ -106,7 +111,7 @@ std::string forward_of(lua_State* L) {
     lua_getinfo(L, ">S", &forward);
     lua_getfield(L, top, "__name");
     const int first = forward.linedefined, last = forward.lastlinedefined;
-    if (std::strncmp(forward.source, "@mtorch/", 8) != 0)
+    if (library_file(forward).empty())
       text =
           fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
                       forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
@@ -179,7 +184,7 @@ std::string position(lua_State* L) {
     lua_pop(L, 2);
     if (is_module_call && lua_checkstack(L, 8) && push_module(L, frame) && module.empty())
       module = forward_of(L);
-    if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
+    if (frame.currentline > 0 && library_file(frame).empty()) {
       std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
       if (module.empty()) module = module_path(L, top + 1);
       if (!module.empty()) text += "(in " + module + ") ";

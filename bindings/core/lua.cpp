@@ -101,7 +101,7 @@ bool any_anomaly(lua_State* L, int first, int last) {
 /// infinity.
 int run_debugged(Args& args) {
   lua_State* L = args.L;
-  const std::string name = signature_of(args.entry()).name;
+  const std::string& name = args.called();
   const bool looks = tensor_at(L, 1) && !(args.entry().body.facts & kUnset);
   const bool had = looks && any_anomaly(L, 1, lua_gettop(L));
   const int results = run_cast(args, autocast_class(args.entry()));
@@ -181,15 +181,12 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return calls.collectable; }
-/// The file of the Lua library that is calling, "nn/normalize.lua"; empty if the user's code is.
-std::string library_file(lua_State* L) {
-  lua_Debug frame;
-  if (!lua_getstack(L, 1, &frame) || !lua_getinfo(L, "S", &frame)) return "";
-  const std::string_view source = frame.source, own = "@mtorch/";
-  return source.starts_with(own) ? std::string(source.substr(own.size())) : "";
-}
 void check_may_ask() {
-  if (step_recorder) step_recorder->on_element_read(library_file(calls.collectable));
+  if (!step_recorder) return;
+  lua_State* const L = calls.collectable;
+  lua_Debug frame;
+  const bool known = lua_getstack(L, 1, &frame) && lua_getinfo(L, "S", &frame);
+  step_recorder->on_element_read(known ? std::string(library_file(frame)) : "");
 }
 void report_arguments(lua_State* L) {
   for (int i = lua_gettop(L); i > 0; --i) {

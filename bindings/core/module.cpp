@@ -318,16 +318,7 @@ const Entry kLanguage[] = {
     {"cuda_kernel()", "C functions used by cuda/kernel.lua.", table_of<add_cuda_kernel>},
     {"chunks(name)",
      "The texts of the chunks of this name that the program was given, a list; it keeps what is added.",
-     [](Args& a) {
-       luaL_newmetatable(a.L, "mtorch.chunks");
-       lua_getfield(a.L, -1, a.text(1).c_str());
-       if (lua_isnil(a.L, -1)) {
-         lua_newtable(a.L);
-         lua_pushvalue(a.L, -1);
-         lua_setfield(a.L, -4, a.text(1).c_str());
-       }
-       return 1;
-     }},
+     [](Args& a) { return push_chunks(a.L, a.text(1).c_str()), 1; }},
     {"data_address(x)", "The address of the first element, for x:data().",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -448,6 +439,18 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 }
 
 }  // namespace
+
+void push_chunks(lua_State* L, const char* name) {
+  luaL_newmetatable(L, "mtorch.chunks");
+  lua_getfield(L, -1, name);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, name);
+  }
+  lua_remove(L, -2);
+}
 
 void open_core(lua_State* L) {
   add_internal(L, kCore);

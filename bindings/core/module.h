@@ -9,6 +9,9 @@ void open_tensor(lua_State* L);
 /// Adds the C++ functions for the Lua library to the table at the top of the stack (`mtorch.core`).
 void open_core(lua_State* L);
 
+/// Pushes the list of the texts of the chunks of this name that the program was given.
+void push_chunks(lua_State* L, const char* name);
+
 /// A tensor from argument i: a number, a boolean, nested lists, or another tensor (copied).
 Tensor tensor_from(Args&, int i, Dtype);
 /// A unique address for mt.newaxis and mt.ellipsis.

@@ -58,11 +58,7 @@ std::string advice(lua_State* L, const std::string& owner, const std::string& na
   lua_getfield(L, -1, "advice");
   lua_pushstring(L, owner.c_str());
   lua_pushstring(L, name.c_str());
-  lua_createtable(L, int(names.size()), 0);
-  for (size_t i = 0; i < names.size(); ++i) {
-    push_text(L, names[i]);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  push_list(L, names, [L](const std::string& s) { push_text(L, s); });
   if (lua_pcall(L, 3, 1, 0) == 0 && lua_isstring(L, -1)) text = lua_tostring(L, -1);
   lua_settop(L, top);
   return text;

@@ -311,7 +311,7 @@ template <int (*body)(lua_State*)> int safely(lua_State* L) {
 /// Pushes all of the numbers, or that of the dimension at argument 2.
 int push_dims(Args& a, const Shape& numbers) {
   if (!a.given(2)) return a.push(numbers);
-  const char* const name = signature_of(a.entry()).name.c_str();
+  const char* const name = a.called().c_str();
   if (numbers.size() == 0) fail("{}: a 0-d tensor has no dimensions", name);
   return a.push(numbers[wrap_dim(name, a.position(2), numbers.size())]);
 }

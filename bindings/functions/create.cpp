@@ -29,7 +29,7 @@ template <Form form> int empty_body(Args& a) {
 
 int64_t count_of(const Args& a, int i) {
   const int64_t n = a.integer(i);
-  const std::string& name = signature_of(a.entry()).name;
+  const std::string& name = a.called();
   if (n < 0) fail("{}: {} numbers were requested", name, n);
   checked_count(name.c_str(), {n});
   return n;

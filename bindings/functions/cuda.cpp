@@ -1,6 +1,5 @@
 // cuda.cpp -- GPU functions for Lua: memory, page-locked tensors, events, graphs
 #include <cstdio>
-#include <cstring>
 
 #include "bindings/functions/functions.h"
 #include "bindings/functions/workers.h"
@@ -13,7 +12,7 @@ template <> struct Arg<Gpu> {
   static constexpr Type type{kind::device};
   static const Gpu& get(const Args& a, int i) {
     const Device& d = a.device(i);
-    if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", name_of(a.entry()));
+    if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", a.called());
     check_alive(d);
     return gpu_of(d);
   }
@@ -170,7 +169,7 @@ void after_call(lua_State* L) {
   lua_Debug frame;
   for (int level = 1; level < 12 && lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline <= 0 || std::strncmp(frame.source, "@mtorch/", 8) == 0) continue;
+    if (frame.currentline <= 0 || !library_file(frame).empty()) continue;
     std::snprintf(call->where, sizeof call->where, "%.50s:%d", frame.short_src, frame.currentline);
     return;
   }

@@ -80,11 +80,10 @@ const Entry kDist[] = {
     {"reduce_scatter_(out, x, op='sum', group=nil)",
      "The elements of x, in order, are one part for each process, each as large as out, which becomes "
      "the sum, mean, max or min of the processes' parts for this one. Returns out.",
-     takes<Tensor, Tensor, dist::Reduction, InGroup>([](Args& a) {
-       dist::reduce_scatter_(a.tensor(1), a.tensor(2), dist::Reduction(a.choice(3)),
-                             group_of(group_at(a, 4)));
-       return a.self();
-     })},
+     bind<[](const Tensor& out, const Tensor& x, dist::Reduction op, InGroup g) -> const Tensor& {
+       dist::reduce_scatter_(out, x, op, group_of(g));
+       return out;
+     }>},
     {"broadcast_([x], root=0, group=nil)",
      "x, a tensor or a list, becomes what it is in process root (from 0), in place. Returns x.",
      takes<OneOrMore, int64_t, InGroup>([](Args& a) {
@@ -97,10 +96,10 @@ const Entry kDist[] = {
     {"all_gather_into_(out, x, group=nil)",
      "The elements of out, in order, become those of the processes' x, by rank: the inverse of "
      "reduce_scatter_. Returns out.",
-     takes<Tensor, Tensor, InGroup>([](Args& a) {
-       dist::all_gather_into_(a.tensor(1), a.tensor(2), group_of(group_at(a, 3)));
-       return a.self();
-     })},
+     bind<[](const Tensor& out, const Tensor& x, InGroup g) -> const Tensor& {
+       dist::all_gather_into_(out, x, group_of(g));
+       return out;
+     }>},
     {"gather(x, root=0, group=nil)",
      "all_gather for process root alone: the list there, nil in the others.",
      takes<Tensor, int64_t, InGroup>(
@@ -115,10 +114,9 @@ const Entry kDist[] = {
      "The tensor for this process among those of process root, of equal shapes, one for each "
      "process by rank. The list is read in process root alone; nil will do in the others, which get tensors on "
      "the default device.",
-     takes<std::optional<TensorList>, int64_t, InGroup>([](Args& a) {
-       const TensorList list = a.given(1) ? a.tensors(1) : TensorList();
-       return a.push(dist::scatter(list, a.integer(2), group_of(group_at(a, 3))));
-     })},
+     bind<[](const std::optional<TensorList>& list, int64_t root, InGroup g) {
+       return dist::scatter(list.value_or(TensorList()), root, group_of(g));
+     }>},
     {"all_to_all([list], group=nil)",
      "Sends tensor r + 1 of the list to process r, and returns the list of what each process sent to "
      "this one. All tensors have one shape.",

@@ -61,7 +61,7 @@ int finish(Args& a, int op, std::initializer_list<Tensor> operands) {
 int push_or_write(const Args& a, const Tensor& result) {
   if (!a.entry().in_place) return a.push(result);
   const Tensor& x = a.tensor(1);
-  const std::string name = name_of(a.entry());
+  const std::string name = a.called();
   check_writable(name.c_str(), x);
   if (!can_hold(x.dtype(), result.dtype()) || !(result.shape() == x.shape()))
     fail("{}: the result is {} {}, the tensor {} {}; use the form without '_'", name,
@@ -80,7 +80,7 @@ int scaled_body(Args& a) {
   if (tensor_at(a.L, 3))
     fail(
         "{0}: argument 3 'alpha' is a tensor; the factor of y comes after y, x:{0}(y, {{alpha=2}})",
-        name_of(a.entry()));
+        a.called());
   const double alpha = a.number(3);
   const Tensor y = a.operand(2);
   const Tensor x = a.operand(1);

@@ -52,7 +52,7 @@ int gradcheck_body(Args& a) {
   a.function(1);
   const TensorList inputs = one_or_more(a, 2);
   const double eps = a.number(3), atol = a.number(4), rtol = a.number(5), nondet_tol = a.number(6);
-  const std::string name = name_of(a.entry());
+  const std::string name = a.called();
   if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
   if (!(atol >= 0) || !(rtol >= 0) || !(nondet_tol >= 0))
     fail("{}: atol is {}, rtol {}, nondet_tol {}; they must be 0 or more", name, show(atol),
@@ -65,14 +65,11 @@ int grad_body(Args& a) {
   const TensorList outputs = one_or_more(a, 1), inputs = one_or_more(a, 2);
   const TensorList first = a.given(3) ? one_or_more(a, 3) : TensorList();
   const bool create = a.boolean(5);
-  const bool single = tensor_at(a.L, 2) != nullptr;
   const TensorList g =
       grad(outputs, inputs, first, {a.given(4) ? a.boolean(4) : create, create, a.boolean(6)});
-  if (!single) lua_createtable(a.L, int(g.size()), 0);
-  for (size_t i = 0; i < g.size(); ++i) {
-    g[i].defined() ? a.push(g[i]) : a.push(false);
-    if (!single) lua_rawseti(a.L, -2, int(i + 1));
-  }
+  const auto push = [&a](const Tensor& x) { x.defined() ? a.push(x) : a.push(false); };
+  if (tensor_at(a.L, 2)) push(g[0]);
+  else push_list(a.L, g, push);
   return 1;
 }
 

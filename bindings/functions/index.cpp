@@ -11,7 +11,7 @@ Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
   const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
   if (!boolean && lua_type(a.L, i) != LUA_TNUMBER) return a.tensor(i);
   const double v = boolean ? a.boolean(i) : a.number(i);
-  check_value(signature_of(a.entry()).name.c_str(), v, x.dtype());
+  check_value(a.called().c_str(), v, x.dtype());
   return expand(scalar(v, x.dtype(), x.device()), index.shape());
 }
 
@@ -136,7 +136,7 @@ struct SliceItems {
   At items[2];
   SliceItems(const Args& a, int i) {
     const Tensor& x = a.tensor(1);
-    const std::string name = signature_of(a.entry()).name;
+    const std::string name = a.called();
     const int d = wrap_dim(name.c_str(), a.defaulted(i) ? 0 : a.position(i), x.dim());
     if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to slice", name);
     items[0] = {At::skip, 0, d};

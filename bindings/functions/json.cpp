@@ -19,11 +19,7 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   else if (const double* x = json.as<double>()) lua_pushnumber(L, *x);
   else if (const std::string* s = json.as<std::string>()) push_text(L, *s);
   else if (const JsonList* list = json.as<JsonList>()) {
-    lua_createtable(L, int(list->size()), 0);
-    for (size_t i = 0; i < list->size(); ++i) {
-      push_json(L, (*list)[i], null, list_meta);
-      lua_rawseti(L, -2, int(i + 1));
-    }
+    push_list(L, *list, [=](const Json& item) { push_json(L, item, null, list_meta); });
     if (lua_istable(L, list_meta)) {
       lua_pushvalue(L, list_meta);
       lua_setmetatable(L, -2);

@@ -30,15 +30,12 @@ class ProfileScope {
 };
 
 int push_report(const Args& a, const profile::Report& report) {
-  lua_createtable(a.L, int(report.rows.size()), 4);
-  for (size_t i = 0; i < report.rows.size(); ++i) {
-    const profile::Row& row = report.rows[i];
+  push_list(a.L, report.rows, [&](const profile::Row& row) {
     lua_createtable(a.L, 0, 8);
     a.set("name", row.name), a.set("kind", kind_name(row.kind)), a.set("calls", row.calls);
     a.set("self_cpu", row.self_cpu), a.set("cpu_total", row.cpu_total);
     a.set("self_cuda", row.self_gpu), a.set("cuda_total", row.gpu_total);
-    lua_rawseti(a.L, -2, int(i + 1));
-  }
+  });
   a.set("wall", report.wall), a.set("outside", report.outside);
   if (report.trace.empty()) return 1;
   a.set("trace", report.trace), a.set("left_out", report.left_out);
@@ -46,22 +43,20 @@ int push_report(const Args& a, const profile::Report& report) {
 }
 
 int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
-  lua_createtable(a.L, int(calls.size()), 0);
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const CpuCounters& work = calls[i].work;
+  push_list(a.L, calls, [&](const profile::VerbCall& call) {
+    const CpuCounters& work = call.work;
     lua_createtable(a.L, 0, 8);
-    a.set("text", calls[i].text), a.set("us", calls[i].microseconds);
+    a.set("text", call.text), a.set("us", call.microseconds);
 #ifdef MT_WITH_COMPILER
-    if (const std::optional<Run>& r = calls[i].run) {
-      a.set("program", ir::text_of(*r->program));
-      if (const std::string text = cuda_text(*r); !text.empty()) a.set("cuda", text);
+    if (call.run) {
+      a.set("program", ir::text_of(*call.run->program));
+      if (const std::string text = cuda_text(*call.run); !text.empty()) a.set("cuda", text);
     }
 #endif
     a.set("loops", work.loops), a.set("pieces", work.pieces), a.set("threads", work.threads);
     a.set("products", work.products), a.set("onednn", work.onednn);
     a.set("elements", work.elements);
-    lua_rawseti(a.L, -2, int(i + 1));
-  }
+  });
   return 1;
 }
 

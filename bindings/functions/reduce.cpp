@@ -9,8 +9,6 @@
 namespace mt::lua {
 namespace {
 
-std::string name_in(const Args& a) { return signature_of(a.entry()).name; }
-
 /// x converted to a dtype, or unchanged.
 Tensor in_dtype(Tensor x, Dtype dtype) {
   if (dtype != Dtype::none) x = to(x, dtype);
@@ -68,8 +66,8 @@ template <class Op> int scanned(Args& a) {
   constexpr int count = op::count_params(Op::info);
   const Dtype dtype = Op::info.result == op::Result::wide ? a.dtype(3 + count) : Dtype::none;
   const Params params(a, 3, Op::info, count);
-  const ValuesIndices p = scan(op::scan_id<Op>, in_dtype(a.tensor(1), dtype), dim, params.value);
-  if constexpr (Op::needs_index) return push_result(a, p);
+  ValuesIndices p = scan(op::scan_id<Op>, in_dtype(a.tensor(1), dtype), dim, params.value);
+  if constexpr (Op::needs_index) return push_result(a, std::move(p));
   else return push_or_write(a, in_dtype(p.values, dtype));
 }
 
@@ -115,7 +113,7 @@ template <class Op, class Reduction, ValuesIndices (*along)(const Tensor&, int64
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
-    check_not_empty(name_in(a).c_str(), x);
+    check_not_empty(a.called().c_str(), x);
     return a.push(reduce(Reduction{}, x, Shape{}, false));
   }
   if (const Tensor* y = tensor_at(a.L, 2)) {
@@ -135,7 +133,7 @@ std::pair<Tensor, Tensor> smallest_and_largest(const char* name, const Tensor& x
 /// The correction: argument 4, or 1 or 0 from argument 5, `unbiased`.
 double correction(const Args& a) {
   if (!a.given(5)) return a.number(4);
-  if (a.given(4)) fail("{}: give correction or unbiased, not both", name_in(a));
+  if (a.given(4)) fail("{}: give correction or unbiased, not both", a.called());
   return a.boolean(5);
 }
 template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int std_var(Args& a) {
@@ -188,7 +186,7 @@ int diff_body(Args& a) {
 
 /// trapezoid(y, x) and trapezoid(y, {dx=}).
 template <Tensor (*integrate)(const Tensor&, const Spacing&, int64_t)> int integral(Args& a) {
-  if (a.given(2) && a.given(3)) fail("{}: give x or dx, not both", name_in(a));
+  if (a.given(2) && a.given(3)) fail("{}: give x or dx, not both", a.called());
   const Spacing s{a.number(3), a.tensor(2)};
   return a.push(integrate(a.tensor(1), s, a.position(4)));
 }

@@ -6,7 +6,7 @@ namespace {
 
 template <Tensor (*join)(const TensorList&, Dim)> int joined(Args& a) {
   if (tensor_at(a.L, 1)) {  // cat(a, b): b would be taken as the dimension
-    const std::string name = name_of(a.entry());
+    const std::string name = a.called();
     fail("{}: argument 1 'tensors' must be a list of tensors, got {}; use mt.{}{{a, b}}", name,
          describe(a.L, 1), name);
   }
@@ -52,7 +52,7 @@ std::vector<int64_t> part_starts(const Args& a, int i) {
   for (int64_t& k : list) {
     if (k == 0)
       fail("{}: 0 is not a position; parts begin at 1, 2, .. or, from the end, at -1, ..",
-           name_of(a.entry()));
+           a.called());
     k -= k > 0;
   }
   return list;
@@ -67,7 +67,7 @@ int parts_of(Args& a, int d, bool equal) {
   const int64_t n = t ? t->at_integer(0) : a.integer(2);
   if (equal && n > 0 && x.size(d) % n != 0)
     fail("{}: {} parts do not divide the {} positions of dimension {}; use tensor_split",
-         name_of(a.entry()), n, x.size(d), d + 1);
+         a.called(), n, x.size(d), d + 1);
   return a.push(tensor_split(x, n, d));
 }
 int tensor_split_body(Args& a) {
@@ -79,8 +79,8 @@ int tensor_split_body(Args& a) {
 template <int Dim> int split_along(Args& a) {
   const int rank = a.tensor(1).dim(), least = Dim == 1 ? 1 : Dim == 0 ? 2 : 3;
   if (rank < least)
-    fail("{}: {} has fewer than {} dimension{}", name_of(a.entry()), to_string(a.tensor(1).shape()),
-         least, least > 1 ? "s" : "");
+    fail("{}: {} has fewer than {} dimension{}", a.called(), to_string(a.tensor(1).shape()), least,
+         least > 1 ? "s" : "");
   return parts_of(a, rank == 1 ? 0 : Dim, true);
 }
 

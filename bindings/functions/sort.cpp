@@ -4,22 +4,9 @@
 
 namespace mt::lua {
 
-namespace {
-
-/// Positions with only this owner are converted to 1-based in place, without a copy.
-int push_own_positions(const Args& a, const Tensor& index) {
-  if (index.impl()->storage->refs > 1) return push_positions(a, index);
-  NoGrad off;
-  index += Tensor(1.0);
-  return a.push(index);
-}
-
-}  // namespace
-
 int push_result(const Args& a, ValuesIndices p) {
-  a.push(p.values);
-  p.values.reset();
-  return 1 + push_own_positions(a, p.index);
+  a.push(std::exchange(p.values, {}));
+  return 1 + push_positions(a, p.index);
 }
 
 namespace {

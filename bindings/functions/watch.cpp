@@ -18,24 +18,15 @@ struct LivePage : PageServer {
 /// describe_graph(operation, x, limit): a list of {name=, shape=, leaf=, elementwise=, inputs=};
 /// inputs are indices into the list, or false.
 int describe_graph_body(Args& a) {
-  lua_State* L = a.L;
   const std::vector<GraphEntry> all = describe_graph(a.text(1).c_str(), a.tensor(2), a.integer(3));
-  lua_createtable(L, int(all.size()), 0);
-  for (size_t i = 0; i < all.size(); ++i) {
-    const GraphEntry& e = all[i];
-    lua_newtable(L);
+  push_list(a.L, all, [&](const GraphEntry& e) {
+    lua_newtable(a.L);
     a.set("name", e.name), a.set("elementwise", e.elementwise);
     if (e.leaf.defined()) a.set("leaf", e.leaf);
     if (e.shape) a.set("shape", *e.shape);
-    lua_createtable(L, int(e.inputs.size()), 0);
-    for (size_t k = 0; k < e.inputs.size(); ++k) {
-      if (e.inputs[k] < 0) a.push(false);
-      else a.push(e.inputs[k] + 1);
-      lua_rawseti(L, -2, int(k + 1));
-    }
-    lua_setfield(L, -2, "inputs");
-    lua_rawseti(L, -2, int(i + 1));
-  }
+    push_list(a.L, e.inputs, [&](int k) { k < 0 ? a.push(false) : a.push(k + 1); });
+    lua_setfield(a.L, -2, "inputs");
+  });
   return 1;
 }
 

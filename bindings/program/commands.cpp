@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bindings/core/lua.h"
 #include "bindings/program/program.h"
 #include "kernels/dynamic_library.h"
 
@@ -64,11 +65,7 @@ int jupyter(lua_State* L, const std::vector<std::string>& words) {
 /// Calls `start` of a module, which returns the sentence of a usage error or nothing.
 int start(lua_State* L, const char* module, const std::vector<std::string>& words) {
   if (!push_function(L, module, "start")) return 1;
-  lua_createtable(L, int(words.size()), 0);
-  for (size_t i = 0; i < words.size(); ++i) {
-    lua_pushstring(L, words[i].c_str());
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  lua::push_list(L, words, [L](const std::string& word) { lua::push_text(L, word); });
   if (call(L, 1, 1) != 0) return 1;
   return lua_isstring(L, -1) ? 2 : 0;
 }

@@ -17,7 +17,7 @@
 #include <fstream>
 #include <optional>
 
-#include "bindings/core/lua.h"
+#include "bindings/core/module.h"
 #include "bindings/core/states.h"
 #include "bindings/open.h"
 #include "bindings/program/program.h"
@@ -78,7 +78,7 @@ bool has_position(lua_State* L, const std::string& message) {
   std::string line;
   for (int level = 1, lines = 0; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline <= 0 || std::strncmp(frame.source, "@mtorch/", 8) == 0) continue;
+    if (frame.currentline <= 0 || !lua::library_file(frame).empty()) continue;
     if (++lines > 1) return false;
     line = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
   }
@@ -289,17 +289,10 @@ int load_file(lua_State* L, const std::string& name) {
 }  // namespace
 
 int load_text(lua_State* L, const std::string& text, const char* chunk) {
-  luaL_newmetatable(L, "mtorch.chunks");
-  lua_getfield(L, -1, chunk);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -3, chunk);
-  }
-  lua_pushlstring(L, text.data(), text.size());
+  lua::push_chunks(L, chunk);
+  lua::push_text(L, text);
   lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
-  lua_pop(L, 2);
+  lua_pop(L, 1);
   const int status = luaL_loadbufferx(L, text.data(), text.size(), chunk, "t");
   if (status == LUA_ERRSYNTAX) add_hint(L, "syntax", text);
   return status;

@@ -221,18 +221,12 @@ void set_meaning(const Args& a, const Program& p, const Instruction& c) {
 /// (`value`) or 'reduce' (`reduction`). Then the indices of the results.
 int instructions(Args& a) {
   const Program& p = expression_at(a, 1).program();
-  lua_createtable(a.L, p.count, 0);
-  for (int i = 0; i < p.count; ++i) {
+  push_list(a.L, std::span(p.code, size_t(p.count)), [&](const Instruction& c) {
     lua_newtable(a.L);
-    set_meaning(a, p, p.code[i]);
-    a.set("is_bool", p.code[i].is_bool);
-    lua_rawseti(a.L, -2, i + 1);
-  }
-  lua_createtable(a.L, p.outputs, 0);
-  for (int k = 0; k < p.outputs; ++k) {
-    lua_pushinteger(a.L, p.output[k] + 1);
-    lua_rawseti(a.L, -2, k + 1);
-  }
+    set_meaning(a, p, c);
+    a.set("is_bool", c.is_bool);
+  });
+  push_list(a.L, std::span(p.output, size_t(p.outputs)), [&](int v) { a.push(v + 1); });
   return 2;
 }
 
