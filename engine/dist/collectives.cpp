@@ -74,6 +74,14 @@ void exchange(const char* operation, Kind kind, const Tensor& from, const Tensor
   });
 }
 
+/// The x of all processes as `count` rows; where the kind has a root, others have none.
+Tensor gathered(const char* operation, Kind kind, const Tensor& x, int64_t count,
+                const Group& group, int root = 0) {
+  const Tensor from = packed(x, 1, place(group)), rows = rows_of(from, count, from.shape()[1]);
+  exchange(operation, kind, from, rows, group, root);
+  return rows;
+}
+
 /// Each row as a tensor like x.
 TensorList unpacked(const Tensor& rows, const Tensor& x) {
   TensorList list;
@@ -281,10 +289,7 @@ TensorList all_gather(const Tensor& x, const Group& group) {
   const NoGrad off;
   if (size(group) == 1) return unpacked(packed(x, 1, place(group)), x);
   agree(kName, group, fmt::format("{} of {}", kName, described({x})), gpu_for({x}, group));
-  const Tensor from = packed(x, 1, place(group)),
-               rows = rows_of(from, size(group), from.shape()[1]);
-  exchange(kName, Kind::all_gather, from, rows, group);
-  return unpacked(rows, x);
+  return unpacked(gathered(kName, Kind::all_gather, x, size(group), group), x);
 }
 
 void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
@@ -351,10 +356,8 @@ TensorList gather(const Tensor& x, int64_t root, const Group& group) {
   if (size(group) == 1) return unpacked(packed(x, 1, place(group)), x);
   agree(kName, group, fmt::format("{}({}) of {}", kName, root, described({x})),
         gpu_for({x}, group));
-  const Tensor from = packed(x, 1, place(group));
-  const Tensor rows = rows_of(from, rank() == root ? size(group) : 0, from.shape()[1]);
-  exchange(kName, Kind::gather, from, rows, group, position);
-  return unpacked(rows, x);
+  const int64_t count = rank() == root ? size(group) : 0;
+  return unpacked(gathered(kName, Kind::gather, x, count, group, position), x);
 }
 
 Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
