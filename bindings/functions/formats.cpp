@@ -52,15 +52,19 @@ int read_csv(Args& a) {
 std::string shape_text(const Tensor& x) { return to_string(x.shape()); }
 
 /// The images of files of one size, [n x channels x height x width]; decoded by all threads.
+/// The pixels of a PNG or JPEG; channels=0 keeps those of the file.
+Tensor read_image(const std::string& path, int64_t channels) {
+  return parse_file("image", path, [&](std::string_view text) {
+    return decode_image(text.data(), text.size(), int(channels));
+  });
+}
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   if (paths.empty()) fail("image: the list of paths is empty");
   TensorList images(paths.size());
   std::vector<std::string> errors(paths.size());
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
     try {
-      images[i] = parse_file("image", paths[i], [&](std::string_view text) {
-        return decode_image(text.data(), text.size(), int(channels));
-      });
+      images[i] = read_image(paths[i], channels);
     } catch (const std::exception& e) { errors[i] = e.what(); }
   });
   check_interrupt();
@@ -148,11 +152,7 @@ const Entry kFormats[] = {
        return read_unpacked(operation.c_str(), path);
      }>},
     {"image(path, channels)", "The pixels of a PNG or JPEG; channels=0 keeps those of the file.",
-     bind<[](const std::string& path, int64_t channels) {
-       return parse_file("image", path, [&](std::string_view text) {
-         return decode_image(text.data(), text.size(), int(channels));
-       });
-     }>},
+     bind<read_image>},
     {"images(paths, channels)", "The images of a list of files of one size, stacked.",
      bind<read_images>},
     {"list_folder(operation, path)", "The names of the files, and of the folders.", list_folder},
