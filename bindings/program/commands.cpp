@@ -42,18 +42,10 @@ int run_kernel(lua_State* L, const char* connection_file) {
   return main(L, connection_file, {call, take_interrupt});
 }
 
-/// Pushes a function of a module of the library, or nil.
-bool push_function(lua_State* L, const char* module, const std::string& name) {
-  lua_getglobal(L, "require");
-  lua_pushstring(L, module);
-  if (call(L, 1, 1) != 0) return false;
-  lua_getfield(L, -1, name.c_str());
-  return lua_isfunction(L, -1);
-}
-
 int jupyter(lua_State* L, const std::vector<std::string>& words) {
   if (words.size() == 2 && words[0] == "kernel") return run_kernel(L, words[1].c_str());
-  if (words.empty() || words.size() > 2 || !push_function(L, "mtorch.jupyter.install", words[0])) {
+  if (words.empty() || words.size() > 2 ||
+      push_library(L, "mtorch.jupyter.install", words[0].c_str()) != 0 || !lua_isfunction(L, -1)) {
     lua_pushstring(L, kUsage);
     return 2;
   }
@@ -64,13 +56,22 @@ int jupyter(lua_State* L, const std::vector<std::string>& words) {
 
 /// Calls `start` of a module, which returns the sentence of a usage error or nothing.
 int start(lua_State* L, const char* module, const std::vector<std::string>& words) {
-  if (!push_function(L, module, "start")) return 1;
+  if (push_library(L, module, "start") != 0) return 1;
   lua::push_list(L, words, [L](const std::string& word) { lua::push_text(L, word); });
   if (call(L, 1, 1) != 0) return 1;
   return lua_isstring(L, -1) ? 2 : 0;
 }
 
 }  // namespace
+
+int push_library(lua_State* L, const char* module, const char* name) {
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  if (const int status = call(L, 1, 1)) return status;
+  lua_getfield(L, -1, name);
+  lua_remove(L, -2);
+  return 0;
+}
 
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words) {
   if (words.empty() || access(words[0].c_str(), F_OK) == 0) return {};  // a script of that name

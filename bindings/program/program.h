@@ -29,6 +29,8 @@ bool take_interrupt();
 int predefine(lua_State* L, bool nn, bool optim);
 /// Loads a chunk that is not a file, and keeps its text, because kernels are compiled from source.
 int load_text(lua_State* L, const std::string& text, const char* chunk);
+/// Pushes a field of a module of the library, or the message of an error; returns like `call`.
+int push_library(lua_State* L, const char* module, const char* name);
 /// Calls a function of help/prompt.lua with the values above the stack index `base`.
 int call_prompt(lua_State* L, const char* name, int base, int results);
 /// A function for Lua: a line from the terminal behind a prompt, or nothing at the end of input.

@@ -19,12 +19,8 @@
 namespace mt::program {
 
 int call_prompt(lua_State* L, const char* name, int base, int results) {
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "mtorch.help.prompt");
-  if (call(L, 1, 1) != 0) return 1;
-  lua_getfield(L, -1, name);
+  if (push_library(L, "mtorch.help.prompt", name) != 0) return 1;
   lua_insert(L, base + 1);
-  lua_pop(L, 1);
   return call(L, lua_gettop(L) - base - 1, results);
 }
 
