@@ -70,7 +70,8 @@ test('mt19937: multinomial as PyTorch 2.15 draws it', function()
     eq(rows:multinomial(4, true, g):tolist(), {{3, 3, 3, 6}, {5, 5, 2, 2}})
     eq(rows:multinomial(2, {generator = g}):tolist(), {{7, 5}, {2, 5}})
   end
-  raises(function() mt.full({2}, 3e38):multinomial(1) end, 'multinomial: the weights of row 1 sum to 6.*, more than float32 holds')
+  raises(function() mt.full({2}, 3e38):multinomial(1) end,
+    'multinomial: the weights of row 1 sum to 6.*, more than float32 holds')
 end)
 
 test('mt19937: whole numbers, permutations, coins as PyTorch 2.15 draws them', function()
