@@ -314,9 +314,10 @@ int call(lua_State* L, int arguments, int results) {
   lua_sethook(L, nullptr, 0, 0);
   lua_remove(L, base);
   if (status ==
-      LUA_ERRERR) {  // a recursion in machine code may leave LuaJIT no room for the handler
+      LUA_ERRERR) {  // the handler failed: Ctrl-C came within it, or a recursion left no room
     lua_pop(L, 1);
-    lua_pushliteral(L, "stack overflow: does a function call itself?");
+    lua_pushstring(
+        L, mt_interrupted ? "interrupted!" : "stack overflow: does a function call itself?");
   }
   if (status != 0 && lua_cpcall(L, collect, nullptr) != 0) lua_pop(L, 1);  // a finalizer failed
   return status;

@@ -145,7 +145,7 @@ t.test('mtorch compare', function()
   assert(text:find 'rate +0.1 +0.01\n' and text:find 'report: out.html\n0\n$' and io.open(folder .. '/out.html'), text)
   t.eq(run('a.jsonl --report=second.html'):match 'report: (%S+)', 'second.html')
   t.eq(run '--report x.html',
-    'mtorch: compare: name the files of runs: mtorch compare FILE.. [--report PAGE.html]\n1\n')
+    'mtorch: compare: mtorch compare FILE.. [--report PAGE.html], of logs, JSON files and pages of mt.Report\n2\n')
   assert(run('a.jsonl --reprot x.html'):find '^mtorch: compare: mtorch compare FILE.. %[%-%-report PAGE.html%], of')
   assert(run('nothing.jsonl'):find "^mtorch: .*cannot read 'nothing.jsonl': No such file")
   assert(run(('x '):rep(40000)):find "^mtorch: .*cannot read 'x': No such file") -- more words than a stack holds

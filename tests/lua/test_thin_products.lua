@@ -40,7 +40,33 @@ test('sums of products: every length, single and in batches', function()
   end
 end)
 
+--- 16-bit products of every layout are sums of float32 that are rounded once, with the same bits on all threads.
+local function check_half(dtype, m, k, n)
+  local unit = dtype == 'bfloat16' and 2 ^ -8 or 2 ^ -11
+  for layout = 0, 3 do
+    local a, b = operand(m, k, layout % 2 == 1, dtype), operand(k, n, layout >= 2, dtype)
+    local exact = a:double():matmul(b:double())
+    mt.set_num_threads(1)
+    local c = a:matmul(b)
+    eq(((c:double() - exact):abs() - exact:abs() * unit):max():item() < 1e-5 * k ^ 0.5, true)
+    for _, threads in ipairs{2, 3, 8} do
+      mt.set_num_threads(threads)
+      eq(mt.equal(a:matmul(b), c), true)
+    end
+  end
+end
+
 local threads = mt.get_num_threads()
+for _, dtype in ipairs{'bfloat16', 'float16'} do
+  test('products of 16-bit floats, ' .. dtype, function()
+    for m = 1, 13 do
+      check_half(dtype, m, 260 + 3 * m, 700 - m)
+      check_half(dtype, 800 + m, 250 - m, m)
+    end
+    check_half(dtype, 1, 77, 5000)
+    check_half(dtype, 3, 9000, 515)
+  end)
+end
 for _, dtype in ipairs{'float32', 'float64'} do
   test('a few rows by a large matrix, ' .. dtype, function()
     for m = 1, 13 do check(dtype, m, 260 + 3 * m, 700 - m) end

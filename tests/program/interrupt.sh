@@ -180,6 +180,8 @@ if command -v script >/dev/null; then
   key 'for i = 1, 3 do\n' '\003' 'print("given" .. " up")\n' 'quit\n'
   has 'Ctrl-C at >> discards the input' out 'given up'
   lacks 'and does not run it' out 'expected near'
+  key 'print(#"\0303\0251\0346\0274\0242" + 1000)\n' 'quit\n'
+  has 'characters that are not ASCII are read whole' out 1005
   key 'first_line = 1\n' 'second_line = 2\n' 'os.execute("kill -9 $PPID")\n'
   is 'the history is kept when the program is killed' \
     "$(grep -c '^\(first\|second\)_line\|^os.execute' .local/state/mtorch/history)" 3

@@ -133,6 +133,10 @@ usage_error '--seed=x' "--seed: a number is needed, got 'x'"
 usage_error '--thread=3' "unknown option '--thread=3' (did you mean --threads?)"
 usage_error '-z' "unknown option '-z'"
 usage_error 'doctor --help' 'doctor takes no arguments'
+run '' compare --none x && is 'compare with an unknown option is a usage error' "$status" 2
+printf 'print("named")' >-x.lua
+run '' -- -x.lua && is 'after -- a name may begin with -' "$out" named
+rm ./-x.lua
 # hinted CODE HINT: what the error adds.
 hinted() {
   printf '%s\n' "$1" >hinted.lua

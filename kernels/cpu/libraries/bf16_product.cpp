@@ -160,8 +160,9 @@ bool suits_onednn(const Matmul& q) {
 
 bool suits_thin(const Matmul& q) {
   if (q.accumulate || q.wide || q.batch_dims > 0 || q.k < 64) return false;
-  return (q.m <= kThinHalf && q.n >= 512 && q.b_row == 1 && q.n * q.k >= 1 << 17) ||
-         (q.n <= kThinHalf && q.m >= 512 && q.a_col == 1 && q.m * q.k >= 1 << 17);
+  const bool rows = q.b_row == 1 || q.b_col == 1, columns = q.a_row == 1 || q.a_col == 1;
+  return (q.m <= kThinHalf && q.n >= 512 && rows && q.n * q.k >= 1 << 17) ||
+         (q.n <= kThinHalf && q.m >= 512 && columns && q.m * q.k >= 1 << 17);
 }
 
 }  // namespace

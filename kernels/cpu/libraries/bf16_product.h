@@ -14,7 +14,7 @@ bool multiplies_bf16(int64_t m, int64_t n, int64_t k, int64_t entries);
 /// The most rows or columns of a thin product of 16-bit floats.
 constexpr int64_t kThinHalf = 12;
 /// Such a call with few rows or columns: its time is that of reading the large operand, whose rows
-/// (or columns) are contiguous. The verb widens them in pieces.
+/// or columns are contiguous. The verb widens them in pieces.
 bool is_thin_half(const Matmul& call);
 /// Whether the verb multiplies these rows of float32 by int8 columns.
 bool takes_int8(const Matmul& call);

@@ -577,12 +577,13 @@ template <class T> bool batched(const Matmul& call) {
   return !skipped;
 }
 
-/// The small operand is copied to columns of float32, padded with zeros; the rows of the large one are converted while
-/// they are read. R: the type of the result.
+/// The small operand is copied to columns of float32, padded with zeros; the rows or columns of the large one are
+/// converted while they are read. R: the type of the result.
 template <class S, class R = S> bool thin_converted(const Matmul& call) {
   const bool by_columns = call.m < call.n;  // b is the large operand, and its columns are rows
   const int64_t rows = by_columns ? call.n : call.m, n = by_columns ? call.m : call.n, k = call.k,
                 step = by_columns ? call.b_col : call.a_row,
+                next = by_columns ? call.b_row : call.a_col,
                 term = by_columns ? call.a_col : call.b_row,
                 column = by_columns ? call.a_row : call.b_col, room = ceil_div(k, 16) * 16;
   const S* const large = static_cast<const S*>(by_columns ? call.b : call.a);
@@ -601,19 +602,20 @@ template <class S, class R = S> bool thin_converted(const Matmul& call) {
       else if constexpr (sizeof(S) == 1) to = static_cast<const float*>(small)[at];
       else to = float(static_cast<const S*>(small)[at]);
     }
-  constexpr int64_t kRows = 256;
+  constexpr int64_t kRows = 256, kSums = 512 * kThinHalf;
   static_assert(kThinHalf <= kThin);
-  parallel_chunks(rows, kRows, true, [&](int64_t from, int64_t to) {
-    float sums[kRows * kThinHalf];
-    for (int64_t i = from; i < to && !mt_interrupted; i += kRows) {
-      const int64_t here = at_most(kRows, to - i);
-      converted_product(large + i * step, step, columns.get(), room, here, n, k,
-                        Mat<float>{sums, n, 1});
-      for (int64_t r = 0; r < here; ++r)
-        for (int64_t j = 0; j < n; ++j)
-          *c(i + r, j) =
-              R(bias ? sums[r * n + j] + float(bias[by_columns ? i + r : j]) : sums[r * n + j]);
-    }
+  const bool across = next != 1;  // the rows are the columns in memory
+  const int64_t size = !across ? kRows : n < 8 ? 4096 / n / 16 * 16 : 512;
+  parallel_chunks(rows, size, true, [&](int64_t i, int64_t to) {
+    alignas(64) float sums[kSums];
+    const Mat<float> sum{sums, across ? 1 : n, across ? size : 1};
+    if (across) sum_converted_rows(large + i, next, to - i, k, columns.get(), room, n, sums, size);
+    else converted_product(large + i * step, step, columns.get(), room, to - i, n, k, sum);
+    for (int64_t r = 0; r < to - i; ++r)
+      for (int64_t j = 0; j < n; ++j) {
+        const float s = *sum(r, j);
+        *c(i + r, j) = R(bias ? s + float(bias[by_columns ? i + r : j]) : s);
+      }
   });
   return true;
 }

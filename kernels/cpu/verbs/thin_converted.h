@@ -96,6 +96,47 @@ void converted_product(const S* a, int64_t row, const float* columns, int64_t ro
   }
 }
 
+/// n rows of sums, `room` elements apart, += R rows of b, `apart` elements apart, times their terms: those of sum i are
+/// at columns[i * depth], `step` apart.
+template <class S, int R>
+__attribute__((noinline)) void add_converted_rows(const S* b, int64_t apart, int64_t count,
+                                                  const float* columns, int64_t depth, int64_t step,
+                                                  int64_t n, bool first, float* sums,
+                                                  int64_t room) {
+  constexpr int W = kWidth<float>;
+  const auto add_columns = [&](const S* from, int64_t row, int64_t at) {
+    Vector<float> y[R];
+    MT_UNROLL for (int r = 0; r < R; ++r) y[r] = load_wide(from + r * row);
+    for (int64_t i = 0; i < n; ++i) {
+      float* const to = sums + i * room + at;
+      Vector<float> sum = first ? broadcast(0.0f) : load(to);
+      MT_UNROLL for (int r = 0; r < R; ++r) sum =
+          fma(broadcast(columns[i * depth + r * step]), y[r], sum);
+      store(to, sum);
+    }
+  };
+  int64_t at = 0;
+  for (; at + W <= count; at += W) add_columns(b + at, apart, at);
+  if (at == count) return;
+  S rest[R * W] = {};
+  for (int r = 0; r < R; ++r)
+    for (int64_t i = 0; i < count - at; ++i) rest[r * W + i] = b[r * apart + at + i];
+  add_columns(rest, W, at);
+}
+
+/// The same for all k rows of b, eight that are far apart at a time: the processor reads each part ahead.
+template <class S>
+void sum_converted_rows(const S* b, int64_t row, int64_t count, int64_t k, const float* columns,
+                        int64_t depth, int64_t n, float* sums, int64_t room) {
+  constexpr int R = 8;
+  const int64_t tiles = k / R;
+  for (int64_t p = 0; p < tiles; ++p)
+    add_converted_rows<S, R>(b + p * row, tiles * row, count, columns + p, depth, tiles, n, p == 0,
+                             sums, room);
+  for (int64_t p = R * tiles; p < k; ++p)
+    add_converted_rows<S, 1>(b + p * row, 0, count, columns + p, depth, 0, n, false, sums, room);
+}
+
 }  // namespace
 }  // namespace MT_ISA
 }  // namespace mt
