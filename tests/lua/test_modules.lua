@@ -130,6 +130,33 @@ test('lists of modules grow and shrink', function()
   raises(function() list:extend{a, 3} end, 'extend: entry 2 must be a module, got 3')
 end)
 
+test('lists take what table.insert and table.remove do, and refuse gaps and other entries', function()
+  local list = nn.ModuleList{nn.Linear(1, 1)}
+  table.insert(list, 1, nn.Linear(2, 1, false))
+  eq(names(list), {'0.weight', '1.weight', '1.bias'})
+  eq({table.remove(list).in_features, #list:parameters(), state_names(list)}, {1, 1, {'0.weight'}})
+  local parameters = nn.ParameterList{}
+  table.insert(parameters, mt.ones(2))
+  eq({names(parameters), parameters[1].requires_grad}, {{'0'}, true})
+  for at = 1, 2 do
+    local net = mlp()
+    net[at] = nil
+    local gap = ('Sequential: entry %d is nil, but entry %d exists; pop%%(%d%%)'):format(at, at + 1, at)
+    raises(function() net(mt.ones(1, 2)) end, gap)
+    raises(function() net:state_dict() end, gap)
+    raises(function() mlp()[at - 4] = nil end, ('Sequential: nil at position %d of 3 .*pop%%(%d%%)'):format(at, at))
+  end
+  local net = mlp()
+  net[3] = nil
+  eq(net(mt.ones(1, 2)).shape, {1, 3})
+  raises(function() net[3] = 3 end, 'Sequential: entry 3 must be a module, got 3')
+  raises(function() net[3] = mt.ones(1) end, 'Sequential: entry 3 must be a module, got a tensor')
+  raises(function() parameters[2] = 3 end, 'ParameterList: entry 2 must be a tensor, got 3')
+  net[1], parameters[1] = 3, 3
+  raises(function() net(mt.ones(1, 2)) end, 'Sequential: entry 1 must be a module, got 3')
+  raises(function() parameters:parameters() end, 'ParameterList: entry 1 must be a tensor, got 3')
+end)
+
 test('ParameterList and ParameterDict', function()
   local list = nn.ParameterList{mt.ones(2), nn.Parameter(mt.zeros(3))}
   eq({#list, names(list), list[1].requires_grad, #list:parameters()}, {2, {'0', '1'}, true, 2})

@@ -80,8 +80,27 @@ local function next_field(self, i)
   end
 end
 
+--- Registers the entries of a list that table.insert added, which assigns without `assign`. Raises an error for an
+--- entry of another kind and for a gap, which such assignments may leave too.
+function class.check_entries(self)
+  local fields, seen = rawget(self, '__fields'), rawget(self, '__seen')
+  for i = 1, #self do
+    if not seen[i] then fields[#fields + 1], seen[i] = i, true end
+  end
+  for _, key in ipairs(fields) do
+    local value = type(key) == 'number' and rawget(self, key) or nil
+    if value ~= nil then self.__class.__entry(self, value, key) end
+    if value ~= nil and key > 1 and rawget(self, key - 1) == nil then
+      core.fail('%s: entry %d is nil, but entry %d exists; pop(%d) removes an entry', self.__name, key - 1, key, key - 1)
+    end
+  end
+end
+
 --- An iterator over the existing fields of a module: for _, key, value, kind in class.fields(self) do.
-function class.fields(self) return next_field, self, 0 end
+function class.fields(self)
+  if self.__class.__entry then class.check_entries(self) end
+  return next_field, self, 0
+end
 
 --- PyTorch's name of a field: children of a Sequential count from 0.
 function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
@@ -120,13 +139,17 @@ function class.refuse_plain(self, key, kind)
 end
 
 --- The position of list[key] in a module that is a list; negative ones count from the end. Raises
---- an error for impossible positions, and for assignments that would leave a gap.
-local function place_of(self, key, set)
+--- an error for impossible positions, and for assignments (`set`) of other entries and those that would leave a gap.
+local function place_of(self, key, set, value)
   local n = #self
   local at = key < 0 and n + 1 + key or key
   if key == 0 then core.fail('%s: 0 is not a position; positions count from 1, and from -1 at the end', self.__name) end
-  if set and (at < 1 or at > n + 1 or at % 1 ~= 0) then
+  if value ~= nil and (at < 1 or at > n + 1 or at % 1 ~= 0) then
     core.fail('%s: position %s is outside 1..%d; append(..) adds at the end', self.__name, tostring(key), n)
+  end
+  if value ~= nil then self.__class.__entry(self, value, at) end
+  if set and value == nil and at < n then
+    core.fail('%s: nil at position %d of %d would leave a gap; pop(%d) removes an entry', self.__name, at, n, at)
   end
   return at
 end
@@ -149,8 +172,8 @@ end
 
 --- Fields keep the order of their first assignment; the kind of each is determined when it is read.
 local function assign(self, key, value)
-  if type(key) == 'number' and self.__class.__places then
-    local at = place_of(self, key, value ~= nil)
+  if type(key) == 'number' and self.__class.__entry then
+    local at = place_of(self, key, true, value)
     if at ~= key and rawget(self, at) ~= nil then return rawset(self, at, value) end
     key = at
   end
@@ -279,7 +302,7 @@ local function make_class(name, base)
     if key == '__params' then return nil end -- a table that is not a module
     local value = self.__params[key]
     if value == nil then value = of[key] end
-    if value == nil and type(key) == 'number' and key <= 0 and of.__places then
+    if value == nil and type(key) == 'number' and key <= 0 and of.__entry then
       return rawget(self, place_of(self, key))
     end
     if value == nil then last_missing.module, last_missing.key = self, key end

@@ -92,7 +92,7 @@ local function listed(name, doc, of, several)
     if n == 1 then fill(self, name, of, first, list_length(name, of, first)) end
   end)
   list_methods(made, of)
-  made.__places = true
+  function made.__entry(self, value, at) check(of, self.__name, value, 'entry ' .. at) end
   return made
 end
 
@@ -102,7 +102,13 @@ local Sequential = listed('Sequential',
   module, true)
 function Sequential:forward(x, more)
   if more ~= nil or type(self) ~= 'table' then class.refuse_inputs(self, 1, more, x) end
-  for i = 1, #self do x = self[i](x) end
+  local n = #self
+  if self.__seen[n + 1] then class.check_entries(self) end -- entries were removed
+  for i = 1, n do
+    local layer = self[i]
+    if not is_module(layer) then class.check_entries(self) end
+    x = layer(x)
+  end
   return x
 end
 
