@@ -280,6 +280,23 @@ test('hooks before and after forward', function()
   raises(function() net:register_forward_hook(5) end, 'fn must be a function, got 5')
 end)
 
+test('a hook that removes or registers hooks changes the next call', function()
+  local net = nn.Identity()
+  for _, register in ipairs{net.register_forward_hook, net.register_forward_pre_hook} do
+    local calls, first = '', nil
+    first = register(net, function()
+      calls = calls .. 'a'
+      first:remove()
+      register(net, function() calls = calls .. 'c' end)
+    end)
+    register(net, function() calls = calls .. 'b' end)
+    net(mt.ones(1))
+    eq(calls, 'ab')
+    net(mt.ones(1))
+    eq(calls, 'abbc')
+  end
+end)
+
 -- Other parameters --------------------------------------------------------------------------------
 
 test('functional_call', function()

@@ -104,16 +104,17 @@ local function unpack_result(value)
   return value
 end
 
---- The forward of a module with hooks, which is stored in the module and overrides its class's.
+--- The forward of a module with hooks, which is stored in the module and overrides its class's. A hook may remove and
+--- register hooks: that shows at the next call.
 local function hooked(self, ...)
   local hooks = rawget(self, '__hooks')
   local inputs = core.pack(...)
-  for _, hook in ipairs(hooks.before) do
+  for _, hook in ipairs{unpack(hooks.before)} do
     local other = hook.fn(self, inputs)
     if other ~= nil then inputs = core.pack(unpack_result(other)) end
   end
   local output = pack_results((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
-  for _, hook in ipairs(hooks.after) do
+  for _, hook in ipairs{unpack(hooks.after)} do
     local other = hook.fn(self, inputs, output)
     if other ~= nil then output = other end
   end
