@@ -356,6 +356,10 @@ t.test('wrong parameters and values', function()
   } do t.raises(f, text) end
   assert(D.Normal(0, -1, {validate_args = false}):log_prob(0):isnan():all())
   t.eq(D.Uniform(0, 1, {validate_args = false}):log_prob(3):item(), -math.huge)
+  for _, dtype in ipairs{'float64', 'bfloat16'} do
+    local uniform = D.Uniform(mt.tensor(0, dtype), mt.tensor(2, dtype))
+    t.eq(uniform:log_prob(mt.tensor({1, 1.5}, dtype)).dtype, dtype)
+  end
   t.eq(D.Gamma(mt.tensor(0 / 0), 1, {validate_args = false}):sample():isnan():all(), true)
 end)
 

@@ -53,7 +53,8 @@ continuous.Uniform = define{
   end,
   draw = function(p, shape) return p.low + (p.high - p.low) * mt.rand(shape, like(p.low)) end,
   log_prob = function(p, x)
-    return mt.where(x:ge(p.low):logical_and(x:lt(p.high)), 0, -math.huge) - (p.high - p.low):log()
+    local width = p.high - p.low
+    return x:ge(p.low):logical_and(x:lt(p.high)):to(width.dtype):log() - width:log()
   end,
   cdf = function(p, x) return ((x - p.low) / (p.high - p.low)):clamp(0, 1) end,
   icdf = function(p, u) return p.low + (p.high - p.low) * u end,
