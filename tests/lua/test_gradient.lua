@@ -749,6 +749,21 @@ test('recompute: the same random numbers, less memory', function()
   assert(z)
 end)
 
+test('recompute: normalisation layers update their running statistics once', function()
+  local nn, tracked = mt.nn, {track_running_stats = true}
+  for _, make in ipairs{function() return nn.BatchNorm1d(2) end, function() return nn.SyncBatchNorm(2) end,
+      function() return nn.BatchNorm1d(2, {momentum = false}) end,
+      function() return nn.InstanceNorm1d(2, tracked) end} do
+    local plain, twice = make(), make()
+    for _ = 1, 2 do
+      local x = mt.randn(3, 2, 4):requires_grad_()
+      plain(x):sum():backward()
+      mt.recompute(function(a) return mt.recompute(twice, a):sin() end, x):sum():backward()
+    end
+    for name, value in pairs(plain:state_dict()) do assert(mt.equal(twice:state_dict()[name], value), name) end
+  end
+end)
+
 test('recompute: a function that does something else the second time is refused', function()
   local x, first = leaf{1, 2}, true
   local y = mt.recompute(function(a)

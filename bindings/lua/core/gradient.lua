@@ -78,13 +78,18 @@ gradient.Function = core.declare("Function(forward: function, backward: function
 -- ---- mt.recompute --------------------------------------------------------------------------------
 
 gradient.recompute = core.declare('recompute(fn: function, ..)',
-  'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers.',
+  'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers. The ' ..
+    'running statistics of normalisation layers are updated once; what fn itself changes is changed twice.',
   function(fn, ...)
     local arguments, state = pack(...), mt.get_rng_state()
     local function rerun()
-      local now = mt.get_rng_state()
+      local now, outer = mt.get_rng_state(), core.is_rerun
       mt.set_rng_state(state)
-      util.finally(function() mt.set_rng_state(now) end, fn, unpack(arguments, 1, arguments.n))
+      core.is_rerun = true -- nn/normalize.lua reads it
+      util.finally(function()
+        core.is_rerun = outer
+        mt.set_rng_state(now)
+      end, fn, unpack(arguments, 1, arguments.n))
     end
     return engine.checkpoint(rerun, fn, ...)
   end, true)

@@ -25,8 +25,10 @@ local function check_dims(self, x, low, high)
     core.describe(x), low, low ~= high and (high > low + 1 and ' to ' or ' or ') .. high or '')
 end
 
---- Counts a batch, and returns its weight in the running statistics: momentum, or equal weights for all batches.
+--- Counts a batch, and returns its weight in the running statistics: momentum, or equal weights for all batches, or 0
+--- when mt.recompute runs forward a second time.
 local function momentum_of(self, params)
+  if core.is_rerun then return 0 end
   local momentum, batches = self.momentum, params.num_batches_tracked
   if not self.training or batches == nil then return momentum or 0 end
   batches:add_(1)
@@ -69,7 +71,7 @@ for dims = 1, 3 do
     function(self, x, params, training)
       local alone = x:dim() == dims + 1
       local y = mt.instance_norm(alone and x:unsqueeze(1) or x, params.running_mean, params.running_var, params.weight,
-        params.bias, training, self.momentum or 0, self.eps)
+        params.bias, training, not core.is_rerun and self.momentum or 0, self.eps)
       return alone and y:squeeze(1) or y
     end)
 end
