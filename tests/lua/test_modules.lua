@@ -373,6 +373,9 @@ test('clip_grad_norm_ and clip_grad_value_', function()
   a.grad = mt.tensor{math.huge, 0, 0}
   raises(function() nn.clip_grad_norm_({a}, 1, {error_if_nonfinite = true}) end, 'the norm of the gradients is inf')
   raises(function() nn.clip_grad_norm_(mlp(), 1) end, 'parameters must be a tensor or a list of tensors')
+  for _, wrong in ipairs{-1, 0 / 0} do
+    raises(function() nn.clip_grad_norm_({a}, wrong) end, 'max_norm must be a number from 0, got %-?[1n]')
+  end
   raises(function() nn.clip_grad_value_({a}, -1) end, 'clip_value must be a number from 0, got %-1')
 end)
 

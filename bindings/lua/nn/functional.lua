@@ -56,7 +56,7 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
 local function list_of(parameters) return mt.is_tensor(parameters) and {parameters} or parameters end
 
 functional.clip_grad_norm_ = core.declare(
-  'clip_grad_norm_([parameters]: tensor|tensors, max_norm: number, norm_type: number = 2, ' ..
+  'clip_grad_norm_([parameters]: tensor|tensors, max_norm: number >= 0, norm_type: number = 2, ' ..
     'error_if_nonfinite: bool = false)',
   'Scales the gradients of the parameters, in place, so that their norm, all taken as one vector, is at most ' ..
   'max_norm; returns the norm before, a 0-d tensor. It does not wait for a GPU unless error_if_nonfinite is true.',
