@@ -217,6 +217,12 @@ test('fields by name', function()
   raises(function() net:get_buffer 'w' end, "Net has no buffer 'w'")
   raises(function() net:register_buffer('a.b', mt.ones(1)) end, "'a.b' is not a field name")
   raises(function() net:register_buffer('train', mt.ones(1)) end, "'train' is a name of Net's own")
+  raises(function() net['a.b'] = nn.Parameter(mt.ones(1)) end, "Net: 'a.b' is not a field name")
+  raises(function() net[''] = nn.ReLU() end, "Net: '' is not a field name")
+  for _, value in ipairs{nn.Parameter(mt.ones(1)), nn.Buffer(mt.ones(1)), nn.ReLU()} do
+    raises(function() net.forward = value end, "Net: 'forward' is a name of Net's own")
+  end
+  raises(function() net.train = nn.Parameter(mt.ones(1)) end, "Net: 'train' is a name of Net's own")
   raises(function() net:register_parameter('v', 5) end, 'param must be a tensor, got 5')
   raises(function() net:add_module('v', 5) end, 'add_module: a module is needed, got 5')
 end)

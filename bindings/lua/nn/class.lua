@@ -170,6 +170,17 @@ local function look_for_misspelling(self, key)
   end
 end
 
+--- Raises an error for a name that cannot be registered. Assigned modules may have the names of other methods than
+--- forward, since those of the library do not rely on their names.
+function class.check_name(self, op, name, is_assigned_module)
+  if name == '' or name:find('.', 1, true) then
+    core.fail("%s: '%s' is not a field name; it must have characters and no '.'", op, name)
+  end
+  if name:find('^__') or class.Module[name] ~= nil and not (is_assigned_module and name ~= 'forward') then
+    core.fail("%s: '%s' is a name of %s's own", op, name, self.__name)
+  end
+end
+
 --- Fields keep the order of their first assignment; the kind of each is determined when it is read.
 local function assign(self, key, value)
   if type(key) == 'number' and self.__class.__entry then
@@ -189,6 +200,10 @@ local function assign(self, key, value)
   if params[key] ~= nil and replaces(self, key, params[key], value) then
     registry[value], transient[value] = 'buffer', transient[params[key]]
   end
+  local is_registered = value ~= nil and registry[value]
+  if type(key) == 'string' and (is_registered or is_module(value)) then
+    class.check_name(self, self.__name, key, not is_registered)
+  end
   if not seen[key] then
     if mt.is_tensor(value) then look_for_misspelling(self, key) end
     fields[#fields + 1], seen[key] = key, true
@@ -196,7 +211,6 @@ local function assign(self, key, value)
   if self.__class.__lists and mt.is_tensor(value) then
     return rawset(self, key, registry[value] and value or class.Parameter(value))
   end
-  local is_registered = value ~= nil and registry[value]
   params[key] = is_registered and value or nil
   if not is_registered then rawset(self, key, value) end
 end

@@ -3,19 +3,9 @@ local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
-local method, registry, is_module = class.method, class.registry, class.is_module
+local method, registry, is_module, check_name = class.method, class.registry, class.is_module, class.check_name
 
 -- ---- by name ------------------------------------------------------------------------------------
-
-local function check_name(self, op, name)
-  if name == '' or name:find('.', 1, true) then
-    core.fail("%s: '%s' is not a field name; it must have characters and no '.'", op, name)
-  end
-  if name:find('^__') or class.Module[name] ~= nil then
-    core.fail("%s: '%s' is a name of %s's own", op, name, self.__name)
-  end
-end
-class.check_name = check_name
 
 method('register_buffer(name: string, tensor: tensor = nil, persistent: bool = true)',
   "The same as net.name = nn.Buffer(tensor, persistent): saved (unless persistent=false) and moved, not trained.",
