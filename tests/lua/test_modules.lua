@@ -100,6 +100,7 @@ test('wrong shapes and options of layers are one sentence', function()
     ['ZeroPad2d{1, 2, 3}(x)'] = 'ZeroPad2d: padding is one number or 4',
     ['ConvTranspose1d(3, 2, 3, {stride = 2})(x, {9})'] = 'ConvTranspose1d: output_size 9 of dimension 2 .* 7%.%.8 are',
     ['Upsample()(x:unsqueeze(1))'] = 'interpolate: give size or scale_factor',
+    ['Transformer(2, 1, {custom_encoder = {}})'] = 'Transformer: custom_encoder: a module is needed, got a table',
     ['Softmax()'] = "Softmax: argument 1 'dim' is missing",
     ['LayerNorm(4)(x)'] = 'layer_norm: normalized_shape is %(4%)',
   } do

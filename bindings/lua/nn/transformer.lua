@@ -120,6 +120,9 @@ class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhe
   'memory_key_padding_mask=, src_is_causal=, tgt_is_causal=, memory_is_causal=}): encoder and decoder.',
   {custom_encoder = true, custom_decoder = true}, true,
   function(self, o)
+    for _, option in ipairs{'custom_encoder', 'custom_decoder'} do
+      if o[option] then class.check_module('Transformer: ' .. option, o[option]) end
+    end
     local options = {}
     for _, p in ipairs(kOptions) do options[p.name] = o[p.name] end
     local function norm() return mt.nn.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias}) end
