@@ -78,8 +78,8 @@ gradient.Function = core.declare("Function(forward: function, backward: function
 -- ---- mt.recompute --------------------------------------------------------------------------------
 
 gradient.recompute = core.declare('recompute(fn: function, ..)',
-  'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers. The ' ..
-    'running statistics of normalisation layers are updated once; what fn itself changes is changed twice.',
+  'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers. ' ..
+    'The running statistics of normalisation layers are updated once; what fn itself changes is changed twice.',
   function(fn, ...)
     local arguments, state = pack(...), mt.get_rng_state()
     local function rerun()

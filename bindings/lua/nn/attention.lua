@@ -152,7 +152,7 @@ end
 local MultiheadAttention = class.class('MultiheadAttention')
 class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int >= 1, num_heads: int >= 1, ' ..
   'dropout: number >= 0 <= 1 = 0, bias: bool = true, add_bias_kv: bool = false, add_zero_attn: bool = false, ' ..
-  'kdim: int = nil, vdim: int = nil, batch_first: bool = false)',
+  'kdim: int >= 1 = nil, vdim: int >= 1 = nil, batch_first: bool = false)',
   'out[, weights] = mha(q[, k[, v]], {attn_mask=, key_padding_mask=, is_causal=, need_weights=false, ' ..
   'average_attn_weights=true}) over [length x batch x embed_dim], or one sequence. A bool mask is true where ' ..
   'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Only with need_weights the ' ..

@@ -91,7 +91,8 @@ function class.check_entries(self)
     local value = type(key) == 'number' and rawget(self, key) or nil
     if value ~= nil then self.__class.__entry(self, value, key) end
     if value ~= nil and key > 1 and rawget(self, key - 1) == nil then
-      core.fail('%s: entry %d is nil, but entry %d exists; pop(%d) removes an entry', self.__name, key - 1, key, key - 1)
+      core.fail('%s: entry %d is nil, but entry %d exists; pop(%d) removes an entry', self.__name, key - 1, key,
+        key - 1)
     end
   end
 end

@@ -6,20 +6,23 @@ local module = require 'mtorch.nn.module'
 local conv = {Fold = module.of(mt.fold, 1, {'[output_size]', 'kernel_size', 'dilation', 'padding', 'stride'}),
   Unfold = module.of(mt.unfold, 1, {'[kernel_size]', 'dilation', 'padding', 'stride'})}
 
---- A number for each of `dims` dimensions, from a number or a list.
-local function each(name, option, given, dims)
+--- A number, which is at least `least`, for each of `dims` dimensions, from a number or a list.
+local function each(name, option, given, dims, least)
   local list = {}
   for d = 1, dims do
     list[d] = type(given) == 'table' and (#given == 1 and given[1] or given[d]) or given
     if type(list[d]) ~= 'number' or type(given) == 'table' and #given > 1 and #given ~= dims then
       core.fail('%s: %s is a number or a list of %d, got %s', name, option, dims, core.describe(given))
     end
+    if list[d] < (least or list[d]) then
+      core.fail('%s: %s is %d, it must be at least %d', name, option, list[d], least)
+    end
   end
   return list
 end
 
 --- Weight [rows x columns / groups x kernel] and bias [out], uniform in +-1/sqrt(columns / groups * kernel). Raises an
---- error for channels that groups do not divide, and for kernels without elements.
+--- error for channels that groups do not divide, and for sizes that are too small.
 local function draw(name, o, dims, rows, columns)
   for _, side in ipairs{'in_channels', 'out_channels'} do
     if o[side] % o.groups ~= 0 then
@@ -27,8 +30,10 @@ local function draw(name, o, dims, rows, columns)
     end
   end
   local shape, fan = {rows, columns / o.groups}, columns / o.groups
-  for _, size in ipairs(each(name, 'kernel_size', o.kernel_size, dims)) do
-    if size < 1 then core.fail('%s: kernel_size is %d, it must be at least 1', name, size) end
+  for option, least in pairs{stride = 1, padding = 0, dilation = 1, output_padding = 0} do
+    if type(o[option]) ~= 'string' then each(name, option, o[option] or least, dims, least) end
+  end
+  for _, size in ipairs(each(name, 'kernel_size', o.kernel_size, dims, 1)) do
     shape[#shape + 1], fan = size, fan * size
   end
   for _, stride in ipairs(each(name, 'stride', o.stride, dims)) do

@@ -77,8 +77,9 @@ end
 local embedding = {}
 
 embedding.Embedding = module.define{
-  'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number = nil, ' ..
-    'norm_type: number = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
+  'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, ' ..
+    'max_norm: number >= 0 = nil, norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, ' ..
+    'sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
     'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. sparse: ' ..
     'the gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, ' ..
@@ -96,9 +97,9 @@ embedding.Embedding = module.define{
 local bag = core.binder 'EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)'
 
 embedding.EmbeddingBag = module.define{
-  'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number = nil, norm_type: number = 2, ' ..
-    "scale_grad_by_freq: bool = false, mode: 'mean'|'sum'|'max' = 'mean', sparse: bool = false, " ..
-    '_weight: tensor = nil, include_last_offset: bool = false, padding_idx: int = nil)',
+  'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number >= 0 = nil, ' ..
+    "norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, mode: 'mean'|'sum'|'max' = 'mean', " ..
+    'sparse: bool = false, _weight: tensor = nil, include_last_offset: bool = false, padding_idx: int = nil)',
   'Sums, means or maxima of rows over bags of ids; called with (ids, offsets=nil, per_sample_weights=nil). See ' ..
     'mt.embedding_bag and nn.Embedding.',
   parameters = {'weight'},

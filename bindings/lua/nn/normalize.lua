@@ -12,7 +12,8 @@ local normalize = {}
 local running = {'running_mean', 'running_var', 'num_batches_tracked'}
 
 --- Weight and bias if affine, and the running statistics if they are tracked.
-local function channels(o)
+local function channels(name, o)
+  if o.momentum == true then core.fail('%s: momentum must be a number or false, got true', name) end
   local n, tracked = o.num_features, o.track_running_stats
   return o.affine and mt.ones(n), o.affine and mt.zeros(n), tracked and mt.zeros(n), tracked and mt.ones(n),
     tracked and mt.zeros({}, 'int64')
@@ -47,7 +48,7 @@ local function with_statistics(name, low, high, on, doc, apply)
     ('%s(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = %s, ' ..
       'track_running_stats: bool = %s)'):format(name, on, on), doc,
     parameters = {'weight', 'bias'}, buffers = running,
-    init = channels,
+    init = function(o) return channels(name, o) end,
     forward = function(self, x)
       check_dims(self, x, low, high)
       local params = self.__params
@@ -111,12 +112,21 @@ with_statistics('SyncBatchNorm', 2, 5, true,
 
 -- ---- of each example alone ----------------------------------------------------------------------
 
+--- Raises an error for a normalized_shape without sizes, or with sizes below 1.
+local function check_shape(name, o)
+  local shape = type(o.normalized_shape) == 'table' and o.normalized_shape or {o.normalized_shape}
+  if #shape == 0 or math.min(unpack(shape)) < 1 then
+    core.fail('%s: normalized_shape is {%s}, expected one or more sizes from 1', name, table.concat(shape, ', '))
+  end
+end
+
 normalize.LayerNorm = module.define{
   'LayerNorm([normalized_shape]: int|ints, eps: number >= 0 = 1e-5, elementwise_affine: bool = true, ' ..
     'bias: bool = true)',
   'Mean 0 and variance 1 over the last dimensions, whose sizes are normalized_shape, times weight, plus bias.',
   parameters = {'weight', 'bias'},
   init = function(o)
+    check_shape('LayerNorm', o)
     local affine = o.elementwise_affine
     return affine and mt.ones(o.normalized_shape), affine and o.bias and mt.zeros(o.normalized_shape)
   end,
@@ -128,7 +138,10 @@ normalize.RMSNorm = module.define{
   'The input over the root of its mean square (plus eps, the precision of its dtype) over the last dimensions, ' ..
     'times weight.',
   parameters = {'weight'},
-  init = function(o) return o.elementwise_affine and mt.ones(o.normalized_shape) end,
+  init = function(o)
+    check_shape('RMSNorm', o)
+    return o.elementwise_affine and mt.ones(o.normalized_shape)
+  end,
   forward = mt.rms_norm,
 }
 

@@ -10,7 +10,8 @@ for dims = 1, 3 do
   pool['MaxPool' .. d] = module.of(mt['max_pool' .. d], 1,
     {kernel, 'stride', 'padding', 'dilation', 'return_indices', 'ceil_mode'})
   pool['AvgPool' .. d] = module.of(mt['avg_pool' .. d], 1,
-    {kernel, 'stride', 'padding', 'ceil_mode', 'count_include_pad', dims > 1 and 'divisor_override' or nil})
+    {kernel, 'stride', 'padding', 'ceil_mode', 'count_include_pad', dims > 1 and 'divisor_override' or nil,
+      divisor_override = 'int = nil'})
   pool['AdaptiveAvgPool' .. d] = module.of(mt['adaptive_avg_pool' .. d], 1, {'[output_size]'})
   if dims < 3 then
     pool['AdaptiveMaxPool' .. d] = module.of(mt['adaptive_max_pool' .. d], 1, {'[output_size]', 'return_indices'})

@@ -10,7 +10,8 @@ local bind_forward = module.bind_forward
 
 local kFeedForward = 'dim_feedforward: int >= 1 = 2048, dropout: number >= 0 <= 1 = 0.1, ' ..
   "activation: 'relu'|'gelu'|function = 'relu'"
-local kForm = 'layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, bias: bool = true'
+local kForm = 'layer_norm_eps: number >= 0 = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
+  'bias: bool = true'
 local kLayer = ('d_model: int >= 1, nhead: int >= 1, %s, %s'):format(kFeedForward, kForm)
 local kOptions = core.parameters(('f(%s)'):format(kLayer))
 
