@@ -126,6 +126,25 @@ test('wrong shapes and options of layers are one sentence', function()
   end
 end)
 
+test('EmbeddingBag divides the gradient of a row by the number of its ids', function()
+  local ids, offsets = mt.tensor({2, 1, 2, 3, 2, 3}, 'int64'), mt.tensor({1, 4}, 'int64')
+  for mode, first in pairs{sum = 1, mean = 1 / 3} do
+    for _, sparse in ipairs{false, true} do
+      local options = {mode = mode, scale_grad_by_freq = true, sparse = sparse}
+      local bag, plain = nn.EmbeddingBag(4, 1, options), nn.EmbeddingBag(4, 1, {mode = mode})
+      plain.weight = bag.weight
+      assert(mt.equal(bag(ids, offsets), plain(ids, offsets)))
+      bag(ids, offsets):sum():backward()
+      local optimizer = mt.optim.SGD(bag:parameters(), {lr = 1})
+      local before = bag.weight:detach():clone()
+      optimizer:step()
+      near((before - bag.weight:detach()):flatten():tolist(), {first, first, first, 0}, 1e-6)
+    end
+  end
+  raises(function() nn.EmbeddingBag(4, 1, {mode = 'max', scale_grad_by_freq = true}) end,
+    "EmbeddingBag: scale_grad_by_freq is for the modes 'mean' and 'sum', not 'max'")
+end)
+
 test('Embedding.from_pretrained', function()
   local table_ = mt.rand(4, 2)
   local frozen = nn.Embedding.from_pretrained(table_, {padding_idx = 2})

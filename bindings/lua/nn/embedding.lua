@@ -44,29 +44,28 @@ local function looked_up(self, ids)
 end
 
 --- The table, ids and padding for a call. With sparse=true the table has only the rows that the ids use, and its
---- gradient becomes a sparse one of the weight.
+--- gradient becomes a sparse one of the weight. With scale_grad_by_freq=true the gradient of each row is divided by the
+--- number of its ids.
 local function table_for(self, ids)
   local weight, padding = looked_up(self, ids), self.padding_idx
-  if not (self.sparse and mt.is_tensor(ids) and ids:numel() > 0 and weight.requires_grad and mt.is_grad_enabled()) then
+  if not (mt.is_tensor(ids) and ids:numel() > 0 and weight.requires_grad and mt.is_grad_enabled()) then
     return weight, ids, padding
   end
-  local rows, at = ids:flatten():unique{return_inverse = true}
-  local used = mt.no_grad(mt.embedding, rows, weight):requires_grad_():view(#rows, -1)
-  used:register_hook(function(g) row_gradients.add(weight, rows, g) end)
-  if padding then
-    local place = rows:eq(padding_row(self.mode and 'EmbeddingBag' or 'Embedding', self)):nonzero()
-    padding = place:size(1) > 0 and place[1][1]:item() or nil
+  local used, at = weight, ids
+  if self.sparse then
+    local rows, places = ids:flatten():unique{return_inverse = true}
+    used, at = mt.no_grad(mt.embedding, rows, weight):requires_grad_():view(#rows, -1), places:view_as(ids)
+    used:register_hook(function(g) row_gradients.add(weight, rows, g) end)
+    if padding then
+      local place = rows:eq(padding_row(self.mode and 'EmbeddingBag' or 'Embedding', self)):nonzero()
+      padding = place:size(1) > 0 and place[1][1]:item() or nil
+    end
   end
-  return used, at:view_as(ids), padding
-end
-
---- y with its gradient divided, for each id, by its count in the batch.
-local function by_frequency(self, ids, y)
-  if not self.scale_grad_by_freq or not mt.is_grad_enabled() then return y end
-  local counts = ids:flatten():bincount(nil, self.num_embeddings)
-  local share = counts:index_select(1, ids:flatten()):to(y.dtype):reciprocal():view_as(ids):unsqueeze(-1)
-  local value = y:detach()
-  return value + (y - value) * share
+  if self.scale_grad_by_freq then
+    used = used:view_as(used)
+    used:register_hook(function(g) return g / at:flatten():bincount(nil, #g):clamp(1):unsqueeze(2) end)
+  end
+  return used, at, padding
 end
 
 local function extra(self)
@@ -81,14 +80,15 @@ embedding.Embedding = module.define{
     'max_norm: number >= 0 = nil, norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, ' ..
     'sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
-    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. sparse: ' ..
-    'the gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, ' ..
-    'which change only those rows.',
+    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. ' ..
+    'scale_grad_by_freq: the gradient of a row is divided by the number of its ids in the call. sparse: the gradient ' ..
+    'is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which change only ' ..
+    'those rows.',
   parameters = {'weight'},
   init = function(o) return table_of('Embedding', o) end,
   forward = function(self, ids)
     local weight, at, padding = table_for(self, ids)
-    return by_frequency(self, ids, mt.embedding(at, weight, padding))
+    return mt.embedding(at, weight, padding)
   end,
   extra = extra,
   macs = function() return 0 end,
@@ -104,8 +104,8 @@ embedding.EmbeddingBag = module.define{
     'mt.embedding_bag and nn.Embedding.',
   parameters = {'weight'},
   init = function(o)
-    if o.scale_grad_by_freq then
-      core.fail('EmbeddingBag: scale_grad_by_freq is not here; sum the rows of an Embedding that has it')
+    if o.scale_grad_by_freq and o.mode == 'max' then
+      core.fail("EmbeddingBag: scale_grad_by_freq is for the modes 'mean' and 'sum', not 'max'")
     end
     return table_of('EmbeddingBag', o)
   end,
