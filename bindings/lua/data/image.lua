@@ -181,7 +181,7 @@ function image.resized_size(x, size, max_size)
   if short == 0 then core.fail('Resize: the image %s has no pixels', tostring(x.shape)) end
   local new_short, new_long = size, math.floor(size * long / short)
   if max_size and new_long > max_size then
-    new_short, new_long = math.floor(max_size * new_short / new_long), max_size
+    new_short, new_long = math.max(1, math.floor(max_size * new_short / new_long)), max_size
   end
   if w <= h then return new_long, new_short end
   return new_short, new_long

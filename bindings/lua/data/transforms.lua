@@ -240,7 +240,7 @@ transform('RandomVerticalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Top and bottom e
 
 -- ---- other sizes, turned images ----------------------------------------------------------------------
 
-transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'bilinear', max_size: int = nil, " ..
+transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'bilinear', max_size: int >= 1 = nil, " ..
   'antialias: bool = true)',
   'To {height, width}; one number is the shorter side, the longer at most max_size. antialias: smaller images are ' ..
   'averages.',
