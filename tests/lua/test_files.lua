@@ -73,6 +73,11 @@ t.test('csv: numbers are rounded as strtod does', function()
 end)
 
 t.test('csv: values that are not numbers, and missing values', function()
+  local missing = {'NA', 'N/A', 'n/a', '#N/A', 'null', 'NULL', 'None', '<NA>'}
+  local cells = write('missing.csv', 'a\n' .. table.concat(missing, '\n') .. '\n')
+  t.eq({data.csv(cells).a:isnan():sum():item(), data.csv(cells, {text = {'a'}}).a}, {#missing, missing})
+  local _, help = require('mtorch.core').entry(data.csv)
+  for _, word in ipairs(missing) do assert(help:find(word, 1, true), word) end
   local x = data.csv(write('b.csv', 'a,b,c\nNA,1-2,1\nnull,3,0x10\nN/A,4,2\n'))
   t.eq(x.a:tolist(), {0 / 0, 0 / 0, 0 / 0})
   t.eq({x.b, x.c}, {{'1-2', '3', '4'}, {'1', '0x10', '2'}})
