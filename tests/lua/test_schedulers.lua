@@ -225,8 +225,8 @@ test('EarlyStopping counts values that are not better', function()
   local stop = optim.EarlyStopping{patience = 2, min_delta = 0.1}
   local said = {}
   for i, value in ipairs{1, 0.95, 0.8, mt.tensor(0.75), 0 / 0, 0.1} do said[i] = stop:step(value) end
-  eq(said, {false, false, false, false, true, true})
-  eq({stop.best, stop.best_step, stop.stopped}, {0.1, 6, true})
+  eq(said, {false, false, false, false, true, false})
+  eq({stop.best, stop.best_step, stop.stopped, stop:step(1), stop:step(1)}, {0.1, 6, false, false, true})
   local rising = optim.EarlyStopping{patience = 1, mode = 'max'}
   eq({rising:step(1), rising:step(2), rising.improved, rising:step(2)}, {false, false, true, true})
   local again = optim.EarlyStopping{patience = 2, min_delta = 0.1}

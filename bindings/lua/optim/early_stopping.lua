@@ -24,7 +24,7 @@ method('step(value)', 'Takes the value of an epoch, a number or a tensor of one;
     else
       self.count = self.count + 1
     end
-    self.stopped = self.stopped or self.count >= self.patience
+    self.stopped = self.count >= self.patience
     return self.stopped
   end)
 
