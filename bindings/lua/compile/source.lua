@@ -57,16 +57,19 @@ end
 --- Whether the text of the function is available.
 function source.is_kept(fn) return #texts_of(debug.getinfo(fn, 'S')) > 0 end
 
+--- An error for the caller in C++, which adds the position.
+local function fail(...) error(string.format(...), 0) end
+
 --- For a function: the text of its chunk, the chunk's name in messages, its first and last line,
 --- and which one of the functions on these lines it is.
 function source.locate(fn)
   local info = debug.getinfo(fn, 'S')
   if info.what ~= 'Lua' or info.source:find '^@mtorch/' then
-    core.fail('kernel: a Lua function is needed, got %s', info.what == 'main' and 'a chunk' or 'one of the library')
+    fail('kernel: a Lua function is needed, got %s', info.what == 'main' and 'a chunk' or 'one of the library')
   end
   local texts = texts_of(info)
   if #texts == 0 then
-    core.fail('kernel: the source of %s cannot be read, and kernels are made from it', info.short_src)
+    fail('kernel: the source of %s cannot be read, and kernels are made from it', info.short_src)
   end
   local wanted, names = code_of(fn), {}
   for i, name in util.upvalues(fn) do names[i] = name end
@@ -79,7 +82,7 @@ function source.locate(fn)
       end
     end
   end
-  core.fail('kernel: %s:%d is not what was loaded; the file has changed since, load it again', info.short_src,
+  fail('kernel: %s:%d is not what was loaded; the file has changed since, load it again', info.short_src,
     info.linedefined)
 end
 
