@@ -42,11 +42,11 @@ end
 formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', " ..
   'columns: strings|ints = nil, quotes: bool = true, text: strings = nil)',
   'A table of the columns of a CSV file (also .gz) by name, their names in .names: float64 tensors where all cells ' ..
-  'are numbers or missing (NaN: empty, NA, N/A, n/a, #N/A, null, NULL, None or <NA>), else lists of strings; numbers ' ..
-  'with a zero in front (00501) and whole ones that float64 would round are text. t[k] is column k. text: names of ' ..
-  'columns that stay text, NA too. Cells may be quoted, unless quotes=false. delimiter: a comma; in a .tsv file a ' ..
-  'tab. columns: the names or positions of those to read, in this order. header=false: the first row is data, and ' ..
-  "columns names them all ('1', '2', .. otherwise).",
+  'are numbers or missing (NaN: empty, NA, N/A, n/a, #N/A, null, NULL, None or <NA>), else lists of strings; ' ..
+  'numbers with a zero in front (00501) and whole ones that float64 would round are text. t[k] is column k. text: ' ..
+  'names of columns that stay text, NA too. Cells may be quoted, unless quotes=false. delimiter: a comma; in a ' ..
+  '.tsv file a tab. columns: the names or positions of those to read, in this order. header=false: the first row is ' ..
+  "data, and columns names them all ('1', '2', .. otherwise).",
   function(path, header, delimiter, columns, quotes, text)
     if delimiter == '' then delimiter = path:gsub('%.gz$', ''):find('%.tsv$') and '\t' or ',' end
     check_delimiter('csv', delimiter)

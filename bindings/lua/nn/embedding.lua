@@ -81,9 +81,9 @@ embedding.Embedding = module.define{
     'sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
     'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. ' ..
-    'scale_grad_by_freq: the gradient of a row is divided by the number of its ids in the call. sparse: the gradient ' ..
-    'is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which change only ' ..
-    'those rows.',
+    'scale_grad_by_freq: the gradient of a row is divided by the number of its ids in the call. sparse: the ' ..
+    'gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which ' ..
+    'change only those rows.',
   parameters = {'weight'},
   init = function(o) return table_of('Embedding', o) end,
   forward = function(self, ids)
