@@ -650,18 +650,4 @@ test('as many tensors, numbers and operations as there may be', function()
   eq(mt.grad(mt.map(polynomial)(x):sum(), x):allclose(mt.grad(polynomial(x):sum(), x)), true)
 end)
 
-test('functions that index tables by numbers compile, and leave the hook as it was', function()
-  local lines = 0
-  debug.sethook(function() lines = lines + 1 end, 'l')
-  local ok, y = pcall(mt.map(function(x)
-    local c, s = { {1, 2}, 3}, 0
-    for i = 1, #c[1] do s = s + c[1][i] * x end
-    return s + c[2] + (c[3] or 0)
-  end), mt.tensor{1, 2})
-  local hook, mask = debug.gethook()
-  debug.sethook()
-  assert(ok and hook and mask == 'l' and lines > 0, y)
-  t.eq(y:tolist(), {6, 9})
-end)
-
 t.finish()

@@ -4,7 +4,6 @@
 -- (symbols.lua). A comparison of symbols is a branch: the function is run once for each path, and
 -- the paths are merged with `where`.
 local ffi = require 'ffi'
-local jit_util = require 'jit.util'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local loops = require 'mtorch.compile.loops'
@@ -134,45 +133,9 @@ function Session:function_of(f, name)
   return self:clone(f)
 end
 
--- The metatable of the tables that a traced function keeps in locals: their entry at a symbol would be nil.
-local watched = {__index = function(_, key)
-  if is_symbol(key) then core.fail 'a table is indexed by an element; choose by comparisons, or outside by gather' end
-end}
-local function watch(value)
-  if type(value) ~= 'table' or getmetatable(value) ~= nil then return end
-  setmetatable(value, watched)
-  for _, inner in next, value do watch(inner) end
-end
---- A hook for each instruction: watches the tables among the locals of the running function, if it is the user's.
-local function watch_locals()
-  if getinfo(2, 'S').source:find '^@mtorch/' then return end
-  local i, name, value = 1, debug.getlocal(2, 1)
-  while name do
-    if name:sub(1, 1) ~= '(' then watch(value) end
-    i, name, value = i + 1, debug.getlocal(2, i + 1)
-  end
-end
-
-local indexing = bit.band(jit_util.funcbc(function(t, key) return t[key] end, 1), 255)
---- Whether a function, or one inside of it, indexes something by a variable.
-local function indexes(code)
-  local info = jit_util.funcinfo(code)
-  for k = 1, info.bytecodes - 1 do
-    if bit.band(jit_util.funcbc(code, k), 255) == indexing then return true end
-  end
-  for k = 1, info.gcconsts do
-    local inner = jit_util.funck(code, -k)
-    if type(inner) == 'proto' and indexes(inner) then return true end
-  end
-end
-
 --- A copy of a Lua function with the same lines, whose upvalues and globals are proxies.
 function Session:clone(f)
   if self.clones[f] then return self.clones[f] end
-  if not self.hook and indexes(f) then -- the hook makes a trace 10 times as slow
-    self.hook = {debug.gethook()}
-    debug.sethook(watch_locals, '', 1)
-  end
   local clone = native.clone(f)
   self.clones[f] = clone
   local env = getfenv(f)
@@ -299,7 +262,6 @@ local function attempt(f, kinds, frozen)
       simplified = simplified}
   end)
   symbols.session = before
-  if s.hook then debug.sethook(unpack(s.hook, 1, 3)) end
   if not ok then return nil, result, s end
   result.numbers, result.guards, result.operands = s.numbers, s.guards, s.operands
   result.inputs, result.given = inputs, s.given
