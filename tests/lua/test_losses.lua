@@ -149,4 +149,9 @@ for _, row in ipairs{
   {'multilabel margin', function(u) return mt.multilabel_margin_loss(u, list):sin() end, {4, 3}},
 } do t.gradients(unpack(row)) end
 
+t.test('the lengths of a cosine embedding loss have 1e-12 added, as in PyTorch', function()
+  local a = mt.tensor({{1e-6, 0}}, {dtype = 'float64'})
+  t.near(mt.cosine_embedding_loss(a, a, mt.tensor{1}):item(), 0.5, 1e-9)
+end)
+
 t.finish()
