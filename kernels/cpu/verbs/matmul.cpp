@@ -141,14 +141,14 @@ template <class T> void outer_product(const Product<T>& q) {
   int64_t p = 0;
   do {
     Panel<T> t;
-    t.k = at_most(q.k - p, q.depth);
+    t.k = smaller(q.k - p, q.depth);
     t.a = q.a.from(0, p);
     t.accumulate = q.accumulate || p > 0;
     for (int64_t j = 0, columns; j < q.n; j += columns) {
       const int64_t left = q.n - j;
       int v = left > W ? 2 : 1;  // few rows leave registers for more columns
       if (!packing && q.m <= 3 && left >= 4 * W) v = q.m == 1 && left >= 8 * W ? 8 : 4;
-      columns = at_most(left, v * W);
+      columns = smaller<int64_t>(left, v * W);
       t.last = int(columns - (v - 1) * W);
       t.c = q.c.from(0, j);
       t.b = q.b(p, j), t.b_row = q.b.row;
@@ -177,15 +177,15 @@ template <class T> void outer_product(const Product<T>& q) {
 template <class T, int M, int N>
 __attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, Mat<const T> b,
                                           Mat<T> c, bool accumulate) {
-  constexpr int W = kWidth<T>, L = kLane<T>;
+  constexpr int W = kWidth<T>;
   const T* column[N];
   Vector<T> sum[M][N];
   MT_UNROLL for (int j = 0; j < N; ++j) {
-    column[j] = b(0, at_most(j, n - 1));
+    column[j] = b(0, smaller<int64_t>(j, n - 1));
     MT_UNROLL for (int i = 0; i < M; ++i) sum[i][j] = broadcast(T(0));
   }
   for (int64_t p = 0; p < k; p += W) {
-    const int rest = int(at_most(k - p, W));
+    const int rest = int(smaller<int64_t>(k - p, W));
     const auto get = [=](const T* of) {
       return rest == W ? load(of + p) : load_first(of + p, rest);
     };
@@ -198,14 +198,7 @@ __attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, 
   }
   MT_UNROLL for (int i = 0; i < M; ++i) {
     T total[N];
-    MT_UNROLL for (int j = 0; j < N; j += L) {
-      Vector<T> r[L];
-      MT_UNROLL for (int l = 0; l < L; ++l) r[l] = sum[i][j + l];
-      transpose_lanes(r);
-      Vector<T> s = add(r[0], r[1]);
-      if constexpr (L == 4) s = add(s, add(r[2], r[3]));
-      store_lane_sum(total + j, s);
-    }
+    store_sums(total, sum[i]);
 #pragma GCC unroll 1
     for (int64_t j = 0; j < n; ++j) *c(i, j) = accumulate ? *c(i, j) + total[j] : total[j];
   }
@@ -222,23 +215,22 @@ template <class T> void dot_product(const Product<T>& q) {
     MT_UNROLL for (int n = 0; n < N; ++n) sum[n] =
         fma(load(a + p + n * W), load(b + p + n * W), sum[n]);
   for (; p < q.k; p += W) {
-    const int rest = int(at_most(q.k - p, W));
+    const int rest = int(smaller<int64_t>(q.k - p, W));
     sum[0] = fma(load_first(a + p, rest), load_first(b + p, rest), sum[0]);
   }
   Vector<T> r[L] = {add(add(sum[0], sum[1]), add(sum[2], sum[3]))};
   MT_UNROLL for (int l = 1; l < L; ++l) r[l] = broadcast(T(0));
-  transpose_lanes(r);
   T total[L];
-  store_lane_sum(total, L == 4 ? add(add(r[0], r[1]), add(r[2], r[L - 1])) : add(r[0], r[1]));
+  store_sums(total, r);
   *q.c.at = q.accumulate ? *q.c.at + total[0] : total[0];
 }
 
 template <class T> void inner_product(const Product<T>& q) {
   if (q.m == 1 && q.n == 1) return dot_product(q);
   for (int64_t i = 0, rows; i < q.m; i += rows) {
-    rows = at_most(q.m - i, 2);
+    rows = smaller<int64_t>(q.m - i, 2);
     for (int64_t j = 0, n; j < q.n; j += n) {
-      n = at_most(q.n - j, rows == 1 ? 8 : 4);
+      n = smaller<int64_t>(q.n - j, rows == 1 ? 8 : 4);
       const Mat<const T> a = q.a.from(i, 0), b = q.b.from(0, j);
       const Mat<T> c = q.c.from(i, j);
       if (rows == 2) inner_tile<T, 2, 4>(q.k, n, a, b, c, q.accumulate);
@@ -323,7 +315,7 @@ void onednn_product(const Product<float>& product) {
   if (!g.ldc) return outer_product(q);
   for (int64_t p = 0; p < q.k; p += q.depth) {
     Product<float> part = q;
-    part.k = at_most(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.k = smaller(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
     if (q.backend == GemmBackend::onednn_same_order) {
       part.a = by_rows(part.a, q.m, part.k, q.n, false);
@@ -435,7 +427,7 @@ template <class T> void serial_product(const Product<T>& q) {
 /// Part i of n of the rows, or of the columns in multiples of 16.
 template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int64_t n) {
   const int64_t all = rows ? q.m : q.n, unit = rows ? 1 : 16;
-  const auto edge = [&](int64_t i) { return at_most(ceil_div(all * i / n, unit) * unit, all); };
+  const auto edge = [&](int64_t i) { return smaller(ceil_div(all * i / n, unit) * unit, all); };
   const int64_t begin = edge(i), size = edge(i + 1) - begin;
   Product<T> part = q;
   if (rows) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
@@ -450,11 +442,11 @@ constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // the range of term
 template <class T> void in_parts(const Product<T>& q, const auto& compute) {
   if (q.k <= kLongSum) return compute(q);
   const double most = kLongWork / double(q.m) / double(q.n);
-  const int64_t wanted = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);
+  const int64_t wanted = most < double(kLongSum) ? kLongSum : smaller(int64_t(most), kLongRead);
   const int64_t terms = ceil_div(wanted, q.depth) * q.depth;  // a multiple of the chain length
   for (int64_t p = 0; p < q.k && !mt_interrupted; p += terms) {
     Product<T> part = q;
-    part.k = at_most(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.k = smaller(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
     compute(part);
   }
@@ -467,14 +459,14 @@ template <class T> void in_parts(const Product<T>& q) {
 /// the longer side repeat the packing of the smaller operand (700 x 650 x 10000: 77 and 59 ms for the other side).
 template <class T> void panel(const Product<T>& q, bool by_rows) {
   const int64_t longer = by_rows ? q.m : q.n;
-  const int64_t cuts = at_most(int64_t(q.work() / kLongWork) + 1, longer / 256 + 1);
+  const int64_t cuts = smaller(int64_t(q.work() / kLongWork) + 1, longer / 256 + 1);
   for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, by_rows, i, cuts));
 }
 
 /// A product with one large operand and a thin c: its time is that of reading the large operand.
 template <class T> void streamed_entry(const Product<T>& q) {
   const int64_t threads = cpu_threads(), most = ceil_div(q.n, 256);  // rows of c are chains of fma
-  const int64_t panels = at_most(threads, most);
+  const int64_t panels = smaller(threads, most);
   parallel(panels, true, [&](int64_t i) {
     in_parts(cut(q, false, i, panels), [](const Product<T>& part) { streamed_product(part); });
   });
@@ -502,7 +494,7 @@ template <class T> void entry(const Product<T>& q) {
   // If sums are chains of fma, an element is the same in any panel.
   if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn_same_order) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
-    const int64_t panels = at_most(longer >= 512 * threads ? 2 * threads : threads, most);
+    const int64_t panels = smaller(longer >= 512 * threads ? 2 * threads : threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
   }
   const int64_t own = longer <= 128 ? 64 : longer < 1024 ? 128 : longer / 8;
@@ -519,7 +511,7 @@ template <class T> void wrapping_entry(const Product<T>& q) {
   const int64_t across = ceil_div(q.n, kColumns);
   parallel(q.m * across, q.work() > 1e6, [&](int64_t piece) {
     const int64_t i = piece / across, from = piece % across * kColumns;
-    const int64_t to = at_most(from + kColumns, q.n);
+    const int64_t to = smaller(from + kColumns, q.n);
     for (int64_t j = from; j < to && !q.accumulate; ++j) *q.c(i, j) = 0;
     for (int64_t p = 0; p < q.k && !mt_interrupted; ++p) {
       const T x = *q.a(i, p);
@@ -563,7 +555,7 @@ template <class T> bool batched(const Matmul& call) {
       compute = dot_product<T>;
   parallel(ceil_div(entries, chunk), entries >= 8 * chunk || work < 5e5, [&](int64_t piece) {
     Product<T> q = first;
-    for (int64_t e = piece * chunk; e < at_most((piece + 1) * chunk, entries); ++e) {
+    for (int64_t e = piece * chunk; e < smaller((piece + 1) * chunk, entries); ++e) {
       int64_t rest = e, a = 0, b = 0, c = 0;
       for (int d = dims - 1; d >= 0; --d) {
         const int64_t index = d > 0 ? rest % call.batch_size[d] : rest;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/simd/simd.h"
+#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -13,8 +14,18 @@ using namespace simd;
 // Arrays of vectors are kept in registers only if the loops over them are unrolled early.
 #define MT_UNROLL _Pragma("GCC unroll 16")
 
-inline int64_t at_most(int64_t x, int64_t limit) { return x < limit ? x : limit; }
-inline int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+/// to[i] = the sum of the elements of register i. N is a multiple of the elements of a lane.
+template <class T, int N> MT_SIMD void store_sums(T* to, const Vector<T> (&registers)[N]) {
+  constexpr int L = kLane<T>;
+  MT_UNROLL for (int i = 0; i < N; i += L) {
+    Vector<T> r[L];
+    MT_UNROLL for (int l = 0; l < L; ++l) r[l] = registers[i + l];
+    transpose_lanes(r);
+    Vector<T> sum = add(r[0], r[1]);
+    if constexpr (L == 4) sum = add(sum, add(r[2], r[3]));
+    store_lane_sum(to + i, sum);
+  }
+}
 
 /// Element (i, j) is at `at + i * row + j * col`.
 template <class T> struct Mat {

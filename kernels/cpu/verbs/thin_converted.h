@@ -63,12 +63,7 @@ __attribute__((noinline)) void converted_rows(const S* a, int64_t row, const flo
   }
   MT_UNROLL for (int n = 0; n < N; ++n) {
     float total[R4];
-    MT_UNROLL for (int r = 0; r < R4; r += L) {
-      Vector<float> s[L];
-      MT_UNROLL for (int l = 0; l < L; ++l) s[l] = sum[n][r + l];
-      transpose_lanes(s);
-      store_lane_sum(total + r, add(add(s[0], s[1]), add(s[2], s[3])));
-    }
+    store_sums(total, sum[n]);
     for (int r = 0; r < R; ++r) *c(r, n) = more ? *c(r, n) + total[r] : total[r];
   }
 }
@@ -82,7 +77,7 @@ void converted_product(const S* a, int64_t row, const float* columns, int64_t ro
     constexpr int kSums = sizeof(F32s) == 64 ? 24 : 12, R = kSums / N < 8 ? kSums / N : 8;
     constexpr int64_t kBlock = 4096 / N / 16 * 16;
     for (int64_t p = 0; p < k; p += kBlock) {
-      const int64_t terms = at_most(kBlock, k - p);
+      const int64_t terms = smaller(kBlock, k - p);
       const int64_t tiles = m / R, apart = R == 8 ? tiles : 1;
       const auto compute = [&](auto* rows, int64_t i) {
         const Mat<float> to{c(i, 0), c.row * apart, c.col};

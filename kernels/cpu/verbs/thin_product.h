@@ -28,7 +28,7 @@ __attribute__((noinline)) void stream_rows(const Product<T>& q, int64_t p, int64
     MT_UNROLL for (int i = 0; i < M; ++i) x[i][r] = *q.a(i, p + r);
   }
   for (int64_t at = 0; at < columns; at += W) {
-    const int rest = int(at_most(columns - at, W));
+    const int rest = int(smaller<int64_t>(columns - at, W));
     Vector<T> y[R];
     MT_UNROLL for (int r = 0; r < R; ++r) y[r] =
         rest == W ? load(b[r] + at) : load_first(b[r] + at, rest);
@@ -45,9 +45,9 @@ template <class T, int M, int R> void stream(const Product<T>& q) {
   constexpr int64_t room = kThinRoom<T> / M / W * W;
   alignas(64) T sums[M * room];
   for (int64_t j = 0; j < q.n; j += room) {
-    const int64_t columns = at_most(q.n - j, room);
+    const int64_t columns = smaller(q.n - j, room);
     for (int64_t from = 0; from < q.k; from += q.depth) {
-      const int64_t to = at_most(from + q.depth, q.k);
+      const int64_t to = smaller(from + q.depth, q.k);
       int64_t p = from;
       for (; p + R <= to; p += R) stream_rows<T, M, R>(q, p, j, columns, p == from, sums, room);
       for (; p < to; ++p) stream_rows<T, M, 1>(q, p, j, columns, p == from, sums, room);
@@ -116,14 +116,7 @@ __attribute__((noinline)) void thin_tiles(const Product<T>& q, int64_t i, int64_
       }
     MT_UNROLL for (int r = 0; r < M; ++r) {
       T total[N4];
-      MT_UNROLL for (int n = 0; n < N4; n += L) {
-        Vector<T> s[L];
-        MT_UNROLL for (int l = 0; l < L; ++l) s[l] = sum[r][n + l];
-        transpose_lanes(s);
-        Vector<T> all = add(s[0], s[1]);
-        if constexpr (L == 4) all = add(all, add(s[2], s[3]));
-        store_lane_sum(total + n, all);
-      }
+      store_sums(total, sum[r]);
       for (int n = 0; n < N; ++n) {
         T* c = q.c(i + r * step, j + n);
         *c = more ? *c + total[n] : total[n];
@@ -160,11 +153,11 @@ template <class T> void thin_product(const Product<T>& q) {
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t j = q.n * g / groups, columns = q.n * (g + 1) / groups - j;
     for (int64_t p = 0; p < q.k; p += most) {
-      const int64_t k = at_most(most, q.k - p);
+      const int64_t k = smaller(most, q.k - p);
       T* to = packed;
       for (int64_t at = 0; at < k; at += W)
         for (int64_t n = 0; n < columns; ++n, to += W) {
-          const int rest = int(at_most(k - at, W));
+          const int rest = int(smaller<int64_t>(k - at, W));
           const Mat<const T> from = q.b.from(p + at, j + n);
           if (from.row == 1) store(to, load_first(from.at, rest));
           else
