@@ -13,9 +13,7 @@ namespace mt::linalg {
 
 void check_matrices(const char* name, const Tensor& x) {
   if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
-  if (!is_float(x.dtype()))
-    fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
-  if (is_reduced_float(x.dtype()))
+  if (!is_float(x.dtype()) || is_reduced_float(x.dtype()))
     fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
   if (&x.device() != &cpu_device())
     fail("{}: runs on the CPU only, this tensor is on {}; use x:cpu()", name, x.device().name);

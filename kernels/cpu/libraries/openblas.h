@@ -11,10 +11,10 @@
 #define MT_OPENBLAS(X)                                                     \
   X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
   X(cblas_sgemm) X(cblas_dgemm)                                            \
-  X(sgetrf_) X(sgetrs_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)         \
+  X(sgetrf_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)         \
   X(sorgqr_) X(sgesdd_) X(sgesvd_) X(ssyevd_) X(sgeev_)                    \
   X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_) X(slaswp_) X(ssyrk_)          \
-  X(dgetrf_) X(dgetrs_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)         \
+  X(dgetrf_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)         \
   X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
   X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_) X(dlaswp_) X(dsyrk_)
 // clang-format on
@@ -28,8 +28,6 @@ char* openblas_get_corename(void);
   void cblas_##x##gemm(int order, int ta, int tb, int m, int n, int k, T alpha, const T* a,        \
                        int lda, const T* b, int ldb, T beta, T* c, int ldc);                       \
   void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                              \
-  void x##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*,        \
-                 const int*, int*, size_t);                                                        \
   void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                    \
   void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
   void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
