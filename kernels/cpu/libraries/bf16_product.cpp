@@ -11,6 +11,7 @@
 #include "kernels/cpu/pool/counters.h"
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/math/reduced_floats.h"
+#include "kernels/view.h"
 
 namespace mt {
 namespace {
@@ -105,11 +106,7 @@ void plain(const Matmul& p) {
     }
 }
 
-int64_t entries_of(const Matmul& q) {
-  int64_t entries = 1;
-  for (int d = 0; d < q.batch_dims; ++d) entries *= q.batch_size[d];
-  return entries;
-}
+int64_t entries_of(const Matmul& q) { return count(q.batch_dims, q.batch_size); }
 
 /// Memory of the thread for a panel of the result, or null.
 void* panel_memory(size_t bytes) {
@@ -142,17 +139,10 @@ bool run(const Primitive& primitive, const Matmul& p, bool dense) {
   return true;
 }
 
-bool suits_onednn(int64_t m, int64_t n, int64_t k, int64_t entries) {
-  const double work = double(m) * double(n) * double(k);
-  if (work < kMinEntry || work * double(entries) < kMinWork || k < 16) return false;
-  const onednn::Library* library = onednn::open();
-  // With fewer rows than this it is slower than the thin product.
-  return library && library->bf16 && std::min(m, n) >= (library->amx ? 16 : 6);
-}
 bool suits_onednn(const Matmul& q) {
   if (q.dtype != Dtype::bf16 || (q.accumulate && !q.wide) || q.c_col != 1 || q.c_row < q.n ||
       !reads(q.a_row, q.a_col, q.m, q.k) || !reads(q.b_row, q.b_col, q.k, q.n) ||
-      !suits_onednn(q.m, q.n, q.k, entries_of(q)))
+      !multiplies_bf16(q.m, q.n, q.k, entries_of(q)))
     return false;
   const Panels panels = panels_of(q);
   return primitive_of(q, panels, 0) && primitive_of(q, panels, panels.count - 1);
@@ -176,7 +166,11 @@ bool takes_int8(const Matmul& q) {
 bool takes_half(const Matmul& q) { return suits_thin(q) || suits_onednn(merge_rows(q)); }
 
 bool multiplies_bf16(int64_t m, int64_t n, int64_t k, int64_t entries) {
-  return suits_onednn(m, n, k, entries);
+  const double work = double(m) * double(n) * double(k);
+  if (work < kMinEntry || work * double(entries) < kMinWork || k < 16) return false;
+  const onednn::Library* library = onednn::open();
+  // With fewer rows than this it is slower than the thin product.
+  return library && library->bf16 && std::min(m, n) >= (library->amx ? 16 : 6);
 }
 
 void bf16_product(const Matmul& given) {
@@ -185,14 +179,12 @@ void bf16_product(const Matmul& given) {
   const Primitive first = primitive_of(q, panels, 0),
                   last = primitive_of(q, panels, panels.count - 1);
   parallel(entries_of(q) * panels.count, true, [&](int64_t piece) {
-    int64_t entry = piece / panels.count, a = 0, b = 0, c = 0;
-    for (int d = q.batch_dims - 1; d >= 0; --d) {
-      const int64_t index = entry % q.batch_size[d];
-      entry /= q.batch_size[d];
-      a += index * q.a_batch[d], b += index * q.b_batch[d], c += index * q.c_batch[d];
-    }
+    const auto offset = [&](const int64_t* stride) {
+      return offset_of(piece / panels.count, q.batch_dims, q.batch_size, stride);
+    };
     Matmul of_entry = q;
-    of_entry.a = element(q.a, a), of_entry.b = element(q.b, b), of_entry.c = result(q, c);
+    of_entry.a = element(q.a, offset(q.a_batch)), of_entry.b = element(q.b, offset(q.b_batch));
+    of_entry.c = result(q, offset(q.c_batch));
     const int64_t i = piece % panels.count;
     const Matmul panel = panel_of(of_entry, panels, i);
     if (run(i == panels.count - 1 ? last : first, panel, panels.dense)) count_onednn();
