@@ -37,16 +37,6 @@ struct Kind {
     return all;
   }
   static bool expected(bool any) { return kExpected || any; }
-  static bool functions_of(const DynamicLibrary& library, Cublas& lib) {
-    return !library.lacks({{"cublasCreate_v2", lib.create},
-                           {"cublasDestroy_v2", lib.destroy},
-                           {"cublasSetStream_v2", lib.set_stream},
-                           {"cublasSetWorkspace_v2", lib.set_workspace},
-                           {"cublasSetMathMode", lib.set_math_mode},
-                           {"cublasGetVersion_v2", lib.version},
-                           {"cublasGemmEx", lib.gemm_ex},
-                           {"cublasGemmStridedBatchedEx", lib.gemm_ex_batched}});
-  }
   static blas::Handle handle_of(const Cublas& lib, std::string& why) {
     blas::Handle handle = nullptr;
     void* workspace = nullptr;
@@ -77,18 +67,13 @@ struct Kind {
   }
 };
 
-GpuLibrary<Kind>& gpu_library() {
-  static GpuLibrary<Kind> lib;
-  return lib;
-}
-
 }  // namespace
 
-CublasInUse cublas() { return gpu_library().use(); }
+CublasInUse cublas() { return gpu_library<Kind>().use(); }
 
 const char* cublas_words(bool open) {
   if (open) cublas();
-  return gpu_library().words();
+  return gpu_library<Kind>().words();
 }
 
 bool multiply(const CublasInUse& blas, const BlasProduct& p) {

@@ -37,6 +37,17 @@ struct Cublas {
                          int c_type, int ldc, long long c_step, int count, int compute,
                          int algorithm) = nullptr;
 };
+/// Whether an open library has all functions.
+inline bool functions_of(const DynamicLibrary& library, Cublas& lib) {
+  return !library.lacks({{"cublasCreate_v2", lib.create},
+                         {"cublasDestroy_v2", lib.destroy},
+                         {"cublasSetStream_v2", lib.set_stream},
+                         {"cublasSetWorkspace_v2", lib.set_workspace},
+                         {"cublasSetMathMode", lib.set_math_mode},
+                         {"cublasGetVersion_v2", lib.version},
+                         {"cublasGemmEx", lib.gemm_ex},
+                         {"cublasGemmStridedBatchedEx", lib.gemm_ex_batched}});
+}
 
 /// The handle of the current GPU, on the stream of the plug-in, and its library; null without
 /// cuBLAS. Its own workspace makes the bits independent of earlier calls.

@@ -34,9 +34,6 @@ struct Kind {
     return all;
   }
   static bool expected(bool) { return !is_default() || !cudnn_files(kFile).empty(); }
-  static bool functions_of(const DynamicLibrary& library, Cudnn& lib) {
-    return cuda::functions_of(library, lib);
-  }
   static dnn::Handle handle_of(const Cudnn& lib, std::string& why) {
     dnn::Handle handle = nullptr;
     int status = lib.create(&handle);
@@ -53,11 +50,6 @@ struct Kind {
   }
 };
 
-GpuLibrary<Kind>& gpu_library() {
-  static GpuLibrary<Kind> lib;
-  return lib;
-}
-
 struct OfGpu {
   uint64_t convolutions = 0;
   std::string words;
@@ -71,7 +63,7 @@ OfGpu& of_gpu() {
 
 CudnnInUse cudnn(double work) {
   if (is_off() || (is_default() && work < kCudnnWork)) return {nullptr, nullptr};
-  return gpu_library().use();
+  return gpu_library<Kind>().use();
 }
 
 void count_convolution() { ++of_gpu().convolutions; }
@@ -79,9 +71,9 @@ void count_convolution() { ++of_gpu().convolutions; }
 const char* cudnn_words(bool open) {
   OfGpu& g = of_gpu();
   if (is_off()) return "off (MTORCH_CUDNN=0)";
-  if (open) gpu_library().use();
-  g.words = gpu_library().words();
-  if (open && is_default() && gpu_library().use().handle)
+  if (open) gpu_library<Kind>().use();
+  g.words = gpu_library<Kind>().words();
+  if (open && is_default() && gpu_library<Kind>().use().handle)
     g.words += ", for large convolutions (MTORCH_CUDNN=1: all, 0: none)";
   if (g.convolutions > 0) g.words += ", " + std::to_string(g.convolutions) + " convolutions";
   return g.words.c_str();

@@ -16,12 +16,11 @@ inline std::string version_text(int v) {
 }
 
 /// Kind defines the properties of a library:
-///   Functions, Handle
+///   Functions, Handle          functions_of(library, functions): whether it is the library; fills them in
 ///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"
 ///   kLoss                      the consequence of its absence, and the remedy
 ///   files()                    what to try, in order
 ///   expected(files)            whether a missing library is reported
-///   functions_of(library, f)   whether it is the library; fills in its functions f
 ///   handle_of(f, why)          a handle for the current GPU, or null
 ///   version_of(f, handle)      "13.1.0"
 template <class Kind> class GpuLibrary {
@@ -67,7 +66,7 @@ template <class Kind> class GpuLibrary {
       if (reason_.empty() || file.path.find('/') != file.path.npos) reason_ = library.error();
       return false;
     }
-    file.good = Kind::functions_of(library, file.functions);
+    file.good = functions_of(library, file.functions);
     if (!file.good) reason_ = file.path + " is not " + Kind::kWanted;
     return file.good;
   }
@@ -100,5 +99,11 @@ template <class Kind> class GpuLibrary {
   std::string reason_;  // of the last failed file
   bool reported_ = false;
 };
+
+/// The library that Kind describes; it is opened at the first use().
+template <class Kind> GpuLibrary<Kind>& gpu_library() {
+  static GpuLibrary<Kind> library;
+  return library;
+}
 
 }  // namespace mt::cuda

@@ -34,17 +34,6 @@ void give_to_pool(void* data) {
   State& g = state();
   check(g.has_pools ? cudaFreeAsync(data, g.stream) : cudaFree(data), "freeing memory");
 }
-void give_raw(void* data, size_t bytes) {
-  State& g = state();
-  if (g.graphs && graph_gives(data, bytes, false)) return;
-  const SizeClass c = class_of(bytes);
-  if (bytes <= kSmallBlock && g.kept_bytes + c.bytes <= kMaxKept) {
-    g.kept[c.index].push_back(data);
-    g.kept_bytes += c.bytes;
-  } else {
-    give_to_pool(data);
-  }
-}
 
 }  // namespace
 
@@ -59,7 +48,7 @@ void* allocate(size_t bytes) {
 }
 void release(void* data, size_t bytes) {
   state().allocated -= int64_t(bytes);
-  give_raw(data, bytes);
+  give(data, bytes);
 }
 
 void* take(size_t bytes) {
@@ -76,7 +65,17 @@ void* take(size_t bytes) {
   }
   return data;
 }
-void give(void* data, size_t bytes) { give_raw(data, bytes); }
+void give(void* data, size_t bytes) {
+  State& g = state();
+  if (g.graphs && graph_gives(data, bytes, false)) return;
+  const SizeClass c = class_of(bytes);
+  if (bytes <= kSmallBlock && g.kept_bytes + c.bytes <= kMaxKept) {
+    g.kept[c.index].push_back(data);
+    g.kept_bytes += c.bytes;
+  } else {
+    give_to_pool(data);
+  }
+}
 
 void trim() {
   State& g = state();

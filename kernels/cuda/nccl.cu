@@ -40,9 +40,6 @@ struct Kind {
     return all;
   }
   static bool expected(bool) { return false; }  // mt.dist reports it
-  static bool functions_of(const DynamicLibrary& library, Nccl& lib) {
-    return cuda::functions_of(library, lib);
-  }
   static cudaStream_t handle_of(const Nccl&, std::string& why) {
     cudaStream_t made = nullptr;
     int least = 0, greatest = 0;
@@ -59,11 +56,6 @@ struct Kind {
     return version_text(v);
   }
 };
-
-GpuLibrary<Kind>& gpu_library() {
-  static GpuLibrary<Kind> lib;
-  return lib;
-}
 
 struct ProcessGroup {
   InUse<Nccl, cudaStream_t> nccl;
@@ -175,10 +167,10 @@ int call(const ProcessGroup& g, const Collective& c) {
 
 const char* nccl_words(bool open) {
   if (is_off()) return "off (MTORCH_NCCL=0)";
-  if (open) gpu_library().use();
+  if (open) gpu_library<Kind>().use();
   OfGpu& g = of_gpu();
-  if (g.collectives == 0) return gpu_library().words();
-  g.words = gpu_library().words() + (", " + std::to_string(g.collectives) + " collectives");
+  if (g.collectives == 0) return gpu_library<Kind>().words();
+  g.words = gpu_library<Kind>().words() + (", " + std::to_string(g.collectives) + " collectives");
   return g.words.c_str();
 }
 
@@ -192,12 +184,12 @@ const char* bus() {
 }
 
 bool group_id(char* id) {
-  const auto nccl = gpu_library().use();
+  const auto nccl = gpu_library<Kind>().use();
   return nccl.library && nccl.library->new_id(reinterpret_cast<ccl::Id*>(id)) == ccl::kSuccess;
 }
 
 void* group_join(const char* id, int rank, int size, bool (*stop)(double seconds)) {
-  ProcessGroup* const g = new ProcessGroup{gpu_library().use(), nullptr, rank, size, stop};
+  ProcessGroup* const g = new ProcessGroup{gpu_library<Kind>().use(), nullptr, rank, size, stop};
   g->next = of_gpu().groups;
   of_gpu().groups = g;
   if (!g->nccl.library) return fail(*g, nccl_words(false)), g;
