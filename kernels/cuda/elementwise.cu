@@ -100,7 +100,7 @@ void map_numbers(const Map& call, unsigned numbers) {
   o.n = n;
   bool is_flat = kernels.flat && m.ndim == 1 && m.stride[0][0] == 1 && aligned(m, 0);
   for (int k = 1; k < used; ++k) is_flat &= m.stride[k][0] == 1 || m.stride[k][0] == 0;
-  if (is_flat && (m.op == op::index_in<op::Gelu>(op::Mapped{}) || m.part > 0))
+  if (is_flat && (m.op == op::id<op::Gelu> || m.part > 0))
     return cuda::launch_each(name, kernels.flat, (n + width - 1) / width, o);
   if (is_flat) return cuda::launch_one_turn(name, kernels.flat, (n + width - 1) / width, o);
   Strided s{o, m.ndim, false, {}, {}};

@@ -9,11 +9,6 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// a / b of non-negative numbers; uses 32 bits if they suffice.
-__device__ inline int64_t divide(int64_t a, int64_t b) {
-  return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
-}
-
 /// A row: `outer` pieces of `inner` elements; a piece has `channels_per_group` channels of
 /// `spatial` elements.
 template <class T, class Team> struct Row {

@@ -53,8 +53,7 @@ template <class T, int W> struct Part {
 
   /// The offset of element i of the row.
   __device__ int64_t place(int64_t i) const {
-    const int64_t o = ((i | s.c.spatial) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.spatial))
-                                                     : i / s.c.spatial;
+    const int64_t o = divide(i, s.c.spatial);
     return base + o * step + (i - o * s.c.spatial);
   }
   __device__ cuda::Group<T, W> load(const void* data, int64_t at) const {
