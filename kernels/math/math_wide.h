@@ -585,15 +585,11 @@ template <class T> MT_HD T ndtr(T x) {
 }
 }  // namespace core
 
-MT_HD double gelu(double x) { return core::gelu(x); }
-MT_HD double ndtr(double x) { return core::ndtr(x); }
+MT_FROM_CORE(gelu)
+MT_FROM_CORE(ndtr)
 MT_HD double gelu_slope(double x) { return ndtr(x) + x * exp(-0.5 * x * x) * 0.398942280401432678; }
-MT_HD float gelu(float x) { return core::gelu(x); }
 MT_HD float gelu_slope(float x) { return core::gelu_slope(x); }
-MT_HD float ndtr(float x) { return core::ndtr(x); }
-template <class T> MT_HD Symbolic<T> gelu(T x) { return core::gelu(x); }
-template <class T> MT_HD Symbolic<T> ndtr(T x) { return core::ndtr(x); }
-template <class T> MT_HD Symbolic<T> gelu_slope(T x) { return core::gelu_slope(x); }
+MT_OF_SYMBOLS(gelu_slope)
 MT_HD double tanhshrink(double x) {
   const double z = x * x;
   return z < 0.25 ? 0.0 - x * z * core::tanh_poly(z) : x - tanh(x);

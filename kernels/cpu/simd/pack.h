@@ -25,20 +25,8 @@ using I32s = __m256i;
 using M32s = __m256;
 #define MT_BITS(op) _mm256_##op##_si256
 #endif
-MT_SIMD F32s as_floats(I32s v) {
-#ifdef __AVX512F__
-  return _mm512_castsi512_ps(v);
-#else
-  return _mm256_castsi256_ps(v);
-#endif
-}
-MT_SIMD I32s as_words(F32s v) {
-#ifdef __AVX512F__
-  return _mm512_castps_si512(v);
-#else
-  return _mm256_castps_si256(v);
-#endif
-}
+MT_SIMD F32s as_floats(I32s v) { return F32s(v); }
+MT_SIMD I32s as_words(F32s v) { return I32s(v); }
 
 /// A bool for each element.
 struct PackMask {

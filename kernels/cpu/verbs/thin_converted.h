@@ -18,11 +18,7 @@ template <class S> MT_SIMD F32s load_wide(const S* p) {
     F16s v;
     __builtin_memcpy(&v, p, 2 * kWidth<float>);
     if constexpr (std::is_same_v<S, Float16>) return MT_MM(cvtph_ps)(v);
-#if defined(__AVX512F__)
-    else return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
-#else
-    else return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
-#endif
+    else return F32s(MT_MM(slli_epi32)(MT_MM(cvtepu16_epi32)(v), 16));
   }
 #else
   float wide[kWidth<float>];
