@@ -25,6 +25,13 @@ struct Conv {
 };
 
 MT_HD constexpr int64_t area(const int64_t* size) { return size[0] * size[1]; }
+/// Whether the kernel is 1 x 1 and reads every position: then it is a product on the plain images.
+constexpr bool is_plain(const Conv& c) {
+  for (int d = 0; d < 2; ++d)
+    if (c.kernel[d] != 1 || c.stride[d] != 1 || c.offset[d] != 0 || c.out[d] != c.size[d])
+      return false;
+  return true;
+}
 
 /// The number of partial sums over the batch that a CPU computes for the gradient of the weight.
 constexpr int64_t conv_parts(const Conv& c) {

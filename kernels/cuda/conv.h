@@ -21,13 +21,6 @@ inline double work_of(const Conv& c) {
   return double(c.batch) * double(c.groups * c.outputs) * double(c.inputs * area(c.kernel)) *
          double(area(c.out));
 }
-/// Whether the kernel is 1 x 1 and reads every position: then it is a product on the plain images.
-inline bool is_plain(const Conv& c) {
-  for (int d = 0; d < 2; ++d)
-    if (c.kernel[d] != 1 || c.stride[d] != 1 || c.offset[d] != 0 || c.out[d] != c.size[d])
-      return false;
-  return true;
-}
 
 namespace {
 

@@ -202,12 +202,6 @@ template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t gr
 
 // ---- the three parts ----------------------------------------------------------------------------
 
-/// Whether the kernel has one element and reads every position once: then it is a matmul per image.
-bool is_product(const Conv& c) {
-  return area(c.kernel) == 1 && c.stride[0] == 1 && c.stride[1] == 1 && c.offset[0] == 0 &&
-         c.offset[1] == 0 && c.size[0] == c.out[0] && c.size[1] == c.out[1];
-}
-
 /// y = w . x, or x = w' . y with a transposed weight: (rows x inner) times (inner x positions).
 template <class T>
 bool one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
@@ -235,7 +229,7 @@ bool one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner)
 template <class T> bool output_part(const Conv& c) {
   const T* x = static_cast<const T*>(c.x);
   T* y = static_cast<T*>(c.y);
-  if (is_product(c)) return one_by_one(c, x, y, c.outputs, c.inputs);
+  if (is_plain(c)) return one_by_one(c, x, y, c.outputs, c.inputs);
   Job<T> job = job_from_x(c, y);
   job.bias = static_cast<const T*>(c.bias);
   run_jobs(job, c.batch, c.groups);
@@ -261,7 +255,7 @@ Axis input_axis(const Conv& c, int d, int64_t remainder) {
 template <class T> bool input_part(const Conv& c) {
   T* x = static_cast<T*>(c.x);
   const T* y = static_cast<const T*>(c.y);
-  if (is_product(c)) return one_by_one(c, y, x, c.inputs, c.outputs);
+  if (is_plain(c)) return one_by_one(c, y, x, c.inputs, c.outputs);
   Job<T> job = job_of(c, y, x, c.inputs, c.outputs, c.out, c.size);
   const int64_t total = c.batch * c.groups * c.inputs * job.out_plane;
   if (c.stride[0] > 1 || c.stride[1] > 1)
