@@ -14,11 +14,6 @@ namespace {
 constexpr uint8_t kPredicate[] = {0x00, 0x11, 0x12, 0x04, 0x15, 0x16};
 constexpr uint8_t kSwappedPredicate[] = {0x00, 0x1e, 0x1d, 0x04, 0x1a, 0x19};
 
-bool commutes(LaneOp op) {
-  return op == LaneOp::add || op == LaneOp::mul || op == LaneOp::iadd || op == LaneOp::imul ||
-         op == LaneOp::iand || op == LaneOp::ior || op == LaneOp::ixor;
-}
-
 /// The truth table of a function of three bits for permuted inputs.
 uint8_t permuted(uint8_t table, const int (&order)[3]) {
   uint8_t out = 0;
@@ -104,7 +99,7 @@ void Emitter::write_value() {
 
 /// The operands of a binary instruction; if it commutes, the one in a register is first.
 Emitter::Two Emitter::two() {
-  const int first = commutes(now_->op) && !is_near(0) ? 1 : 0;
+  const int first = commutes(now_->op, now_->bits) && !is_near(0) ? 1 : 0;
   const Xmm a = reg(first);
   const Place b = any(1 - first);
   consume();

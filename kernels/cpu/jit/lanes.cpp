@@ -36,26 +36,6 @@ constexpr Row rows[] = {
     {"store_f16", 1, false}, {"store_word", 1, false}, {"store_bool", 1, false}};
 static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
 
-bool commutes(LaneOp op, uint64_t bits) {
-  switch (op) {
-    using enum LaneOp;
-    case add:
-    case mul:
-    case fma:  // the factors
-    case iadd:
-    case imul:
-    case iand:
-    case ior:
-    case ixor:
-    case mand:
-    case mor:
-    case mxor: return true;
-    case compare: return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
-    case icompare: return bits == uint64_t(IntOrder::equal);
-    default: return false;
-  }
-}
-
 template <class T> T to_float(uint64_t bits) {
   T x;
   std::memcpy(&x, &bits, sizeof(T));  // little-endian
@@ -111,6 +91,25 @@ template <class T> T exact_inverse(T x) {
 const char* name_of(LaneOp op) { return rows[int(op)].name; }
 int inputs_of(LaneOp op) { return rows[int(op)].inputs; }
 bool is_mask(LaneOp op) { return rows[int(op)].mask; }
+bool commutes(LaneOp op, uint64_t bits) {
+  switch (op) {
+    using enum LaneOp;
+    case add:
+    case mul:
+    case fma:  // the factors
+    case iadd:
+    case imul:
+    case iand:
+    case ior:
+    case ixor:
+    case mand:
+    case mor:
+    case mxor: return true;
+    case compare: return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
+    case icompare: return bits == uint64_t(IntOrder::equal);
+    default: return false;
+  }
+}
 
 std::string to_string(const LaneProgram& program) {
   std::string text;

@@ -88,6 +88,8 @@ const char* name_of(LaneOp);
 int inputs_of(LaneOp);
 /// Whether the value is a mask, as opposed to a number or its bits.
 bool is_mask(LaneOp);
+/// Whether the first two inputs can be exchanged.
+bool commutes(LaneOp, uint64_t bits);
 inline bool is_estimate(LaneOp op) { return op == LaneOp::inverse || op == LaneOp::rsqrt; }
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
 inline bool is_conversion(LaneOp op) { return op == LaneOp::to_float || op == LaneOp::to_int; }
