@@ -1,6 +1,8 @@
 // cuda_kernel.cpp -- checks launches and their arguments, and launches kernels
 #include "engine/gpu/cuda_kernel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -53,12 +55,6 @@ std::string choose(const CudaText& text, const std::string& wanted) {
   return name;
 }
 
-std::string listed(const std::vector<std::string>& words) {
-  std::string list;
-  for (const std::string& w : words) list += (list.empty() ? "" : ", ") + w;
-  return list;
-}
-
 /// The advice about the first #include that the compiler did not find, or an empty string.
 std::string missing_header(const std::string& log) {
   constexpr std::string_view kWords = "cannot open source file \"";
@@ -83,10 +79,9 @@ std::string leave_out(const CudaText& text) {
   if (text.host_functions.empty() && words.empty()) return "";
   std::string s = " Leave out ";
   if (!text.host_functions.empty())
-    s += fmt::format("the functions of the host ({}){}", listed(text.host_functions),
+    s += fmt::format("the functions of the host ({}){}", fmt::join(text.host_functions, ", "),
                      words.empty() ? "" : " and ");
-  s += listed(words);
-  return s +
+  return s + fmt::format("{}", fmt::join(words, ", ")) +
          ": only kernels and __device__ functions are compiled. The script's part is: "
          "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
          "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
