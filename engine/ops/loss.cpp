@@ -404,7 +404,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin
 Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                              Reduction how) {
   const auto square_of = [](const Tensor& v) { return sum(v * v, {-1}) + 1e-12; };
-  const Tensor c = sum(x * y, {-1}) / sqrt(square_of(x) * square_of(y));
+  const Tensor dot = sum(x * y, {-1}), c = dot / sqrt(square_of(x) * square_of(y));
   return reduce_loss(where(is_one(target), 1.0 - c, relu(c - margin)), how);
 }
 
