@@ -4,7 +4,6 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local shown = require 'mtorch.core.shown'
-local util = require 'mtorch.core.util'
 local positions_of = require('mtorch.data.sets').positions_of
 local class, check_set = classes.class, classes.check_set
 
@@ -15,7 +14,13 @@ local whole = {dtype = 'int64', device = 'cpu'} -- positions are on the CPU
 -- `repeats` means that a position may occur twice.
 
 --- An iterator over the positions, drawn from the sampler's generator.
-local function positions(self) return util.values(self:order(self.generator):tolist()) end
+local function positions(self)
+  local order, i = self:order(self.generator), 0
+  return function()
+    i = i + 1
+    if i <= #order then return order:at(i) end
+  end
+end
 
 local function sampler(name, signature, doc, new, init)
   local of = class(name .. signature, doc, new, 'sampler', init)
