@@ -137,9 +137,15 @@ const Entry kCore[] = {
 };
 
 /// Gives NaNs with a sign and other bits, as in files of bytes, the bits of NAN: LuaJIT takes a double with them, which
-/// FFI reads, for another Lua value.
-template <class T, class Bits> void make_nans_readable(T* at, int64_t n, Bits infinity) {
-  const auto is_other = [=](T v) { return std::isnan(v) && std::bit_cast<Bits>(v) > infinity; };
+/// FFI reads, for another Lua value. -NAN, which calculations give, is none of them.
+template <class T, class Bits> void make_nans_readable(Storage& s, Bits infinity, Bits minus_nan) {
+  if (std::exchange(s.readable_version, s.version) == s.version) return;
+  T* const at = static_cast<T*>(s.data);
+  const int64_t n = int64_t(s.bytes / sizeof(T));
+  const auto is_other = [=](T v) {
+    const Bits bits = std::bit_cast<Bits>(v);
+    return bits > infinity && bits != minus_nan;
+  };
   bool any = false;
   for (int64_t i = 0; i < n; ++i) any |= is_other(at[i]);
   for (int64_t i = 0; any && i < n; ++i)
@@ -327,9 +333,10 @@ const Entry kLanguage[] = {
        if (&x.device() != &cpu_device())
          fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
        if (x.dtype() == Dtype::f32)
-         make_nans_readable(x.data_as<float>(), x.numel(), uint32_t(0xff800000));
+         make_nans_readable<float>(*x.impl()->storage, 0xff800000u, 0xffc00000u);
        if (x.dtype() == Dtype::f64)
-         make_nans_readable(x.data_as<double>(), x.numel(), uint64_t(0xfff0000000000000));
+         make_nans_readable<double>(*x.impl()->storage, uint64_t(0xfff0) << 48,
+                                    uint64_t(0xfff8) << 48);
        lua_pushlightuserdata(a.L, x.data_as<char>());
        lua_pushstring(a.L, dtype_ctype(x.dtype()));
        return 2;

@@ -142,12 +142,12 @@ const Entry kDist[] = {
      bind<[](InGroup g) { dist::barrier(group_of(g)); }>},
 };
 
-/// released(again, tensors, fn, ..): calls fn(..), whose operations do not keep these tensors; `again` makes them.
+/// released(again, tensors, sources, fn, ..): calls fn(..), whose operations do not keep the tensors; `again` makes them.
 int released_body(Args& a) {
   lua_State* L = a.L;
-  a.function(1), a.function(3);
+  a.function(1), a.function(4);
   const auto released = std::make_shared<ReleasedTensors>();
-  released->tensors = a.tensors(2);
+  released->tensors = a.tensors(2), released->sources = a.tensors(3);
   const size_t count = released->tensors.size();
   const auto callback = std::make_shared<Callback>(L, 1);
   callback->keep_for(released.get());
@@ -165,8 +165,12 @@ int released_body(Args& a) {
     return list;
   };
   const ReleaseScope scope(released);
-  lua_call(L, lua_gettop(L) - 3, LUA_MULTRET);
-  return lua_gettop(L) - 2;
+  lua_call(L, lua_gettop(L) - 4, LUA_MULTRET);
+  if (scope.has_written())
+    fail(
+        "dist.shard: the forward of a layer wrote into a parameter, which would be lost; leave such a "
+        "layer out, or its option, as max_norm");
+  return lua_gettop(L) - 3;
 }
 
 const Entry kDistParts[] = {
@@ -183,7 +187,7 @@ const Entry kDistParts[] = {
        for (const Tensor& x : list) gradients.push_back({x.dtype(), x.numel()});
        return dist::buckets_of(gradients, bucket_mb);
      }>},
-    {"released(again, [tensors], fn, ..)",
+    {"released(again, [tensors], [sources], fn, ..)",
      "fn(..), whose operations do not keep the tensors for backward, which calls again() for them.",
      released_body},
     {"start_gather([out], [parts])",
@@ -191,9 +195,11 @@ const Entry kDistParts[] = {
      bind<[](const TensorList& out, const TensorList& list) {
        return std::make_unique<LuaGather>(out, list);
      }>},
-    {"wait_for_gather(gather)",
-     "Waits until a gather is complete. Returns whether the parts are still the same.",
-     bind<[](LuaGather& gather) { return gather.wait(); }>},
+    {"wait_for_gather(gather, [out]=nil)",
+     "Waits until a gather is complete. Returns whether the parts, and these results, are still the same.",
+     bind<[](LuaGather& gather, const std::optional<TensorList>& out) {
+       return gather.wait() && (!out || gather.is_current(*out));
+     }>},
     {"reduce_alone(x, abort=false)",
      "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",
      bind<[](const Tensor& x, std::optional<bool> abort) {

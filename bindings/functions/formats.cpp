@@ -51,13 +51,13 @@ int read_csv(Args& a) {
 
 std::string shape_text(const Tensor& x) { return to_string(x.shape()); }
 
-/// The images of files of one size, [n x channels x height x width]; decoded by all threads.
 /// The pixels of a PNG or JPEG; channels=0 keeps those of the file.
 Tensor read_image(const std::string& path, int64_t channels) {
   return parse_file("image", path, [&](std::string_view text) {
     return decode_image(text.data(), text.size(), int(channels));
   });
 }
+/// The images of files of one size, [n x channels x height x width]; decoded by all threads.
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   if (paths.empty()) fail("image: the list of paths is empty");
   TensorList images(paths.size());

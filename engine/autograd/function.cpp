@@ -163,32 +163,41 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 
 void restore_saved(Node& node, int slot) {
   const int place = node.extra->place[slot];
-  if (place < 0 || node.saved[slot]) return;
   const std::shared_ptr<Unsaved> unsaved = node.extra->unsaved;
+  if (place < 0 || (node.saved[slot] && !unsaved->may_change())) return;
   const Unsaved::Value v = unsaved->at(place);
   node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
   node.version[slot] = v.version;
 }
 
+namespace {
+
+std::vector<uint32_t> versions_of(const TensorList& list) {
+  std::vector<uint32_t> versions;
+  for (const Tensor& t : list) versions.push_back(t.impl()->storage->version);
+  return versions;
+}
+
+}  // namespace
+
 ReleaseScope::ReleaseScope(std::shared_ptr<ReleasedTensors> released)
     : released_(std::move(released)),
       before_(std::exchange(thread_state.release, in_checkpoint() ? nullptr : this)) {
-  for (const Tensor& t : released_->tensors) versions_.push_back(t.impl()->storage->version);
+  versions_ = versions_of(released_->tensors);
+  released_->versions = versions_of(released_->sources);
 }
 ReleaseScope::~ReleaseScope() {
   thread_state.release = before_;
-  TensorList& all = released_->tensors;
-  for (size_t i = 0; i < all.size(); ++i)
-    released_->kept |= all[i].impl()->storage->version != versions_[i];
-  if (!released_->kept) all.clear();
+  released_->tensors.clear();
 }
+bool ReleaseScope::has_written() const { return versions_of(released_->tensors) != versions_; }
 
 bool ReleaseScope::find(const Tensor& t, ReleasedTensors::Part& part) const {
   const TensorList& all = released_->tensors;
   for (size_t i = 0; i < all.size(); ++i) {
     const Storage& storage = *all[i].impl()->storage;
     if (t.impl()->storage == &storage && t.dtype() == all[i].dtype())
-      return part = {i, storage.version, geometry_of(t)}, true;
+      return part = {i, geometry_of(t)}, true;
   }
   for (const Cast& c : casts_)
     if (t.impl()->storage == c.made.impl()->storage && t.dtype() == c.part.cast)
@@ -216,8 +225,10 @@ bool ReleaseScope::leave_out(Node& node, int slot, const Tensor& t, int from) {
 
 Unsaved::Value ReleasedTensors::at(int place) {
   const NoGrad off;
-  if (tensors.empty()) tensors = again();
   const Part& part = parts[place];
+  if (sources[part.tensor].impl()->storage->version != versions[part.tensor])
+    fail("backward: a parameter of dist.shard was changed in place since the forward of its layer");
+  if (tensors.empty()) tensors = again(), made_versions = versions_of(tensors);
   const auto view = [](const Tensor& t, const TensorGeometry& g) {
     return view_of(t, g.size, g.stride, g.offset);
   };
@@ -225,7 +236,7 @@ Unsaved::Value ReleasedTensors::at(int place) {
   Tensor t = view(whole, part.view);
   if (part.cast != Dtype::none) t = view(to(t, part.cast), part.of_cast);
   const uint32_t version = t.impl()->storage->version;
-  const bool changed = kept && whole.impl()->storage->version != part.version;
+  const bool changed = whole.impl()->storage->version != made_versions[part.tensor];
   return {t, changed ? version - 1 : version};
 }
 

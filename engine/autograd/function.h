@@ -61,6 +61,8 @@ struct Unsaved {
   };
   virtual ~Unsaved() = default;
   virtual Value at(int place) = 0;
+  /// Whether a later backward pass asks again.
+  virtual bool may_change() const { return false; }
 };
 /// Sets the tensor if the node did not save it.
 void restore_saved(Node&, int slot);
@@ -71,16 +73,17 @@ struct ReleasedTensors : Unsaved {
   /// A view of one of the tensors, or a view of a cast of such a view.
   struct Part {
     size_t tensor;
-    uint32_t version;  // of the tensor
     TensorGeometry view;
     Dtype cast = Dtype::none;
     TensorGeometry of_cast = {};
   };
   std::function<TensorList()> again;  // makes the same tensors
   TensorList tensors;                 // while the region runs, and once they were made again
-  bool kept = false;                  // the region changed the tensors, which were kept therefore
-  std::vector<Part> parts;            // by place
+  TensorList sources;  // what each is made of: once that has changed, asking for it throws Error
+  std::vector<uint32_t> versions, made_versions;  // of the sources, and of tensors made again
+  std::vector<Part> parts;                        // by place
   Value at(int place) override;
+  bool may_change() const override { return true; }
 };
 /// The region. Inside of a checkpoint, which saves nothing either, it does nothing.
 class ReleaseScope {
@@ -88,6 +91,8 @@ class ReleaseScope {
   explicit ReleaseScope(std::shared_ptr<ReleasedTensors>);
   ~ReleaseScope();
   ReleaseScope(const ReleaseScope&) = delete;
+  /// Whether one of the tensors has been written, which making them again would lose.
+  bool has_written() const;
   /// Returns false for another tensor, which the node then saves.
   bool leave_out(Node&, int slot, const Tensor&, int from);
   void note_cast(const Tensor& from, const Tensor& to);

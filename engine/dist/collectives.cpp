@@ -309,6 +309,7 @@ void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
 
 PendingGather::PendingGather(const TensorList& out, const TensorList& x, const Group& group)
     : from_(x),
+      to_(out),
       group_(group) {
   constexpr const char* kName = "gather";
   const NoGrad off;
@@ -332,7 +333,7 @@ PendingGather::PendingGather(const TensorList& out, const TensorList& x, const G
                     {Kind::all_gather, x[i].data_as<void>(), out[i].data_as<void>(),
                      x[i].numel() * item_size(x[i].dtype())},
                     group);
-    to_ = out, on_gpus_ = true;
+    on_gpus_ = true;
   } else if (std::ranges::all_of(all, [](const Tensor& t) { return !on_gpu(t); })) {
     job_ = start_in_background([copy_all] { copy_all(cpu_device()); });
   } else copy_all(place(group));
@@ -343,9 +344,15 @@ PendingGather::~PendingGather() {
 bool PendingGather::wait() {
   if (std::exchange(on_gpus_, false)) finish_on_gpus(group_);
   if (const int64_t job = std::exchange(job_, 0)) wait_for_job("gather", job);
+  for (const Tensor& t : to_) out_versions_.push_back(t.impl()->storage->version);
   to_.clear();
   for (size_t i = 0; i < from_.size(); ++i)
     if (from_[i].impl()->storage->version != versions_[i]) return false;
+  return true;
+}
+bool PendingGather::is_current(const TensorList& out) const {
+  for (size_t i = 0; i < out.size(); ++i)
+    if (out[i].impl()->storage->version != out_versions_[i]) return false;
   return true;
 }
 

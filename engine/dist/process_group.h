@@ -61,10 +61,12 @@ class PendingGather {
   PendingGather(const PendingGather&) = delete;
   /// Waits until `out` is complete; returns whether no x has been changed since the beginning.
   bool wait();
+  /// Whether `out` has not been written since.
+  bool is_current(const TensorList& out) const;
 
  private:
   TensorList from_, to_;
-  std::vector<uint32_t> versions_;
+  std::vector<uint32_t> versions_, out_versions_;
   const Group& group_;
   int64_t job_ = 0;
   bool on_gpus_ = false;

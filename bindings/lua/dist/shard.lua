@@ -20,6 +20,7 @@ local gathered = mt.Function{name = 'gathered', forward = function(ctx, _, o)
   ctx.size = o.entry.size
   return o.whole:narrow(1, 1, o.entry.count):view(o.entry.shape)
 end, backward = function(ctx, g)
+  if mt.is_grad_enabled() then core.fail('dist.shard: gradients of parameters have no second derivatives') end
   local size = ctx.size
   return dist.reduce_scatter_(g:new_empty(size), parts.padded(g, size * dist.size()), 'mean'), nil
 end}
@@ -65,28 +66,28 @@ local function unit_of(module, entries)
   return unit
 end
 
-local function set_parts(places)
-  for _, place in ipairs(places) do class.set_raw(place[1], place[2], place[3].part) end
-end
-
 --- Calls fn while the parameters at the places are whole, as make(entry) gives them; `made` receives these by entry.
 local function with_whole(places, make, made, fn, ...)
-  for _, place in ipairs(places) do
+  local before = {}
+  for i, place in ipairs(places) do
     local entry = place[3]
     made[entry] = made[entry] or make(entry)
+    before[i] = class.get(place[1], place[2])
     class.set_raw(place[1], place[2], made[entry])
   end
-  return util.finally(function() set_parts(places) end, fn, ...)
+  return util.finally(function()
+    for i, place in ipairs(places) do class.set_raw(place[1], place[2], before[i]) end
+  end, fn, ...)
 end
 
---- Begins to gather the parameters of a unit: a list of flat tensors.
+--- Begins to gather the parameters of a unit: a list of flat tensors, from a list of parts.
 local function start_gather(unit)
-  local gather, own = {unit = unit, whole = {}}, {}
+  local gather = {unit = unit, whole = {}, own = {}}
   for i, entry in ipairs(unit.entries) do
-    own[i] = entry.part:detach()
-    gather.whole[i] = own[i]:new_empty(entry.size * dist.size())
+    gather.own[i] = entry.part:detach()
+    gather.whole[i] = gather.own[i]:new_empty(entry.size * dist.size())
   end
-  gather.state = engine.start_gather(gather.whole, own)
+  gather.state = engine.start_gather(gather.whole, gather.own)
   return gather
 end
 
@@ -97,7 +98,7 @@ local function gather_for(order, unit)
   local is_unchanged = not unit.last or wait(unit.last)
   local gather, last, before = order.ahead, order.last, order.before
   if last then last.followers[before or order] = is_unchanged and unit end
-  local is_current = gather and wait(gather.state)
+  local is_current = gather and wait(gather.state, gather.whole)
   if not is_current or gather.unit ~= unit then
     gather = start_gather(unit)
     wait(gather.state)
@@ -112,16 +113,17 @@ local function wrap_forward(order, module, unit)
   local forward = rawget(module, 'forward') or module.__class.forward
   rawset(module, 'forward', function(_, ...)
     local gather = gather_for(order, unit)
-    local whole, state = gather.whole, gather.state
-    local function again()
-      if engine.wait_for_gather(state) then return gather_for(order, unit).whole end
-      core.fail('backward: a parameter of dist.shard was changed in place since the forward of its layer')
-    end
+    local whole = gather.whole
+    local function again() return gather_for(order, unit).whole end
     local function make(entry)
       return gathered(entry.part, {entry = entry, whole = whole[unit.index[entry]]})
     end
-    return engine.released(again, whole, with_whole, unit.places, make, {}, forward, module, ...)
+    return engine.released(again, whole, gather.own, with_whole, unit.places, make, {}, forward, module, ...)
   end)
+end
+
+local function refuse_clone()
+  core.fail('clone: a net of dist.shard has no copies; make another net, and load its state_dict()')
 end
 
 --- A forward of the whole net begins: what follows is not what the last unit is followed by within a step.
@@ -152,7 +154,8 @@ shard.shard = core.declare('shard(net)',
   'gathers its parameters for its forward and frees them after it; those of the layer that came next the last time ' ..
   'are gathered meanwhile (on a GPU, and where each process has an idle core: MTORCH_DIST_THREAD). Backward gathers ' ..
   'them again, and averages the gradients. A parameter is whole only while the forward of its layer runs; all ' ..
-  'processes call the same layers in the same order. nn.clip_grad_norm_ would see parts. ' ..
+  'processes call the same layers in the same order. mt.recompute belongs around ' ..
+  'layers. nn.clip_grad_norm_ would see parts. ' ..
   'optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. ' ..
   'state_dict() gathers whole parameters and load_state_dict takes them, in all processes together. Fully ' ..
   'sharded data parallel (Zhao et al. 2023), ZeRO stage 3.',
@@ -165,9 +168,11 @@ shard.shard = core.declare('shard(net)',
       local unit = unit_of(module, entries)
       util.append(all, unit.places)
       wrap_forward(order, module, unit)
+      rawset(module, 'clone', refuse_clone)
     end
     wrap_beginning(order, net)
-    set_parts(all)
+    rawset(net, 'clone', refuse_clone)
+    for _, place in ipairs(all) do class.set_raw(place[1], place[2], place[3].part) end
     wrap_state(net, all)
     sharded[net] = true
     return net

@@ -49,7 +49,7 @@ method('describe(indent=nil)', 'The text of print(net): the tree with parameter 
     if described[self] then return self.__name .. ' (that it is in)' end
     described[self] = true
     local children = {}
-    for _, key, value, kind in class.fields(self) do
+    for _, key, value, kind in class.fields(self, true) do
       if kind == 'module' then
         local name = type(key) == 'number' and ('[%d]'):format(key) or key
         local _, text = pcall(class.Module.describe, value, indent .. '  ')

@@ -11,10 +11,10 @@
 #define MT_OPENBLAS(X)                                                     \
   X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
   X(cblas_sgemm) X(cblas_dgemm)                                            \
-  X(sgetrf_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)         \
+  X(sgetrf_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)                    \
   X(sorgqr_) X(sgesdd_) X(sgesvd_) X(ssyevd_) X(sgeev_)                    \
   X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_) X(slaswp_) X(ssyrk_)          \
-  X(dgetrf_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)         \
+  X(dgetrf_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)                    \
   X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
   X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_) X(dlaswp_) X(dsyrk_)
 // clang-format on
