@@ -142,7 +142,7 @@ const Entry kDist[] = {
      bind<[](InGroup g) { dist::barrier(group_of(g)); }>},
 };
 
-/// released(again, tensors, sources, fn, ..): calls fn(..), whose operations do not keep the tensors; `again` makes them.
+/// released(again, tensors, sources, fn, ..): calls fn(..), whose nodes do not keep the tensors; `again` makes them.
 int released_body(Args& a) {
   lua_State* L = a.L;
   a.function(1), a.function(4);

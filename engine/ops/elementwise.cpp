@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/autograd/graph.h"
+#include "engine/autograd/function.h"
 #include "engine/core/device.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
