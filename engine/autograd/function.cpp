@@ -170,15 +170,11 @@ void restore_saved(Node& node, int slot) {
   node.version[slot] = v.version;
 }
 
-namespace {
-
 std::vector<uint32_t> versions_of(const TensorList& list) {
   std::vector<uint32_t> versions;
   for (const Tensor& t : list) versions.push_back(t.impl()->storage->version);
   return versions;
 }
-
-}  // namespace
 
 ReleaseScope::ReleaseScope(std::shared_ptr<ReleasedTensors> released)
     : released_(std::move(released)),

@@ -67,6 +67,9 @@ struct Unsaved {
 /// Sets the tensor if the node did not save it.
 void restore_saved(Node&, int slot);
 
+/// The number of changes in place of each tensor's storage.
+std::vector<uint32_t> versions_of(const TensorList&);
+
 /// Tensors that the nodes of a region do not keep, nor views and casts of them: backward asks for them again, as for
 /// gathered parameters (dist.shard).
 struct ReleasedTensors : Unsaved {

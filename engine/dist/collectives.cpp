@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/autograd/graph.h"
+#include "engine/autograd/function.h"
 #include "engine/core/device.h"
 #include "engine/core/exchange.h"
 #include "engine/dist/agreement.h"
@@ -310,6 +310,7 @@ void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
 PendingGather::PendingGather(const TensorList& out, const TensorList& x, const Group& group)
     : from_(x),
       to_(out),
+      versions_(versions_of(x)),
       group_(group) {
   constexpr const char* kName = "gather";
   const NoGrad off;
@@ -318,7 +319,6 @@ PendingGather::PendingGather(const TensorList& out, const TensorList& x, const G
   for (size_t i = 0; i < x.size(); ++i) {
     check_parts(kName, out[i], x[i], group);
     if (!x[i].is_contiguous() || !out[i].is_contiguous()) fail("{}: a tensor has gaps", kName);
-    versions_.push_back(x[i].impl()->storage->version);
     all.push_back(out[i]);
   }
   const auto copy_all = [out, x, &group](const Device& device) {
@@ -344,16 +344,11 @@ PendingGather::~PendingGather() {
 bool PendingGather::wait() {
   if (std::exchange(on_gpus_, false)) finish_on_gpus(group_);
   if (const int64_t job = std::exchange(job_, 0)) wait_for_job("gather", job);
-  for (const Tensor& t : to_) out_versions_.push_back(t.impl()->storage->version);
-  to_.clear();
-  for (size_t i = 0; i < from_.size(); ++i)
-    if (from_[i].impl()->storage->version != versions_[i]) return false;
-  return true;
+  if (!to_.empty()) out_versions_ = versions_of(std::exchange(to_, {}));
+  return versions_of(from_) == versions_;
 }
 bool PendingGather::is_current(const TensorList& out) const {
-  for (size_t i = 0; i < out.size(); ++i)
-    if (out[i].impl()->storage->version != out_versions_[i]) return false;
-  return true;
+  return versions_of(out) == out_versions_;
 }
 
 TensorList gather(const Tensor& x, int64_t root, const Group& group) {

@@ -46,15 +46,14 @@ local function all_of(count)
   return list
 end
 
---- The kernels of f: .real and .whole.
-function loops.kernel(f, kinds)
-  local function state(whole)
-    local count = max_results + 1 -- their compiler determines the number of results at the first launch
-    return {f = f, count = count, whole = whole, is_bool = {}, is_real = {}, gradient_kernels = {},
-      kernel = kernel_of(f, kinds, count, all_of(count), whole)}
-  end
-  return {real = state(false), whole = state(true)}
+local function new_kernel(f, kinds, whole)
+  local count = max_results + 1 -- the compiler determines the number of results at the first launch
+  return {f = f, count = count, whole = whole, is_bool = {}, is_real = {}, gradient_kernels = {},
+    kernel = kernel_of(f, kinds, count, all_of(count), whole)}
 end
+
+--- The kernels of f: .real and, from its first launch on, .whole.
+function loops.kernel(f, kinds) return {real = new_kernel(f, kinds, false)} end
 
 local function call(kernel, results, arguments)
   local flat = util.append(util.map(results, function(y) return y:view(-1) end), arguments)
@@ -133,6 +132,7 @@ end
 --- Runs the kernel for these tensors and numbers, in the order of `kinds`, and returns its results.
 function loops.run(name, kernels, kinds, tensors, numbers, out)
   local dtype, promoted, whole = dtypes_of(tensors)
+  if whole and not kernels.whole then kernels.whole = new_kernel(kernels.real.f, kinds, true) end
   local k = whole and kernels.whole or kernels.real
   local all = util.attempt(name, function() return {mt.broadcast_tensors(unpack(tensors))} end)
   local shape, arguments, flat, wanted, n = all[1].shape, {}, {}, {}, 0

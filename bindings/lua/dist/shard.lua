@@ -154,11 +154,10 @@ shard.shard = core.declare('shard(net)',
   'gathers its parameters for its forward and frees them after it; those of the layer that came next the last time ' ..
   'are gathered meanwhile (on a GPU, and where each process has an idle core: MTORCH_DIST_THREAD). Backward gathers ' ..
   'them again, and averages the gradients. A parameter is whole only while the forward of its layer runs; all ' ..
-  'processes call the same layers in the same order. mt.recompute belongs around ' ..
-  'layers. nn.clip_grad_norm_ would see parts. ' ..
-  'optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. ' ..
-  'state_dict() gathers whole parameters and load_state_dict takes them, in all processes together. Fully ' ..
-  'sharded data parallel (Zhao et al. 2023), ZeRO stage 3.',
+  'processes call the same layers in the same order. mt.recompute belongs around layers. nn.clip_grad_norm_ would ' ..
+  'see parts. optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. state_dict() gathers whole ' ..
+  'parameters and load_state_dict takes them, in all processes together. Fully sharded data parallel (Zhao et al. ' ..
+  '2023), ZeRO stage 3.',
   function(net)
     class.check_module('dist.shard', net)
     if sharded[net] or dist.size() == 1 then return net end

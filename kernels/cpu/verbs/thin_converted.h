@@ -27,6 +27,12 @@ template <class S> MT_SIMD F32s load_wide(const S* p) {
 #endif
 }
 
+/// Fewer than W elements of R rows, `row` elements apart, with zeros after them: rows of W.
+template <int R, int W, class S> void copy_rest(const S* a, int64_t row, int64_t count, S* rest) {
+  for (int r = 0; r < R; ++r)
+    for (int64_t i = 0; i < W; ++i) rest[r * W + i] = i < count ? a[r * row + i] : S{};
+}
+
 /// c = a . columns, or c += a . columns if `more`, for R rows of a and k terms of columns that are
 /// `room` elements apart.
 template <class S, int R, int N>
@@ -52,9 +58,8 @@ __attribute__((noinline)) void converted_rows(const S* a, int64_t row, const flo
     add_terms(a + at, row, at);
   }
   if (at < k) {
-    S rest[R * W] = {};
-    for (int r = 0; r < R; ++r)
-      for (int64_t i = 0; i < k - at; ++i) rest[r * W + i] = a[r * row + at + i];
+    S rest[R * W];
+    copy_rest<R, W>(a + at, row, k - at, rest);
     add_terms(rest, W, at);
   }
   MT_UNROLL for (int n = 0; n < N; ++n) {
@@ -109,9 +114,8 @@ __attribute__((noinline)) void add_converted_rows(const S* b, int64_t apart, int
   int64_t at = 0;
   for (; at + W <= count; at += W) add_columns(b + at, apart, at);
   if (at == count) return;
-  S rest[R * W] = {};
-  for (int r = 0; r < R; ++r)
-    for (int64_t i = 0; i < count - at; ++i) rest[r * W + i] = b[r * apart + at + i];
+  S rest[R * W];
+  copy_rest<R, W>(b + at, apart, count - at, rest);
   add_columns(rest, W, at);
 }
 
@@ -125,7 +129,7 @@ void sum_converted_rows(const S* b, int64_t row, int64_t count, int64_t k, const
     add_converted_rows<S, R>(b + p * row, tiles * row, count, columns + p, depth, tiles, n, p == 0,
                              sums, room);
   for (int64_t p = R * tiles; p < k; ++p)
-    add_converted_rows<S, 1>(b + p * row, 0, count, columns + p, depth, 0, n, false, sums, room);
+    add_converted_rows<S, 1>(b + p * row, 0, count, columns + p, depth, 0, n, p == 0, sums, room);
 }
 
 }  // namespace
