@@ -19,9 +19,7 @@ foreach(header cudnn.h cuda_runtime_api.h nccl.h)
       -idirafter ${folder_of_${header}})
   endif()
 endforeach()
-if(NOT MTORCH_BUNDLE)
-  target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
-endif()
+target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
 foreach(tag ops half symbolic course accuracy reference shape reduce matmul linalg conv index autograd loss memory threads
     random optim profile io code cudnn nccl emitter onednn)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -67,7 +65,7 @@ foreach(script ${lua_tests})
   if(name MATCHES "^lua.cuda_(attention|half|operations|scan|softmax|sort)$")
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MTORCH_EMULATION=races,shuffle)
   endif()
-  if(name MATCHES "^lua.cuda_(index|softmax)$")  # wrong positions are told at their line
+  if(name MATCHES "^lua.cuda_(index|softmax)$")  # wrong positions are reported at their line
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MTORCH_CUDA_SYNC=1)
   endif()
 endforeach()
@@ -287,11 +285,10 @@ set_tests_properties(script.fusion PROPERTIES PASS_REGULAR_EXPRESSION
 add_test(NAME script.puzzles COMMAND mtorch scripts/lessons/puzzles.lua --solutions --runs 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.puzzles PROPERTIES PASS_REGULAR_EXPRESSION "14 ok, 0 wrong, 0 not written yet")
-foreach(name parallel_check parallel_test)
-  add_test(NAME script.${name} COMMAND mtorch scripts/lessons/${name}.lua --size 300 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION
-    "MAP.*ZIP.*REDUCE.*MATRIX MULTIPLY.*YOUR OWN.*pieces for [0-9]+ threads.*all right")
-endforeach()
+add_test(NAME script.parallel_check COMMAND mtorch scripts/lessons/parallel_check.lua --size 300
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.parallel_check PROPERTIES PASS_REGULAR_EXPRESSION
+  "MAP.*ZIP.*REDUCE.*MATRIX MULTIPLY.*YOUR OWN.*pieces for [0-9]+ threads.*all right")
 # Scripts that train something, everything once in small.
 foreach(name vae sweep regression cartpole train_sentiment transfer char_lstm
   char_gpt gpt2)

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/gpu.h"
 #include "kernels/lua_ops.h"
 #include "kernels/scans.h"
 
@@ -21,6 +22,9 @@ template <class Op> constexpr int id = index_in<Op>(Operations{});
 /// The numbers of a reduction and of a scan.
 template <class Op> constexpr int reduction_id = index_in<Op>(Reductions{});
 template <class Op> constexpr int scan_id = index_in<Op>(Scans{});
+/// The version of a plug-in, for which operations and dtypes are such numbers.
+constexpr uint32_t kPluginAbi =
+    ((kGpuAbi * 257 + Operations::size) * 257 + Reductions::size + Scans::size) * 257 + kDtypes;
 
 /// Calls `body(Op{})` for each entry of a list.
 template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& body) {

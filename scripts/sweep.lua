@@ -159,7 +159,7 @@ end
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
 --- The command of a run.
-local first = -1 -- the program stands before its own options
+local first = -1 -- the program precedes its own options
 while arg[first - 1] do first = first - 1 end
 local processes = math.min(options.processes, #settings)
 local threads = math.max(math.floor(mt.get_num_threads() / processes), 1)

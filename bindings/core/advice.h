@@ -13,7 +13,7 @@ namespace mt::lua {
 std::string advice(lua_State* L, const std::string& owner, const std::string& name,
                    const std::vector<std::string>& names);
 
-/// Writes a sentence to stderr, once for each line of the script: what it says is no error, but seldom meant.
+/// Writes a sentence to stderr, once for each line of the script, about what is valid but probably not meant.
 void hint(const std::string& sentence);
 /// The hint at softmax or argmax along a first dimension of one element, all of whose results are the same.
 void hint_single(const char* operation, const Tensor& x, int64_t dim, int result);

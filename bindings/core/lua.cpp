@@ -87,8 +87,8 @@ void check_stack() {
          calls.depth);
 }
 
-/// Whether a tensor among the stack's entries from `first` to `last` contains what is an error while debugging, or a
-/// number that is not finite asks for it, as in masked_fill(x, mask, -math.huge).
+/// Whether a tensor among the stack's entries from `first` to `last` has a NaN (or infinity) that is an error while
+/// debugging, or a number is not finite on purpose, as in masked_fill(x, mask, -math.huge).
 bool any_anomaly(lua_State* L, int first, int last) {
   for (int i = first; i <= last; ++i) {
     if (const Tensor* t = tensor_at(L, i); t && is_anomalous(*t)) return true;

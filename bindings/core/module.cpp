@@ -136,8 +136,8 @@ const Entry kCore[] = {
      }},
 };
 
-/// Gives NaNs with a sign and other bits, as in files of bytes, the bits of NAN: LuaJIT takes a double with them, which
-/// FFI reads, for another Lua value. -NAN, which calculations give, is none of them.
+/// Gives all NaNs the bits of NAN, since LuaJIT takes a double with a sign and other bits (as a file may hold), which
+/// FFI reads, for a tagged value. -NAN, which calculations give, is safe.
 template <class T, class Bits> void make_nans_readable(Storage& s, Bits infinity, Bits minus_nan) {
   if (std::exchange(s.readable_version, s.version) == s.version) return;
   T* const at = static_cast<T*>(s.data);

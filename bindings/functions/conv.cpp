@@ -57,7 +57,7 @@ Tensor anchored(const char* name, Rank rank, const Tensor& input, const Tensor& 
 
 /// Values, and their positions if requested.
 using WithIndices = std::pair<Tensor, std::optional<Positions>>;
-WithIndices asked(Pooled p, bool indices) {
+WithIndices with_indices(Pooled p, bool indices) {
   return {std::move(p.values),
           indices ? std::optional(Positions{std::move(p.index)}) : std::nullopt};
 }
@@ -67,7 +67,7 @@ WithIndices max_pooled(const char* name, Rank rank, const Tensor& input, const S
                        bool indices) {
   PoolOptions o;
   o.kernel = kernel, o.stride = stride, o.padding = padding, o.dilation = dilation, o.ceil = ceil;
-  return asked(max_pool(name, rank, input, o), indices);
+  return with_indices(max_pool(name, rank, input, o), indices);
 }
 
 Tensor averaged(const char* name, Rank rank, const Tensor& input, const Shape& kernel,
@@ -85,7 +85,7 @@ Tensor adaptive(const char* name, Rank rank, const Tensor& input, const Shape& s
 
 WithIndices adaptive_max(const char* name, Rank rank, const Tensor& input, const Shape& size,
                          bool indices) {
-  return asked(adaptive_max_pool(name, rank, input, size), indices);
+  return with_indices(adaptive_max_pool(name, rank, input, size), indices);
 }
 
 /// The size and the scale of each spatial dimension; a scale of 0 means the ratio of the sizes.

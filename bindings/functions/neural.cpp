@@ -16,7 +16,7 @@ Tensor in_float_dtype(const Tensor& x, Dtype d) {
   return to(x, d);
 }
 
-Tensor ctc(const Tensor& log_probs, const Tensor& targets, const WholeNumbers& input_lengths,
+Tensor ctc(const Tensor& log_probs, const Index& targets, const WholeNumbers& input_lengths,
            const WholeNumbers& target_lengths, Position blank, Reduction how, bool zero_infinity) {
   return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity);
 }
@@ -30,7 +30,7 @@ Tensor checked_log_softmax(const Tensor& x, Dim dim, Dtype dtype) {
   return log_softmax(in_float_dtype(x, dtype), dim);
 }
 
-Tensor checked_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+Tensor checked_cross_entropy(const Tensor& x, const Index& target, const Tensor& weight,
                              int64_t ignore_index, Reduction how, double smoothing) {
   if (const Node* node = x.impl()->node; node && std::string_view(node->type->name) == "softmax")
     hint(
@@ -115,8 +115,8 @@ const Entry kNeuralMethods[] = {
      "Elements zeroed with probability p, the others scaled by 1 / (1 - p).", bind<dropout>},
     {"dropout_(x, p=0.5, training=true)", "dropout in place.", bind<dropout_>},
     {"alpha_dropout(x, p=0.5, training=false)",
-     "Elements dropped to where selu is flat, with probability p; mean and variance stay. For "
-     "training only when told so, as in PyTorch.",
+     "Elements dropped to where selu is flat, with probability p; mean and variance stay. Only "
+     "with training=true, as in PyTorch.",
      bind<alpha_dropout>},
     {"feature_alpha_dropout(x, p=0.5, training=false)",
      "alpha_dropout of whole channels of [n x c x ..].", bind<feature_alpha_dropout>},
@@ -182,7 +182,7 @@ const Entry kNeuralFunctions[] = {
     {"scaled_dot_product_attention(query, key, value, attn_mask=nil, dropout_p=0, "
      "is_causal=false, scale=nil, enable_gqa=false)",
      "softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true "
-     "where a key takes part; one of keys, [.. x 1 x keys], may stand beside is_causal. enable_gqa: "
+     "where a key takes part; one of keys, [.. x 1 x keys], may be combined with is_causal. enable_gqa: "
      "heads of key and value (dimension -3) are repeated.",
      bind<scaled_dot_product_attention>},
     {"recurrent_layer(input, weight_ih, weight_hh, bias_ih=nil, bias_hh=nil, h=nil, c=nil, "
@@ -202,7 +202,7 @@ const Entry kNeuralFunctions[] = {
     {"pixel_unshuffle(input, downscale_factor)", "[.. x c x h r x w r] as [.. x c r^2 x h x w].",
      bind<pixel_unshuffle>},
     {"channel_shuffle(input, groups)",
-     "The channels of [n x c x ..] dealt out to groups in turn: c as [groups x c / groups], turned.",
+     "The channels c of [n x c x ..] viewed as [groups x c / groups] and transposed.",
      bind<channel_shuffle>},
 };
 

@@ -166,7 +166,7 @@ int gsub(lua_State* L) {
 /// os.exit closes the state first, so that files are flushed and tensors freed; bytecode cannot be
 /// loaded, because LuaJIT does not verify it; nested coroutines and string.gsub, for which LuaJIT
 /// does not check the C stack, fail before it overflows. print keeps the lines of a tensor below each other;
-/// Python's words are told from variables that are nil.
+/// reading True, False or None prints a hint.
 constexpr char kStart[] = R"lua(
 local has_c_stack = ...
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap

@@ -31,8 +31,9 @@ namespace {
 constexpr char kRecord = '\x1e';  // begins a record: rank, status, host, last call, a newline
 constexpr int kWaits = 0;         // a status: it waits for too long
 constexpr int kPollMs = 100;
-constexpr double kMoreSeconds = 0.5;  // than its limit a process waits until its parent reports it
-constexpr double kEndSeconds = 3;     // which mpirun has to end the other processes
+constexpr double kMoreSeconds =
+    0.5;  // after the limit of a wait, until the parent reports the process
+constexpr double kEndSeconds = 3;       // in which mpirun may end the other processes
 constexpr double kOrphanSeconds = 0.5;  // after which no process of a killed mpirun is left
 
 using Clock = std::chrono::steady_clock;
@@ -207,18 +208,18 @@ bool take(int from, Messages& messages) {
 int wait_for_end(pid_t child, int from, Messages& messages) {
   mpirun = child;
   std::optional<Clock::time_point> ending;
-  int status = 0, told = 0;
+  int status = 0, forwarded = 0;
   bool killed = false;
   for (pollfd input{from, POLLIN, 0}; waitpid(child, &status, WNOHANG) == 0;) {
     if (poll(&input, 1, kPollMs) > 0 && !take(from, messages)) input.fd = -1;
-    if (asked_times > told) {
-      if (!told) kill(child, asked);
-      killed |= told > 0;
-      told = asked_times;
+    if (asked_times > forwarded) {
+      if (!forwarded) kill(child, asked);
+      killed |= forwarded > 0;
+      forwarded = asked_times;
     }
     const bool is_stuck = !messages.waiting.empty() && since(messages.waits_since) > kMoreSeconds;
     if (!ending && is_stuck) kill(child, SIGTERM);
-    if (!ending && (told || messages.first || is_stuck)) ending = Clock::now();
+    if (!ending && (forwarded || messages.first || is_stuck)) ending = Clock::now();
     killed |= ending && since(*ending) > kEndSeconds;
     if (killed) kill(child, SIGKILL);
   }
@@ -353,7 +354,7 @@ int run_processes(const Processes& given, const std::vector<std::string>& words)
   }
 }
 
-/// Brings the launcher what a process has come to.
+/// Writes the status of a process for the launcher.
 static void write_record(int status, const char* call) {
   char host[256] = "?";
   gethostname(host, sizeof host - 1);
@@ -380,10 +381,10 @@ void report_end() {
     return;
   }
   int status = 0;
-  bool is_told = false, has_waited = false;  // told by mpirun to end
+  bool is_asked = false, has_waited = false;  // asked by mpirun to end
   for (const timespec turn{0, 250000000}; waitpid(child, &status, WNOHANG) == 0;) {
-    if (sigtimedwait(&all, nullptr, &turn) == SIGTERM) kill(child, SIGTERM), is_told = true;
-    if (getppid() != starter) kill(child, SIGKILL), is_told = true;
+    if (sigtimedwait(&all, nullptr, &turn) == SIGTERM) kill(child, SIGTERM), is_asked = true;
+    if (getppid() != starter) kill(child, SIGKILL), is_asked = true;
     const int64_t began = note.since;
     if (!began || has_waited) continue;
     const Clock::time_point start{Clock::duration(began)};
@@ -391,9 +392,9 @@ void report_end() {
       write_record(kWaits, note.text), has_waited = true;
   }
   const timespec soon{0, 20000000};  // the signal that ended the child may still arrive here
-  for (int got; status != 0 && !is_told && (got = sigtimedwait(&all, nullptr, &soon)) > 0;)
-    is_told = got == SIGTERM;
-  if (status != 0 && !is_told) write_record(status, note.text);
+  for (int got; status != 0 && !is_asked && (got = sigtimedwait(&all, nullptr, &soon)) > 0;)
+    is_asked = got == SIGTERM;
+  if (status != 0 && !is_asked) write_record(status, note.text);
   _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
 

@@ -41,7 +41,6 @@ int repl(lua_State* L);
 const char* version();
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
-/// The path of this program.
 std::string program_path();
 
 /// `mtorch --processes N --hosts a:4,b:4 --restarts N`
@@ -60,7 +59,7 @@ int run_processes(const Processes&, const std::vector<std::string>& words);
 /// reports with the last call of mt.dist.
 void report_end();
 
-/// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing if the words are no command.
+/// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing if the words are not a command.
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 
 /// The functions of the program that the Jupyter plug-in calls.

@@ -145,13 +145,13 @@ struct Targets {
 };
 
 /// One backward pass. Leaves accumulate in `pending` and are committed at the end, or not at all.
-class BackwardPass : public Walk {
+class BackwardPass : public BackwardState {
  public:
   BackwardPass(bool retain, bool create, Targets* targets = nullptr)
       : retain_(retain),
         mode_(create),
         targets_(targets),
-        outer_(static_cast<BackwardPass*>(std::exchange(thread_state.walk, this))) {
+        outer_(static_cast<BackwardPass*>(std::exchange(thread_state.backward, this))) {
     if (outer_) outer_->save_pending();
     swap_spare();
   }
@@ -160,14 +160,14 @@ class BackwardPass : public Walk {
     for (auto& leaf : leaves_) take(*leaf);
     leaves_.clear();
     swap_spare();
-    thread_state.walk = outer_;
+    thread_state.backward = outer_;
     if (outer_) outer_->restore_pending();
   }
 
   /// Guards against a hook that starts a pass to its own tensor, which would never end.
   static void check_depth(const char* name) {
     int depth = 0;
-    for (auto* w = static_cast<BackwardPass*>(thread_state.walk); w; w = w->outer_) ++depth;
+    for (auto* w = static_cast<BackwardPass*>(thread_state.backward); w; w = w->outer_) ++depth;
     if (depth > 20) fail("{}: more than 20 nested backward passes; does a hook call itself?", name);
   }
 

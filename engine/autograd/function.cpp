@@ -24,8 +24,8 @@ void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
   const SaveAndRestore running(thread_state.function, &node);
-  TensorList gradients = std::move(thread_state.walk->function_grads[&node]);
-  thread_state.walk->function_grads.erase(&node);
+  TensorList gradients = std::move(thread_state.backward->function_grads[&node]);
+  thread_state.backward->function_grads.erase(&node);
   gradients.resize(c->results.size());
   for (size_t k = 0; k < gradients.size(); ++k) {
     const CustomFunction::Result& r = c->results[k];
@@ -47,7 +47,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
     fail(
         "backward: the graph behind 'mt.Function' was freed by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
-  TensorList& gradients = thread_state.walk->function_grads[&inner];
+  TensorList& gradients = thread_state.backward->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());
   gradients[node.kept<size_t>()] = g;
   dx[0] = scalar(0, Dtype::f32);

@@ -73,7 +73,7 @@ std::vector<double> checked_row(const Tensor& out, int64_t o, const TensorList& 
       fail(
           "gradcheck: input {}, element {}, output {}: the gradient is {}, and {} when it is computed "
           "again; it must be the same both times",
-          k + 1, int64_t(j) + index_base(), o + index_base(), show(first[j]), show(second[j]));
+          k + 1, int64_t(j) + message_base(), o + message_base(), show(first[j]), show(second[j]));
   return first;
 }
 
@@ -134,7 +134,7 @@ void gradcheck(const TensorFunction& f, const TensorList& inputs, const Gradchec
           fail(
               "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
               "give {}",
-              k + 1, j + index_base(), int64_t(i) + index_base(), show(got), show(numeric));
+              k + 1, j + message_base(), int64_t(i) + message_base(), show(got), show(numeric));
       }
     }
   }

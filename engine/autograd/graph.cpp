@@ -217,7 +217,7 @@ void check_anomaly(const Tensor& x, const std::string& what, const std::string& 
   int64_t i = argmax(to(reshape(nan ? isnan(x) : isinf(x), {-1}), Dtype::u8)).at_integer(0);
   std::string place;
   for (int d = x.dim() - 1; d >= 0; --d) {
-    place = fmt::format("{}{}{}", i % x.size(d) + index_base(), place.empty() ? "" : ", ", place);
+    place = fmt::format("{}{}{}", i % x.size(d) + message_base(), place.empty() ? "" : ", ", place);
     i /= x.size(d);
   }
   fail("{} produced {} at [{}]{}", what, nan ? "NaN" : "an infinity", place, where);

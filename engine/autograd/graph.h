@@ -212,9 +212,9 @@ void add_hook(const Tensor& x, std::shared_ptr<Hook>);
 /// Makes the leaves the members of the group, which each backward pass that reaches one of them calls.
 void register_group(const TensorList& leaves, const std::shared_ptr<GradientGroup>&);
 
-/// A running backward pass. The gradients of a function's results (function.h) are stored here, by
-/// its node, until the function's turn.
-struct Walk {
+/// The state of a running backward pass. The gradients of a function's results (function.h) are
+/// stored here, by its node, until the function's turn.
+struct BackwardState {
   std::unordered_map<const Node*, TensorList> function_grads;
 };
 
@@ -226,7 +226,7 @@ std::string recorded_at(const Node&);
 void set_debug(bool);
 /// The same, and so is the first infinite result.
 void set_detect_anomaly(bool);
-/// While debugging: whether x contains what is an error.
+/// While debugging: whether x has a NaN, or with set_detect_anomaly an infinity.
 bool is_anomalous(const Tensor& x);
 /// Throws an Error if it does: "tanh produced NaN at [3, 1], ..".
 void check_anomaly(const Tensor& x, const std::string& what, const std::string& where = "");

@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "kernels/dynamic_library.h"
 #include "kernels/module.h"
+#include "kernels/table.h"
 
 namespace mt {
 
@@ -136,7 +137,7 @@ const Device& device_named(std::string_view name) {
   const Plugin& p = plugin();
   if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
   char why[512] = "";
-  const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
+  const Gpu* d = p.open(op::kPluginAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
   if (index < kMaxGpus) opened[index] = d;
   gpus_synchronous |= d->synchronous;

@@ -16,8 +16,7 @@ struct Host {
 };
 extern constinit Host host;
 
-/// The first value of labels, ids and indices in tensors, and of positions in messages: 1 in a call
-/// from Lua, otherwise 0. A program may use both.
-inline int index_base() { return host.calls_under_way && host.calls_under_way() > 0; }
+/// The number of the first position in messages: 1 in a call from Lua, otherwise 0.
+inline int message_base() { return host.calls_under_way && host.calls_under_way() > 0; }
 
 }  // namespace mt

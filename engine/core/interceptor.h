@@ -5,7 +5,6 @@
 namespace mt {
 
 class Interceptor;
-/// Calls a verb of a device.
 using CallVerb = bool(const Device&, Verb, const void* argument);
 
 /// A call of a verb that is being passed to the device.

@@ -27,7 +27,7 @@ struct CheckpointScope;  // autograd/function.h
 class ReleaseScope;
 struct Device;
 struct Node;
-struct Walk;  // autograd/graph.h
+struct BackwardState;  // autograd/graph.h
 
 /// The 16-bit float of each device type while fn of mt.autocast runs, or Dtype::none.
 struct Autocast {
@@ -55,7 +55,7 @@ struct ThreadDefaults {
 /// It is constant-initialised and trivially destructible, so an access is one unchecked read.
 struct ThreadState : ThreadDefaults {
   const Tensor* out = nullptr;            // the destination of the next result (Into)
-  Walk* walk = nullptr;                   // the innermost backward pass
+  BackwardState* backward = nullptr;      // the innermost backward pass
   Node* function = nullptr;               // the mt.Function whose backward is running
   CheckpointScope* checkpoint = nullptr;  // the innermost one
   ReleaseScope* release = nullptr;        // the same

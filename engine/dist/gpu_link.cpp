@@ -19,8 +19,8 @@ const Gpu* gpu_for(const Device& d, const Group& group) {
   if (link.gpu) return link.gpu == &gpu ? &gpu : nullptr;
   const std::string_view words = gpu.collectives(true);
   if (words.starts_with("NCCL ")) return &gpu;
-  static bool told = rank() != 0 || words.starts_with("off");
-  if (!std::exchange(told, true)) fprintf(stderr, "mt.dist: %s\n", words.data());
+  static bool was_printed = rank() != 0 || words.starts_with("off");
+  if (!std::exchange(was_printed, true)) fprintf(stderr, "mt.dist: %s\n", words.data());
   return nullptr;
 }
 const Gpu* gpu_for(const TensorList& list, const Group& group) {

@@ -176,7 +176,7 @@ class Pass : public GroupPass {
   void committed() override { all_.has_local = false; }
 
  private:
-  struct Place {
+  struct BucketPart {
     int bucket = -1;  // -1: no process uses the parameter
     int64_t at = 0;
     bool reached = false;  // by this pass
@@ -256,9 +256,9 @@ class Pass : public GroupPass {
   }
 
   AverageGroup& all_;
-  const Gpu* const gpu_;       // that of the buckets; null: they are sent by MPI
-  const bool early_;           // full buckets are sent before the end
-  std::vector<Place> places_;  // of the parameters
+  const Gpu* const gpu_;            // that of the buckets; null: they are sent by MPI
+  const bool early_;                // full buckets are sent before the end
+  std::vector<BucketPart> places_;  // of the parameters
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  // the bucket to be sent next
   bool ended_ = false;

@@ -217,7 +217,8 @@ void wait(const Wait& w, const std::function<bool()>& done) {
   const double waited = since(start);
   if (!interrupted) {
     if (w.number != Notices::kNoCall) notices.notify(w.number);
-    for (const auto told = Clock::now(); since(told) < kAnswer && !mt_interrupted; notices.poll()) {
+    for (const auto notified = Clock::now(); since(notified) < kAnswer && !mt_interrupted;
+         notices.poll()) {
       if (done()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

@@ -17,7 +17,7 @@ struct Group;
 /// The first call of any function here loads MPI; the process then leaves the group when it exits with status 0: later
 /// calls of the others throw Error. With another status it prints a message and ends the others.
 const Group& world();
-/// The processes with these ranks, for ever. All processes of the world make it by the same call.
+/// A group of the processes with these ranks; it is never freed. All processes of the world make it by the same call.
 const Group& make_group(std::vector<int64_t> ranks);
 
 /// The position of this process among those of the group, from 0, or -1; and their number. In the world 0 and 1 if
@@ -30,7 +30,7 @@ void set_timeout(double seconds);
 /// What a process says of itself to its parent, which shares this memory (bindings/program/processes.cpp).
 struct CallNote {
   char text[240];  // the last call
-  double limit;    // seconds, for since
+  double limit;    // of the wait that began at `since`, in seconds
   std::atomic<int64_t>
       since;  // when it began to wait in MPI, where no deadline ends it; in ns of steady_clock, or 0
 };

@@ -38,6 +38,13 @@ inline constexpr StoredType kStoredTypes[] = {
     {Stored::u16, Dtype::i32, "u2", "U16", "torch.uint16", "", 0},
     {Stored::u32, Dtype::i64, "u4", "U32", "torch.uint32", "", 0},
     {Stored::u64, Dtype::i64, "u8", "U64", "torch.uint64", "", 0}};
+static_assert(
+    [] {
+      uint64_t found = 0;
+      for (const StoredType& t : kStoredTypes) found |= uint64_t(1) << int(t.dtype);
+      return found + 1 == uint64_t(1) << kDtypes;
+    }(),
+    "every dtype needs a line in kStoredTypes");
 
 /// For valid data that no tensor can hold: it is left out if the file has several members.
 struct CannotHold : Error {

@@ -63,7 +63,6 @@ class Cells {
   bool may_be_quoted() const { return quotes_ && rest().find('"') != std::string_view::npos; }
   size_t line() const { return line_; }
 
-  /// Skips empty lines.
   void skip_empty_lines() {
     while (at_ < end_ && (*at_ == '\n' || (*at_ == '\r' && (at_ + 1 == end_ || at_[1] == '\n')))) {
       at_ += *at_ == '\n' || at_ + 1 == end_ ? 1 : 2;

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kLongestHeader = 100'000'000;
 
 /// The header's entry of a tensor. Offsets count from the end of the header.
-struct Place {
+struct TensorEntry {
   const std::string *name, *dtype;
   const StoredType* type;  // null: no tensor can hold it
   Shape shape;
@@ -28,11 +28,11 @@ int64_t whole(const Json& json, const std::string& name, const char* what) {
   return *n;
 }
 
-Place place_of(const JsonMember& member) {
+TensorEntry place_of(const JsonMember& member) {
   const std::string& name = member.key;
   const JsonObject* object = member.value.as<JsonObject>();
   if (!object) fail("the header's entry of tensor '{}' is not an object", printable(name));
-  Place place{&name, nullptr, nullptr, {}, 0, 0};
+  TensorEntry place{&name, nullptr, nullptr, {}, 0, 0};
   bool has_shape = false, has_offsets = false;
   for (const JsonMember& m : *object) {
     const JsonList* list = m.value.as<JsonList>();
@@ -58,8 +58,8 @@ Place place_of(const JsonMember& member) {
 }
 
 /// The entries in the order of the data, which must not have gaps or overlaps.
-std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
-  std::vector<Place> places;
+std::vector<TensorEntry> places_of(const JsonObject& header, TensorFile& file) {
+  std::vector<TensorEntry> places;
   for (const JsonMember& member : header) {
     if (member.key != "__metadata__") {
       places.push_back(place_of(member));
@@ -73,11 +73,11 @@ std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
       file.metadata.emplace_back(m.key, *text);
     }
   }
-  std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
+  std::ranges::stable_sort(places, [](const TensorEntry& a, const TensorEntry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   uint64_t at = 0;
-  for (const Place& p : places) {
+  for (const TensorEntry& p : places) {
     const std::string name = fmt::format("tensor '{}'", printable(*p.name));
     const uint64_t count = checked_count(name.c_str(), p.shape);
     if (p.begin != at || p.end < p.begin)
@@ -114,7 +114,7 @@ void skip(Bytes& bytes, uint64_t n) {
 }
 
 /// Reads the tensor from the next bytes.
-Tensor read_tensor(Bytes& bytes, const Place& p) {
+Tensor read_tensor(Bytes& bytes, const TensorEntry& p) {
   if (!p.type) {
     skip(bytes, p.end - p.begin);
     throw CannotHold(fmt::format("it has the dtype {}, which tensors here do not have",
@@ -132,11 +132,11 @@ TensorFile parse_safetensors(Bytes& bytes) {
   try {
     header = parse_json(text);
   } catch (const Error& e) { fail("its header: {}", e.what()); }
-  const std::vector<Place> places = places_of(*header.as<JsonObject>(), file);
+  const std::vector<TensorEntry> places = places_of(*header.as<JsonObject>(), file);
   const uint64_t all = places.empty() ? 0 : places.back().end;
   if (all > bytes.at_most() || (!bytes.packed() && all < bytes.at_most()))
     fail("its tensors need {} bytes, {} follow the header", all, bytes.at_most());
-  for (const Place& p : places) {
+  for (const TensorEntry& p : places) {
     try {
       file.tensors.push_back({*p.name, read_tensor(bytes, p)});
     } catch (const CannotHold& e) {

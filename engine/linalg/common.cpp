@@ -36,7 +36,8 @@ void check_workspace(const char* name, int64_t side) {
 std::string which(const Shape& batch, int64_t i) {
   if (batch.size() == 0) return "the matrix";
   Shape index = batch;
-  for (int d = batch.size() - 1; d >= 0; --d) index[d] = i % batch[d] + index_base(), i /= batch[d];
+  for (int d = batch.size() - 1; d >= 0; --d)
+    index[d] = i % batch[d] + message_base(), i /= batch[d];
   if (batch.size() == 1) return fmt::format("matrix {} of the batch", index[0]);
   return fmt::format("matrix ({}) of the batch", fmt::join(index.begin(), index.end(), ", "));
 }
@@ -71,7 +72,7 @@ Lu factor_columns(const char* name, const Tensor& matrices) {
 void check_regular(const char* name, const Lu& lu) {
   if (const int64_t i = first_failed(lu.info); i >= 0)
     fail("{}: {} is singular (pivot {} is 0)", name, which(batch_of(lu.factors), i),
-         lu.info[i] - 1 + index_base());
+         lu.info[i] - 1 + message_base());
 }
 
 Tensor reciprocal_or_zero(const Tensor& x) {

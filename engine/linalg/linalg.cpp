@@ -290,7 +290,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
   const std::vector<int> info = each(name, batch, double(n) * double(n + columns), run, m, x);
   if (const int64_t i = first_failed(info); i >= 0)
     fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
-         info[i] - 1 + index_base());
+         info[i] - 1 + message_base());
   const Tensor out = contiguous(mT(x));
   if (wants_grad(a, b))
     record(kTriangle, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput).keep(t);

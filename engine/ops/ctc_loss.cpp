@@ -155,19 +155,20 @@ Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64
   const Tensor cpu = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
   for (int64_t i = 0; i < n; ++i)
     if (const int64_t k = cpu.at_integer(i); k < 0 || k > limit)
-      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + index_base(), k, limit,
+      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + message_base(), k, limit,
            source);
   return cpu;
 }
 
 /// Converts the targets of n sequences to 0-based labels.
-CtcTargets targets_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
+CtcTargets targets_of(const Index& given, const Tensor& lengths, int64_t n, int64_t classes,
                       int64_t blank) {
+  const Tensor& targets = given.at;
   check_integers(kName, targets, "targets are class positions and", "targets");
   const bool joined = targets.dim() == 1;
   if (!joined && (targets.dim() != 2 || targets.size(0) != n))
     fail("{}: the targets are {}; expected ({} x length) or 1-d", kName, targets.shape(), n);
-  const int base = index_base();
+  const int64_t base = given.first;
   const int64_t columns = targets.size(-1);
   CtcTargets s;
   s.blank = blank;
@@ -200,7 +201,7 @@ CtcTargets targets_of(const Tensor& targets, const Tensor& lengths, int64_t n, i
 
 }  // namespace
 
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+Tensor ctc_loss(const Tensor& log_probs, const Index& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, Position blank, Reduction how, bool zero_infinity) {
   if (!is_cpu(log_probs.device()))
     return to(ctc_loss(to(log_probs, cpu_device()), targets, input_lengths, target_lengths, blank,
@@ -215,8 +216,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const Tensor x = single ? unsqueeze(given, 1) : given;
   const int64_t n = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes)
-    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + index_base(),
-         index_base(), classes - 1 + index_base());
+    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + message_base(),
+         message_base(), classes - 1 + message_base());
   CtcTargets constants = targets_of(targets, target_lengths, n, classes, blank);
   constants.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
                                    "the number of time steps of the log-probabilities");

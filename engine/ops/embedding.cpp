@@ -13,11 +13,10 @@ namespace mt {
 namespace {
 
 /// Converts ids to 0-based positions below `size`; throws Error with the place of an invalid one.
-Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
-  check_integers(name, ids, "ids", "ids");
-  const Tensor read = reshape(to(ids, Dtype::i64), {-1});
-  // The subtraction wraps around for the smallest integers.
-  const Tensor at = read - scalar(index_base(), Dtype::i64);
+Tensor checked_ids(const char* name, const Index& ids, int64_t size) {
+  Index read = integer_positions(name, ids, "ids", "ids");
+  read.at = reshape(read.at, {-1});
+  const Tensor at = read.from_zero();
   check_counted(IndexBound::id, name, read, at, size);
   return at;
 }
@@ -27,7 +26,7 @@ int64_t padding_row(const char* name, const Tensor& weight, std::optional<Positi
   if (weight.dim() != 2)
     fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
   const int64_t n = weight.size(0);
-  const int base = index_base();
+  const int base = message_base();
   if (!padding) return -1;
   const int64_t row = padding->among(n);
   if (row < 0 || row >= n)
@@ -38,10 +37,10 @@ int64_t padding_row(const char* name, const Tensor& weight, std::optional<Positi
 
 }  // namespace
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding) {
+Tensor embedding(const Index& ids, const Tensor& weight, std::optional<Position> padding) {
   const int64_t pad = padding_row("embedding", weight, padding);
   const Tensor at = checked_ids("embedding", ids, weight.size(0));
-  const Shape shape = joined(ids.shape(), {weight.size(1)});
+  const Shape shape = joined(ids.at.shape(), {weight.size(1)});
   checked_count("embedding", shape);
   Tensor rows = index_select(weight, 0, at);
   if (padding && wants_grad(weight)) {
@@ -54,13 +53,13 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position
 namespace {
 
 /// The position where each bag begins among n ids, and where the last one ends.
-std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
+std::vector<int64_t> bag_ends(const Index& offsets, int64_t n, bool include_last) {
   const char* name = "embedding_bag";
-  if (!is_integer(offsets.dtype()) || offsets.dim() != 1)
-    fail("{}: the offsets are {} {}; expected a row of integers", name, offsets.dtype(),
-         offsets.shape());
-  const int base = index_base();
-  const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
+  if (!is_integer(offsets.at.dtype()) || offsets.at.dim() != 1)
+    fail("{}: the offsets are {} {}; expected a row of integers", name, offsets.at.dtype(),
+         offsets.at.shape());
+  const int64_t base = offsets.first;
+  const Tensor begins = to(to(offsets.at, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < begins.numel(); ++i) {
     const int64_t given = begins.at_integer(i), lowest = i ? ends.back() + base : base,
@@ -171,12 +170,14 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
 
 }  // namespace
 
-Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
-                     const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
+Tensor embedding_bag(const Index& all_ids, const Tensor& weight,
+                     const std::optional<Index>& offsets, Bag mode, const Tensor& per_sample,
+                     bool include_last, std::optional<Position> padding) {
   const char* name = "embedding_bag";
+  const Tensor& ids = all_ids.at;
   if (ids.dim() != 1 && ids.dim() != 2)
     fail("{}: the ids are {}; expected (bags x ids), or 1-d with offsets", name, ids.shape());
-  if (offsets.defined() != (ids.dim() == 1))
+  if (offsets.has_value() != (ids.dim() == 1))
     fail("{}: {}", name,
          ids.dim() == 1 ? "1-d ids need offsets, the beginning of each bag"
                         : "offsets are for 1-d ids, not for (bags x ids)");
@@ -188,18 +189,18 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
          ids.shape());
   const int64_t n = ids.numel();
   std::vector<int64_t> ends;
-  if (offsets.defined()) ends = bag_ends(offsets, n, include_last);
+  if (offsets) ends = bag_ends(*offsets, n, include_last);
   else
     for (int64_t b = 0; b <= ids.size(0); ++b) ends.push_back(b * ids.size(1));
   const int64_t bags = int64_t(ends.size()) - 1, used = ends.back();
-  const Tensor flat = slice(reshape(ids, {n}), 0, 0, used);
+  const Index flat{slice(reshape(ids, {n}), 0, 0, used), all_ids.first};
   const int64_t pad = padding_row(name, weight, padding);
   Tensor at = checked_ids(name, flat, weight.size(0)), kept;
   if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
   if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
     return max_of_bags(embedding(flat, weight, padding),
                        padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
-  int64_t each = offsets.defined() ? 0 : ids.size(1);
+  int64_t each = offsets ? 0 : ids.size(1);
   Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
     for (int64_t b = 0; b < bags; ++b) {
       check_interrupt();
@@ -220,10 +221,11 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   return sums / unsqueeze(maximum(counts, 1.0), 1);
 }
 
-Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
+Tensor one_hot(const Index& given, std::optional<int64_t> classes) {
+  const Tensor& ids = given.at;
   if (classes && *classes < 1) fail("one_hot: num_classes is {}, it must be at least 1", *classes);
   if (!classes && ids.numel() == 0) fail("one_hot: without ids, num_classes is needed");
-  const Tensor at = checked_ids("one_hot", ids, classes ? *classes : INT64_MAX);
+  const Tensor at = checked_ids("one_hot", given, classes ? *classes : INT64_MAX);
   const int64_t n = classes ? *classes : amax(at).at_integer(0) + 1;
   const Shape shape = joined(ids.shape(), {n});
   checked_count("one_hot", shape);

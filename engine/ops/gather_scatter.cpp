@@ -12,8 +12,11 @@ namespace mt {
 
 // ---- positions ----------------------------------------------------------------------------------
 
-Index integer_positions(const char* name, const Index& index) {
-  check_integers(name, index.at, "positions", "index");
+Tensor Index::from_zero() const { return first ? at - scalar(double(first), at.dtype()) : at; }
+
+Index integer_positions(const char* name, const Index& index, const char* what,
+                        const char* argument) {
+  check_integers(name, index.at, what, argument);
   return {to(index.at, Dtype::i64), index.first};
 }
 
@@ -22,7 +25,7 @@ namespace {
 /// The valid positions, in the user's numbering.
 IndexBound valid_positions(const char* name, const Index& index, int64_t extent, int dim,
                            const Shape& shape) {
-  const int64_t shift = index.first ? 0 : index_base();
+  const int64_t shift = index.first ? 0 : message_base();
   return {IndexBound::position,
           name,
           index.first + shift,
@@ -77,9 +80,9 @@ void check_positions(const char* name, const Index& index, int64_t extent, int d
   found(ravel_index(index, extent, nullptr), name, index, extent, dim, shape);
 }
 
-void check_counted(IndexBound::Kind kind, const char* name, const Tensor& given, const Tensor& at,
+void check_counted(IndexBound::Kind kind, const char* name, const Index& given, const Tensor& at,
                    int64_t extent, std::optional<int64_t> ignore) {
-  const int base = index_base();
+  const int64_t base = given.first;
   const int64_t last = extent - 1 + base;
   if (at.numel() == 0) return;
   if (!reports_synchronously(at.device()) && extent > 0 && extent < INT64_MAX) {
@@ -87,7 +90,7 @@ void check_counted(IndexBound::Kind kind, const char* name, const Tensor& given,
     return defer_check(at.device(), {kind, name, base, last, base, 0, {}});
   }
   if (amin(at).at_integer(0) >= 0 && amax(at).at_integer(0) < extent) return;
-  const Tensor known = to(given, cpu_device());
+  const Tensor known = to(given.at, cpu_device());
   for (int64_t i = 0; i < known.numel(); ++i) {
     const int64_t k = known.at_integer(i);
     if (k == ignore || (k >= base && k <= last)) continue;

@@ -14,8 +14,9 @@ struct InPlace {
   constexpr operator bool() const { return on; }
 };
 
-/// Positions in an integer tensor, and the number of the first one: 0, or 1 in Lua, where negative
-/// ones count from the end. One out of bounds is an Error; on a GPU at the next synchronisation.
+/// Positions, ids or labels in an integer tensor, and the number of the first one: 0, or 1 in Lua,
+/// where negative positions count from the end (ids and labels do not). One out of bounds is an
+/// Error; on a GPU at the next synchronisation.
 struct Index {
   Tensor at;
   int64_t first = 0;
@@ -24,6 +25,8 @@ struct Index {
         first(counted_from) {}
   /// The number that is added to a negative position; 0 if there are none.
   int64_t back(int64_t extent) const { return first ? extent : 0; }
+  /// The tensor, counted from 0; the smallest integers wrap around.
+  Tensor from_zero() const;
 };
 
 // ---- along one dimension (gather_scatter.cpp); `in_place`: writes into x, which is returned ----

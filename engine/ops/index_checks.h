@@ -7,7 +7,8 @@
 namespace mt {
 
 /// The index as int64; throws Error if the dtype is not an integer.
-Index integer_positions(const char* name, const Index&);
+Index integer_positions(const char* name, const Index&, const char* what = "positions",
+                        const char* argument = "index");
 /// "gather: position 5 is outside 1..4 (dimension 2 of (3 x 4))": finds the position out of bounds.
 [[noreturn]] void fail_position(const char* name, const Index&, int64_t extent, int dim,
                                 const Shape& shape);
@@ -18,9 +19,9 @@ void found(bool there, const char* name, const Index&, int64_t extent, int dim, 
 void check_positions(const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
 /// out[i] = (or +=) index[i] * step, counted from 0; returns false if a position is out of bounds.
 bool ravel_index(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
-/// Throws Error for labels or ids out of bounds, except those equal to `ignore`; `given` has the
-/// user's numbers, `at` the same from 0, valid below `extent`.
-void check_counted(IndexBound::Kind, const char* name, const Tensor& given, const Tensor& at,
+/// Throws Error for labels or ids out of bounds, except those equal to `ignore`; `at` has the given
+/// ones from 0, valid below `extent`.
+void check_counted(IndexBound::Kind, const char* name, const Index& given, const Tensor& at,
                    int64_t extent, std::optional<int64_t> ignore = {});
 /// The number that masked_fill and index_fill write to x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);

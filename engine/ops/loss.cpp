@@ -2,7 +2,6 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/core/host.h"
 #include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
@@ -184,14 +183,13 @@ struct Labels {
   Tensor position, kept;
 };
 
-Labels labels_of(const char* name, const Tensor& target, int64_t classes,
+Labels labels_of(const char* name, const Index& target, int64_t classes,
                  std::optional<int64_t> ignore) {
-  check_integers(name, target, "targets are class positions and", "target");
-  const Tensor labels = to(target, Dtype::i64);
+  const Index labels = integer_positions(name, target, "targets are class positions and", "target");
   Labels l;
-  l.kept = ignore ? ne(labels, scalar(double(*ignore), Dtype::i64))
-                  : ones(labels.shape(), Dtype::b8, labels.device());
-  l.position = where(l.kept, labels - scalar(index_base(), Dtype::i64), scalar(0, Dtype::i64));
+  l.kept = ignore ? ne(labels.at, scalar(double(*ignore), Dtype::i64))
+                  : ones(labels.at.shape(), Dtype::b8, labels.at.device());
+  l.position = where(l.kept, labels.from_zero(), scalar(0, Dtype::i64));
   check_counted(IndexBound::label, name, labels, l.position, classes, ignore);
   return l;
 }
@@ -213,12 +211,13 @@ Tensor to_batch(const char* name, const Tensor& x, const Tensor& target) {
 }
 
 /// -log p of the targets; the fraction `smoothing` of the weight is spread evenly over all classes.
-Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
-                    const Tensor& weight, int64_t ignore, double smoothing, Reduction how) {
+Tensor negative_log(const char* name, const Tensor& logp, const Index& target, const Tensor& weight,
+                    int64_t ignore, double smoothing, Reduction how) {
   const int64_t classes = logp.size(1);
   check_class_weight(name, weight, classes);
-  const Labels l = labels_of(name, logp.dim() == target.dim() + 1 ? target : unsqueeze(target, 0),
-                             classes, ignore);
+  const bool is_batch = logp.dim() == target.at.dim() + 1;
+  const Index labels{is_batch ? target.at : unsqueeze(target.at, 0), target.first};
+  const Labels l = labels_of(name, labels, classes, ignore);
   const bool is_empty = l.position.numel() == 0 || classes == 0;
   Tensor share;  // the weight of each target in the mean
   if (weight.defined() && !is_empty) {
@@ -236,21 +235,22 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
     const Tensor smooth = -where(l.kept, sum(all, {1}), 0.0);
     loss = loss * (1 - smoothing) + smooth * (smoothing / double(classes));
   }
-  if (how == Reduction::none) return reshape(loss, target.shape());
+  if (how == Reduction::none) return reshape(loss, target.at.shape());
   return how == Reduction::sum ? sum(loss) : sum(loss) / sum(share);
 }
 
 }  // namespace
 
-Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+Tensor nll_loss(const Tensor& x, const Index& target, const Tensor& weight, int64_t ignore_index,
                 Reduction how) {
-  return negative_log("nll_loss", to_batch("nll_loss", x, target), target, weight, ignore_index, 0,
-                      how);
+  return negative_log("nll_loss", to_batch("nll_loss", x, target.at), target, weight, ignore_index,
+                      0, how);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
+Tensor cross_entropy(const Tensor& logits, const Index& labels, const Tensor& weight,
                      int64_t ignore_index, Reduction how, double smoothing) {
   const char* name = "cross_entropy";
+  const Tensor& target = labels.at;
   if (!(smoothing >= 0 && smoothing <= 1))
     fail("{}: label_smoothing is {}, it must lie in 0..1", name, show(smoothing));
   if (!is_float(logits.dtype()) && is_float(target.dtype()) && target.dim() > logits.dim())
@@ -270,7 +270,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
     return reduce_loss(loss, how);
   }
   const Tensor x = to_batch(name, logits, target);
-  return negative_log(name, log_softmax(x, 1), target, weight, ignore_index, smoothing, how);
+  return negative_log(name, log_softmax(x, 1), labels, weight, ignore_index, smoothing, how);
 }
 
 // ---- margins between classes --------------------------------------------------------------------
@@ -301,16 +301,18 @@ Tensor of_rows(const Tensor& loss, const Shape& shape, Reduction how) {
 
 }  // namespace
 
-Tensor multi_margin_loss(const Tensor& x0, const Tensor& target, int64_t p, double margin,
+Tensor multi_margin_loss(const Tensor& x0, const Index& labels, int64_t p, double margin,
                          const Tensor& weight, Reduction how) {
   const char* name = "multi_margin_loss";
+  const Tensor& target = labels.at;
   if (p != 1 && p != 2) fail("{}: p is {}; use 1 or 2", name, p);
   const bool one = x0.dim() == 1 && target.dim() == 1 && target.numel() == 1;
   check_rows(name, x0, target, one ? Shape{1} : batch_of_rows(x0));
   const Tensor x = as_rows(x0, x0);
   const int64_t classes = x.size(1);
   check_class_weight(name, weight, classes);
-  const Tensor at = labels_of(name, reshape(target, {x.size(0)}), classes, {}).position;
+  const Tensor at =
+      labels_of(name, {reshape(target, {x.size(0)}), labels.first}, classes, {}).position;
   const Tensor label = unsqueeze(at, 1);
   const Tensor own = eq(label, range(0, double(classes - 1), 1, Dtype::i64, x.device()));
   Tensor cost = relu(x - gather(x, 1, label) + margin);
@@ -320,13 +322,13 @@ Tensor multi_margin_loss(const Tensor& x0, const Tensor& target, int64_t p, doub
   return of_rows(loss, target.shape(), how);
 }
 
-Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction how) {
+Tensor multilabel_margin_loss(const Tensor& x0, const Index& target, Reduction how) {
   const char* name = "multilabel_margin_loss";
-  check_rows(name, x0, target, x0.shape());
+  check_rows(name, x0, target.at, x0.shape());
   const Tensor x = as_rows(x0, x0);
   const int64_t n = x.size(0), classes = x.size(1);
   checked_count(name, {n, classes, classes});
-  const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
+  const Labels l = labels_of(name, {as_rows(x0, target.at), target.first}, classes, -1);
   const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
   int64_t max_targets = classes;  // the number of targets in a row
   if (n > 0 && reports_synchronously(x.device()))

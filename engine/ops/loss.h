@@ -2,7 +2,7 @@
 #pragma once
 #include <array>
 
-#include "engine/core/tensor.h"
+#include "engine/ops/gather_scatter.h"
 
 namespace mt {
 
@@ -39,14 +39,13 @@ Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduc
 /// example.
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                    Reduction = Reduction::mean);
-/// Logits (n, classes, ..) or (classes) against class labels (n, ..), which count from
-/// `index_base()`; targets equal to `ignore_index` are ignored. Float targets of the logits' shape
-/// are probabilities of the classes.
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {},
+/// Logits (n, classes, ..) or (classes) against class labels (n, ..); targets equal to
+/// `ignore_index` are ignored. Float targets of the logits' shape are probabilities of the classes.
+Tensor cross_entropy(const Tensor& logits, const Index& target, const Tensor& weight = {},
                      int64_t ignore_index = -100, Reduction = Reduction::mean,
                      double smoothing = 0);
 /// The same for log-probabilities.
-Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+Tensor nll_loss(const Tensor& x, const Index& target, const Tensor& weight = {},
                 int64_t ignore_index = -100, Reduction = Reduction::mean);
 /// Half of log variance + (x - target)^2 / variance; the variance, clamped to eps without an effect
 /// on its gradient, has x's shape, or lacks its last dimension, or has size 1 in one dimension.
@@ -57,17 +56,17 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input = true,
                         bool full = false, double eps = 1e-8, Reduction = Reduction::mean);
 /// The mean over classes of max(0, margin - x[label] + x[class])^p; p is 1 or 2.
-Tensor multi_margin_loss(const Tensor& x, const Tensor& target, int64_t p = 1, double margin = 1,
+Tensor multi_margin_loss(const Tensor& x, const Index& target, int64_t p = 1, double margin = 1,
                          const Tensor& weight = {}, Reduction = Reduction::mean);
 /// Each row of targets is a list of labels terminated by -1: the sum of max(0, 1 - x[label] +
 /// x[class]) over the list and all classes not in it, divided by the number of classes.
-Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+Tensor multilabel_margin_loss(const Tensor& x, const Index& target, Reduction = Reduction::mean);
 
 /// -log of the probability that log_probs (time, n, classes) give the targets, with any number of
-/// blanks and repeats between them (Graves et al. 2006). Targets are (n, length), or concatenated;
-/// they count from `index_base()`, blank from 0. The mean divides each loss by its target's length.
+/// blanks and repeats between them (Graves et al. 2006). Targets are (n, length), or concatenated.
+/// The mean divides each loss by its target's length.
 /// As in PyTorch the gradient assumes normalised log-probabilities, and is not differentiable.
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+Tensor ctc_loss(const Tensor& log_probs, const Index& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, Position blank = 0, Reduction = Reduction::mean,
                 bool zero_infinity = false);
 

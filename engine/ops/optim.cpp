@@ -279,18 +279,18 @@ void Optimizer::Impl::fill_numbers(const Entry* from, const Entry* to) {
 
 /// While a graph is recorded: the rows, one per parameter, that its replays fill.
 double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
-  struct Place {
+  struct GraphRow {
     size_t group, index;
     Tensor value;
     void* state[kMaxStates];
     const void* master;  // null: no master
   };
-  std::vector<Place> places;
+  std::vector<GraphRow> places;
   for (const Entry* e = from; e < to; ++e) {
     tensors[e - from].row = int(e - from);
     const bool master = has_master(groups[e->group], *e->parameter);
-    Place& p = places.emplace_back(
-        Place{e->group, e->index, *e->parameter, {}, master ? e->copy.data() : nullptr});
+    GraphRow& p = places.emplace_back(
+        GraphRow{e->group, e->index, *e->parameter, {}, master ? e->copy.data() : nullptr});
     std::copy_n(tensors[e - from].state, kMaxStates, p.state);
   }
   const Gpu& gpu = *capturing;
@@ -298,7 +298,7 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
   const auto prepare = [self = shared_from_this(), places, rows, &gpu,
                         states = from->states](bool commit) {
     self->numbers.clear();
-    for (const Place& at : places) {
+    for (const GraphRow& at : places) {
       if (at.group >= self->groups.size() || at.index >= self->groups[at.group].parameters.size() ||
           self->groups[at.group].parameters[at.index].value.impl() != at.value.impl())
         fail("replay: {} has other parameters now than were recorded; record the graph again",

@@ -6,7 +6,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/constants.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/cubic.h"
@@ -310,12 +309,13 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
   return {reshape(gather(flat, 1, index), result), reshape(index, result)};
 }
 
-Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, const Shape& stride,
+Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel, const Shape& stride,
                     const Shape& padding, const Shape& output_size) {
   const char* name = "max_unpool2d";
   check_image(name, x, 2);
-  if (index.shape() != x.shape())
-    fail("{}: the input is {}, the indices {}; they must be equal", name, x.shape(), index.shape());
+  if (index.at.shape() != x.shape())
+    fail("{}: the input is {}, the indices {}; they must be equal", name, x.shape(),
+         index.at.shape());
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
               s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
@@ -336,9 +336,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   const Shape result = at_size(x, size);
   checked_count(name, result);
   const int64_t area = size[0] * size[1], count = x.size(-1) * x.size(-2);
-  Tensor at = index;
-  if (is_integer(index.dtype()))
-    at = to(index, Dtype::i64) - scalar(double(index_base()), Dtype::i64, index.device());
+  const Tensor at = integer_positions(name, index).from_zero();
   const Tensor zero = zeros({planes, area}, x);
   return reshape(scatter(zero, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
                  result);

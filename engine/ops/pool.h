@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "engine/core/tensor.h"
+#include "engine/ops/gather_scatter.h"
 
 namespace mt {
 
@@ -25,8 +25,8 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
 /// The maxima of the same windows, over the last 1 or 2 dimensions.
 Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
-/// Zeros, except x's values at the positions of max_pool2d; index counts from `index_base()`.
-Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel,
+/// Zeros, except x's values at the positions of max_pool2d.
+Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel,
                     const Shape& stride = {}, const Shape& padding = {},
                     const Shape& output_size = {});
 

@@ -113,7 +113,7 @@ class Printer {
     }
     for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       if (i < 0) out_ += "...\n";
-      else slices(pick(x, 0, i), where + fmt::format("{}, ", i + index_base()));
+      else slices(pick(x, 0, i), where + fmt::format("{}, ", i + message_base()));
     }
   }
 

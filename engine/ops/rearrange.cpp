@@ -173,7 +173,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
-    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base());
+    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + message_base());
     if (times > kMaxPositions || (total += times) > kMaxPositions)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
   }

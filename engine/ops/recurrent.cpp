@@ -305,7 +305,7 @@ std::vector<int64_t> step_sizes(const Tensor& x,
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] < 1 || (i > 0 && given[i] > given[i - 1]))
       fail("{}: batch size {} is {}; they are at least 1 and never increase", kName,
-           int64_t(i) + index_base(), given[i]);
+           int64_t(i) + message_base(), given[i]);
     left -= std::min(given[i], left + 1);
     if (left < 0) break;
   }

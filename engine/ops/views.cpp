@@ -183,7 +183,7 @@ Tensor slice(const Tensor& x, Dim dim, int64_t first, int64_t n, int64_t step) {
   if (step < 1) fail("slice: the step is {}, it must be at least 1", step);
   if (first < 0 || n < 0 || first > x.size(d) || (n > 0 && first + (n - 1) * step >= x.size(d)))
     fail("slice: {} elements from {} by {} do not lie inside {}..{} (dimension {})", n,
-         first + index_base(), step, index_base(), x.size(d) - 1 + index_base(), d + 1);
+         first + message_base(), step, message_base(), x.size(d) - 1 + message_base(), d + 1);
   static const NodeType type = view_type("slice");
   return seen_at(type, x, [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
 }
@@ -194,8 +194,8 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
   const int64_t n = x.size(d), at = index.among(n);
   if (at < 0 || at >= n)
     fail("select: position {} is outside {}..{} (dimension {} of {})",
-         index < 0 ? index.at : index + index_base(), index_base(), n - 1 + index_base(), d + 1,
-         x.shape());
+         index < 0 ? index.at : index + message_base(), message_base(), n - 1 + message_base(),
+         d + 1, x.shape());
   static const NodeType type = view_type("select");
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }

@@ -32,10 +32,10 @@ struct Launch : FlashAttention {
 };
 
 /// The rows of a block. If the work of tiles grows with their index, the last tile is first.
-struct Place {
+struct TileRows {
   int64_t batch;
   int head, first;
-  __device__ Place(const Launch& a, int heads, int rows, bool grows) {
+  __device__ TileRows(const Launch& a, int heads, int rows, bool grows) {
     const int64_t all = a.batch * heads, group = blockIdx.x / (a.tiles * a.together),
                   rest = blockIdx.x - group * a.tiles * a.together, left = all - group * a.together,
                   n = left < a.together ? left : a.together;
@@ -56,7 +56,7 @@ __device__ inline float* row_values(float* x, const Launch& a, int64_t batch, in
 
 /// Starts the copy of the rows that a block owns, of which `rows` exist.
 template <class C>
-__device__ void fetch_own(int tile, const AttentionSide& s, const Place& at, int rows,
+__device__ void fetch_own(int tile, const AttentionSide& s, const TileRows& at, int rows,
                           int features) {
   using T = const typename C::T;
   cuda::Tiles<C::D, C::kRows, C::kThreads, T>(head_of<T>(s, at.batch, at.head) + at.first * s.row,
@@ -66,8 +66,8 @@ __device__ void fetch_own(int tile, const AttentionSide& s, const Place& at, int
 /// Writes the rows of a warp, from row `own` of the block on, through its part of a tile.
 template <class C>
 __device__ void store_own(int own, int tile, const float (&c)[C::kR][C::D / 8][4],
-                          const float (&factor)[C::kR][2], const AttentionSide& to, const Place& at,
-                          int rows, int features) {
+                          const float (&factor)[C::kR][2], const AttentionSide& to,
+                          const TileRows& at, int rows, int features) {
   using T = typename C::T;
   const int first = at.first + own;
   cuda::store_rows<T, C::D, C::kR>(tile + own * C::D * 2, c, factor,
@@ -125,7 +125,7 @@ __device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR
 /// The keys and values that a block of queries iterates over, tile by tile.
 template <class C> class KeyTiles {
  public:
-  __device__ KeyTiles(const Launch& a, const Place& at, int first)
+  __device__ KeyTiles(const Launch& a, const TileRows& at, int first)
       : end(C::kCausal && at.first + C::kRows < a.keys ? at.first + C::kRows : a.keys),
         first_(first),
         k_(tiles(a.k, a, at, a.features)),
@@ -139,7 +139,7 @@ template <class C> class KeyTiles {
 
  private:
   using Tiles = cuda::Tiles<C::D, C::N, C::kThreads, const typename C::T>;
-  __device__ static Tiles tiles(const AttentionSide& s, const Launch& a, const Place& at,
+  __device__ static Tiles tiles(const AttentionSide& s, const Launch& a, const TileRows& at,
                                 int features) {
     const int head = at.head / (a.heads / a.shared_heads);
     return Tiles(head_of<const typename C::T>(s, at.batch, head), s.row, a.keys, features / 8);
@@ -151,7 +151,7 @@ template <class C> class KeyTiles {
 template <class C> __device__ void flash_forward(const Launch& a) {
   using T = typename C::T;
   constexpr int D = C::D, R = C::kR, N = C::N;
-  const Place at(a, a.heads, C::kRows, C::kCausal);
+  const TileRows at(a, a.heads, C::kRows, C::kCausal);
   const int own = int(threadIdx.x) / 32 * C::kWarpRows, first = at.first + own;
   KeyTiles<C> keys(a, at, C::kOwn);
   fetch_own<C>(0, a.q, at, a.queries, a.features);
@@ -187,7 +187,7 @@ template <class C> __device__ void flash_forward(const Launch& a) {
 /// The sums of out * grad along the rows of a warp, which begin with query `first`: those that a
 /// lane needs in `delta`, and all of them in a.delta.
 template <class C>
-__device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Place& at,
+__device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const TileRows& at,
                              int first) {
   using T = typename C::T;
   const T* const out = head_of<const T>(a.out, at.batch, at.head);
@@ -217,7 +217,7 @@ __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Pl
 template <class C> __device__ void flash_queries(const Launch& a) {
   using T = typename C::T;
   constexpr int D = C::D, R = C::kR, N = C::N;
-  const Place at(a, a.heads, C::kRows, C::kCausal);
+  const TileRows at(a, a.heads, C::kRows, C::kCausal);
   const int own = int(threadIdx.x) / 32 * C::kWarpRows, first = at.first + own;
   KeyTiles<C> keys(a, at, 2 * C::kOwn);
   fetch_own<C>(0, a.q, at, a.queries, a.features);
@@ -257,7 +257,7 @@ template <class C> class QueryTiles {
   static constexpr int N = C::N, kStage = C::kStage + 2 * N * 4;  // with log_sums and delta
   static_assert(!cuda::Tile<C::D>::kAligned || kStage % (C::D * 2) == 0);
   static_assert(N / 2 <= C::kThreads);
-  __device__ QueryTiles(const Launch& a, const Place& at)
+  __device__ QueryTiles(const Launch& a, const TileRows& at)
       : start(C::kCausal ? at.first / N * N : 0),
         heads(a.heads / a.shared_heads),
         a_(a),
@@ -313,7 +313,7 @@ __device__ void weights_of_keys(float (&s)[C::kR][C::N / 8][4], const float* log
 template <class C> __device__ void flash_keys(const Launch& a) {
   using T = typename C::T;
   constexpr int D = C::D, R = C::kR, N = C::N;
-  const Place at(a, a.shared_heads, C::kRows, false);
+  const TileRows at(a, a.shared_heads, C::kRows, false);
   const int own = int(threadIdx.x) / 32 * C::kWarpRows, first = at.first + own;
   QueryTiles<C> queries(a, at);
   fetch_own<C>(0, a.k, at, a.keys, a.features);

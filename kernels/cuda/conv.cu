@@ -46,13 +46,14 @@ template <class E> struct OutputPart : ByWeights<E> {
     int64_t place;
     const int64_t image = divide(j, area(c.out), &place);
     return {static_cast<const E*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size),
-            Corner(c, Place(place, c.out))};
+            Corner(c, PlanePosition(place, c.out))};
   }
   __device__ Exact<E> b(const Column& column, int64_t k) const {
     const Conv& c = this->c;
     int64_t tap;
     const int64_t channel = divide(k, area(c.kernel), &tap);
-    return read_x(c, column.x + channel * area(c.size), column.corner, Place(tap, c.kernel));
+    return read_x(c, column.x + channel * area(c.size), column.corner,
+                  PlanePosition(tap, c.kernel));
   }
   __device__ void write(int64_t g, int64_t i, int64_t j, Exact<E> sum) const {
     const Conv& c = this->c;
@@ -77,7 +78,7 @@ template <class E> struct InputPart : ByWeights<E> {
     const Conv& c = this->c;
     int64_t at;
     const int64_t image = divide(j, area(c.size), &at);
-    const Place place(at, c.size);
+    const PlanePosition place(at, c.size);
     return {static_cast<const E*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out),
             {place.of[0] - c.offset[0], place.of[1] - c.offset[1]}};
   }
@@ -85,7 +86,7 @@ template <class E> struct InputPart : ByWeights<E> {
     const Conv& c = this->c;
     int64_t tap;
     const int64_t channel = divide(k, area(c.kernel), &tap);
-    return read_y(c, column.y + channel * area(c.out), column.place, Place(tap, c.kernel));
+    return read_y(c, column.y + channel * area(c.out), column.place, PlanePosition(tap, c.kernel));
   }
   __device__ void write(int64_t g, int64_t i, int64_t j, Exact<E> sum) const {
     const Conv& c = this->c;
@@ -99,7 +100,7 @@ template <class E> struct InputPart : ByWeights<E> {
 template <class E> struct WeightPart : Part<E> {
   struct Column {
     const E* x;
-    Place tap;
+    PlanePosition tap;
   };
   using Row = const E*;
   explicit WeightPart(const Conv& c)
@@ -120,14 +121,14 @@ template <class E> struct WeightPart : Part<E> {
     int64_t tap;
     const int64_t channel = divide(j, area(c.kernel), &tap);
     return {static_cast<const E*>(c.x) + (g * c.inputs + channel) * area(c.size),
-            Place(tap, c.kernel)};
+            PlanePosition(tap, c.kernel)};
   }
   __device__ Exact<E> b(const Column& column, int64_t k) const {
     const Conv& c = this->c;
     int64_t place;
     const int64_t image = divide(k, area(c.out), &place);
     return read_x(c, column.x + image * c.groups * c.inputs * area(c.size),
-                  Corner(c, Place(place, c.out)), column.tap);
+                  Corner(c, PlanePosition(place, c.out)), column.tap);
   }
   __device__ void write(int64_t g, int64_t i, int64_t j, Exact<E> sum) const {
     static_cast<E*>(this->c.w)[(g * this->m + i) * this->n + j] = E(sum);
@@ -143,7 +144,7 @@ template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64
     int64_t place, o;
     const int64_t plane = divide(e, area(c.out), &place);
     const int64_t image = divide(plane, c.groups * c.outputs, &o), g = o / c.outputs;
-    const Corner from(c, Place(place, c.out));
+    const Corner from(c, PlanePosition(place, c.out));
     const T* x = static_cast<const T*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size);
     const T* w = static_cast<const T*>(c.w) + o * c.inputs * taps;
     Exact<T> sum = c.bias ? Exact<T>(static_cast<const T*>(c.bias)[o]) : 0;
@@ -168,7 +169,7 @@ template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_
     int64_t at, channel;
     const int64_t plane = divide(e, area(c.size), &at);
     const int64_t image = divide(plane, c.groups * c.inputs, &channel), g = channel / c.inputs;
-    const Place place(at, c.size);
+    const PlanePosition place(at, c.size);
     const int64_t h = place.of[0] - c.offset[0], v = place.of[1] - c.offset[1];
     const T* y = static_cast<const T*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out);
     const T* w = static_cast<const T*>(c.w) + channel * c.outputs * taps;
@@ -203,7 +204,7 @@ template <class T> __global__ void weights(const __grid_constant__ Weights job) 
     int64_t part, tap, channel;
     const int64_t e = divide(number, job.parts, &part), rest = divide(e, area(c.kernel), &tap);
     const int64_t o = divide(rest, c.inputs, &channel), g = o / c.outputs;
-    const Place k(tap, c.kernel);
+    const PlanePosition k(tap, c.kernel);
     const int64_t last = smaller(job.elements, (part + 1) * job.part);
     double sum = 0;
     for (int64_t i = part * job.part + t; i < last; i += blockDim.x) {
@@ -212,7 +213,7 @@ template <class T> __global__ void weights(const __grid_constant__ Weights job) 
       const T* x =
           static_cast<const T*>(c.x) + ((image * c.groups + g) * c.inputs + channel) * area(c.size);
       const T* y = static_cast<const T*>(c.y) + (image * c.groups * c.outputs + o) * places;
-      sum += double(y[place]) * double(read_x(c, x, Corner(c, Place(place, c.out)), k));
+      sum += double(y[place]) * double(read_x(c, x, Corner(c, PlanePosition(place, c.out)), k));
     }
     all[t] = sum;
     for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
@@ -335,7 +336,7 @@ template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64
   for (const int64_t e : cuda::turns(n)) {
     int64_t place;
     const int64_t plane = divide(e, area(c.out), &place);
-    const Place p(place, c.out);
+    const PlanePosition p(place, c.out);
     const WindowTaps rows(c, 0, p.of[0]), columns(c, 1, p.of[1]);
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
     const int64_t left = columns.start + columns.begin * c.dilation[1];

@@ -28,10 +28,10 @@ namespace {
 template <class T> using Exact = std::conditional_t<math::is_stored<T>, float, T>;
 
 /// The two coordinates of a position in a plane, or in a kernel, from a linear index.
-struct Place {
+struct PlanePosition {
   int64_t of[2];
-  Place() = default;
-  __device__ Place(int64_t i, const int64_t* size) { of[0] = divide(i, size[1], &of[1]); }
+  PlanePosition() = default;
+  __device__ PlanePosition(int64_t i, const int64_t* size) { of[0] = divide(i, size[1], &of[1]); }
 };
 __device__ inline bool within(int64_t i, int64_t size) { return uint64_t(i) < uint64_t(size); }
 
@@ -39,13 +39,13 @@ __device__ inline bool within(int64_t i, int64_t size) { return uint64_t(i) < ui
 struct Corner {
   int64_t at[2];
   Corner() = default;
-  __device__ Corner(const Conv& c, const Place& p)
+  __device__ Corner(const Conv& c, const PlanePosition& p)
       : at{p.of[0] * c.stride[0] + c.offset[0], p.of[1] * c.stride[1] + c.offset[1]} {}
 };
 
 /// The element of a plane of x that tap k of a window reads.
 template <class T>
-__device__ T read_x(const Conv& c, const T* plane, const Corner& from, const Place& k) {
+__device__ T read_x(const Conv& c, const T* plane, const Corner& from, const PlanePosition& k) {
   const int64_t h = from.at[0] + k.of[0] * c.dilation[0], w = from.at[1] + k.of[1] * c.dilation[1];
   return within(h, c.size[0]) && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
 }
@@ -59,7 +59,7 @@ __device__ inline int64_t window_at(const Conv& c, int d, int64_t t) {
 }
 /// The element of a plane of y that depends on a position of x through tap k.
 template <class T>
-__device__ T read_y(const Conv& c, const T* plane, const int64_t* place, const Place& k) {
+__device__ T read_y(const Conv& c, const T* plane, const int64_t* place, const PlanePosition& k) {
   const int64_t p = window_at(c, 0, place[0] - k.of[0] * c.dilation[0]);
   const int64_t q = window_at(c, 1, place[1] - k.of[1] * c.dilation[1]);
   return p >= 0 && q >= 0 ? plane[p * c.out[1] + q] : T(0);

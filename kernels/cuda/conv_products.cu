@@ -43,7 +43,7 @@ template <class T> __global__ void gather_columns(const __grid_constant__ Chunk 
     int64_t column, place;
     const int64_t channel = divide(e, across, &column), image = divide(column, places, &place);
     const T* const plane = static_cast<const T*>(c.x) + x_plane(j, image, channel);
-    const Corner from(c, Place(place, c.out));
+    const Corner from(c, PlanePosition(place, c.out));
     T* at = to + channel * area(c.kernel) * across + column;
     for (int64_t p = 0; p < c.kernel[0]; ++p) {
       const int64_t h = from.at[0] + p * c.dilation[0];
@@ -64,7 +64,7 @@ __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* fro
   for (const int64_t e : cuda::turns(n * area(c.size))) {
     int64_t at, channel;
     const int64_t image = divide(divide(e, area(c.size), &at), c.inputs, &channel);
-    const Place place(at, c.size);
+    const PlanePosition place(at, c.size);
     const int64_t h = place.of[0] - c.offset[0], w = place.of[1] - c.offset[1];
     const Exact<T>* const columns = from + channel * area(c.kernel) * across + image * places;
     Exact<T> sum = 0;

@@ -417,9 +417,9 @@ __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t r
 /// The table of a GPU; null, with a reason in one sentence, if it cannot be used.
 __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_t abi, int index,
                                                                          char* why, size_t room) {
-  if (abi != mt::kGpuAbi) {
+  if (abi != mt::op::kPluginAbi) {
     std::snprintf(why, room, "the plug-in is of another version of mtorch (ABI %u, not %u)",
-                  mt::kGpuAbi, abi);
+                  mt::op::kPluginAbi, abi);
     return nullptr;
   }
   const int n = mtorch_cuda_count(why, room);

@@ -347,7 +347,7 @@ end
 if arg and arg[0] and (arg[0] == 'reference.lua' or arg[0]:find('/reference%.lua$')) then
   local file = arg[1] or 'docs/reference.md'
   if not file:find '%.lua$' and not file:find '%.md$' then
-    io.stderr:write("mtorch: reference.lua: '", file, "' is no file to write; mtorch scripts/tools/reference.lua ",
+    io.stderr:write("mtorch: reference.lua: '", file, "' is not a page or stubs; mtorch scripts/tools/reference.lua ",
       '[FILE.md | FILE.lua]\n')
     os.exit(2)
   end

@@ -270,7 +270,7 @@ end
 
 --- Odd words, and the usual terms.
 local words = {anew = 'again', kin = 'similar functions', trouble = 'the error', vain = 'skipped',
-  nobody = 'no other owner, not read', kMost = 'kMax', kLeast = 'kMin'}
+  nobody = 'no other owner, not read', told = 'reported, printed', kMost = 'kMax', kLeast = 'kMin'}
 function rules.words(path, lines, _, flag)
   if path:find('^tests/') then return end
   for number, line in ipairs(lines) do
@@ -436,6 +436,17 @@ for path in documents:lines() do
   for named in text:gmatch '`([%w_./-]+)`' do
     if not generated[path] and top_folders[named:match '^(%w+)/'] and not exists(root .. '/' .. named) then
       flag_document(path, '%s does not exist', named)
+    end
+  end
+  for name, file in text:gmatch '`([%w_.:]+)`%s+%(`([%w_./-]+)`%)' do
+    local source = not generated[path] and top_folders[file:match '^(%w+)/'] and read(root .. '/' .. file)
+    if source and not source:find(name:match '[%w_]+$', 1, true) then
+      flag_document(path, '%s is not in %s', name, file)
+    end
+  end
+  for _, line in ipairs(lines_of(text:gsub('\n```.-\n```', ''))) do
+    if not generated[path] and not line:find '^[|<]' and not line:find '^    ' and characters(line) > widest_line then
+      flag_document(path, 'a line of %d columns, at most %d: %s', characters(line), widest_line, line:sub(1, 40))
     end
   end
 end

@@ -6,7 +6,8 @@
 local mt = require 'mtorch'
 local nn = mt.nn
 
-local networks = {}
+-- without: the elementwise operations that have no ONNX form
+local networks = {without = 'erfinv erfcx i0 i1 polygamma digamma lgamma zeta igamma igammac gcd lcm'}
 local function add(name, net, make, options)
   local case = {name = name, net = net, make = make}
   for key, value in pairs(options or {}) do case[key] = value end
@@ -92,7 +93,7 @@ end
 
 --- Adds all elementwise operations of `accepts` that have an ONNX form, in this dtype, at the points of kernels/ops.h.
 local function by_the_list(accepts, dtype)
-  local without = mt.extend.util.word_set('erfinv erfcx i0 i1 polygamma digamma lgamma zeta igamma igammac gcd lcm')
+  local without = mt.extend.util.word_set(networks.without)
   add(('elementwise_%s_%s'):format(accepts, dtype), function(x)
     local results = {}
     for _, op in ipairs(mt.extend.operations()) do

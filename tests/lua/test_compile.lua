@@ -722,7 +722,7 @@ test('verify=N finds changes that are not compared', function()
     return y
   end)
   mt.relu = kept
-  assert(text:find 'is another one in a replay', text)
+  assert(text:find 'differs between the step and its replay', text)
   eq(last:item(), 5)
 end)
 

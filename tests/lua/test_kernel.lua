@@ -423,10 +423,10 @@ local wrong = {
   {'local function f() end', 1, 'a kernel defines no functions; define it outside'},
   {'for k, v in pairs(x) do end', 1, 'a for over an iterator is not supported in kernels; use for i = 1, n do'},
   {'local s = "a" .. "b"', 1, "'%.%.' joins strings, which kernels do not have"},
-  {'local s = "a"', 1, 'a string is no value in a kernel'},
+  {'local s = "a"', 1, 'kernels cannot calculate with strings'},
   {'local i = x:size(1)', 1, 'methods are not there in kernels; sizes are x%.shape%[d%] and #x'},
   {'x[1, 2] = 3', 1, nil},
-  {'total = 1', 1, "'total' is no local of the kernel and cannot be set; write local total = %.%., or a tensor"},
+  {'total = 1', 1, "'total' is not a local of the kernel and cannot be set; write local total = %.%., or a tensor"},
   {'\n\nx[1] = nothing', 3, "'nothing' is nil: no local, captured value, global or word of kernels has this name"},
   {'x[1] = math.nothing(2)', 1, "'math%.nothing' is nil: .*kernels know the functions of math"},
   {'x[1] = math.random()', 1, "'random' is not supported in kernels; of Lua's functions they know math%.%*"},
@@ -436,7 +436,7 @@ local wrong = {
   {'local i = cuda.grid(1)', 1, "'cuda' is nil: .*; kernels have grid%(n%)"},
   {'syncthreads()', 1, "'syncthreads' is nil: .*; kernels have barrier%(%)"},
   {'x[1] = mt.cdiv(2)', 1, 'mt.cdiv takes 2 arguments, got 1'},
-  {'x[1] = mt', 1, "'mt' is no number"},
+  {'x[1] = mt', 1, "'mt' is not a number"},
   {'x[1] = io.stdout', 1, "'io%.stdout' is a userdata, which kernels cannot use"},
   {'x = 1', 1, "'x' is a tensor or function and cannot be set; use another local"},
   {'x[1.5] = 1', 1, "an index into 'x' is a float; positions are whole numbers from 1: use math%.floor"},
@@ -470,10 +470,10 @@ local wrong = {
   {'local i, j = grid()', 1, 'grid takes the number of dimensions, grid%(1%) to grid%(3%)'},
   {'local i = grid(4)', 1, 'grid takes the number of dimensions'},
   {'local i, j = grid(1)', 1, '2 names, but the call gives 1 value'},
-  {'x[1] = thread_idx', 1, "'thread_idx' is no number; write thread_idx%.x"},
+  {'x[1] = thread_idx', 1, "'thread_idx' is not a number; write thread_idx%.x"},
   {'x[1] = thread_idx.w', 1, "thread_idx has %.x, %.y and %.z, not '%.w'"},
-  {'x[1] = block_dim()', 1, "'block_dim' is no function; write block_dim%.x"},
-  {'x[1] = grid', 1, "'grid' is no number"},
+  {'x[1] = block_dim()', 1, "'block_dim' is not a function; write block_dim%.x"},
+  {'x[1] = grid', 1, "'grid' is not a number"},
   {'x[1] = x.size', 1, "a tensor in a kernel has elements, #x, x%.shape%[d%] and x%.ndim, not 'size'"},
   {'x[1] = x.shape[2]', 1, "'x' has 1 dimension; there is no shape%[2%]"},
   {'x[1] = x.shape[n]', 1, 'the dimension must be a whole literal or a captured whole number'},
@@ -481,7 +481,7 @@ local wrong = {
   {'local s = shared(n)', 1, 'a size of shared memory must be a whole literal or a captured whole number'},
   {'local s = shared(20000)\ns[1] = 1', 1, '^80000 bytes of shared memory; a block has at most 49152'},
   {'local s = shared(100000)', 1, '100000 elements do not fit into 48 KiB of shared memory'},
-  {"local s = shared(4, 'complex')", 1, "'complex' is no dtype for shared memory; use float32"},
+  {"local s = shared(4, 'complex')", 1, "'complex' is not a dtype for shared memory; use float32"},
   {'if n > 1 then local s = shared(4) end', 1, 'shared%(%.%.%) must be called at the top level of a kernel'},
   {'barrier(1)', 1, 'barrier%(%) takes no arguments'},
   {'atomic_add(x, 1)', 1, "atomic_add: 'x' has 1 dimension, got 0 indices"},
@@ -846,7 +846,7 @@ test('check: races', function()
 end)
 
 test('check: divergent barriers and uninitialised shared memory', function()
-  faulty(':%d+: divergent barrier: thread %(4, 1, 1%) of the grid does not come to it, others of its block do',
+  faulty(':%d+: divergent barrier: thread %(4, 1, 1%) of the grid does not reach it, other threads of its block do',
     function(x)
       local t = thread_idx.x
       if t < 4 then barrier() end

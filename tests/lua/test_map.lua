@@ -567,7 +567,7 @@ test('reduce: functions of mt', function()
   raises(function() mt.reduce(function(a, b) return mt.maximum(a, -b) end, -math.huge)(z) end,
     'test_map.lua:%d+: reduce: the identity %-inf is not neutral')
   raises(function() mt.reduce(function(a, b) return math.log1p(a) + b end, 0)(z) end, -- luacheck: ignore 143
-    "test_map.lua:%d+: reduce: 'log1p' is nil, no function; mt.log1p is one")
+    "test_map.lua:%d+: reduce: 'log1p' is nil, not a function; mt.log1p is one")
 end)
 
 test('reduce: functions that are not associative, and wrong identities, are errors', function()

@@ -123,7 +123,7 @@ t.test('every elementwise operation has an ONNX form, but special functions', fu
     if not ok and why:find 'no ONNX form' then without[#without + 1] = op.name
     elseif not ok then error(why) end
   end
-  t.eq(table.concat(without, ' '), 'erfinv erfcx i0 i1 polygamma digamma lgamma zeta igamma igammac gcd lcm')
+  t.eq(table.concat(without, ' '), require('onnx_networks').without)
 end)
 
 t.test('the formula of every operation gives what the operation gives, infinities and NaN included', function()
@@ -300,7 +300,7 @@ t.test('operations that follow the sizes', function()
   end
   refuses(loop, 'with other sizes of the dynamic axes', x, {dynamic_axes = {input = {1}}})
   mt.onnx.export(loop, x, path)
-  refuses(function(y) return y * math.sqrt(y.shape[1]) end, 'which is no multiple', x, {dynamic_axes = {input = {1}}})
+  refuses(function(y) return y * math.sqrt(y.shape[1]) end, 'not a multiple', x, {dynamic_axes = {input = {1}}})
 end)
 
 t.test('a reduction of the user is a tree of pairs', function()
@@ -320,7 +320,7 @@ t.test('wrong arguments', function()
   wrong('input 2 must be a tensor', net, {x, 3}, path)
   wrong('opset must be a whole number from 13 to 23', net, x, path, {opset = 9})
   wrong('2 input_names are given for 1 input', net, x, path, {input_names = {'a', 'b'}})
-  wrong("'y' is no input", net, x, path, {dynamic_axes = {y = {1}}})
+  wrong("'y' is not an input", net, x, path, {dynamic_axes = {y = {1}}})
   wrong("of 'input' has 0; dimensions count from 1", net, x, path, {dynamic_axes = {input = {[0] = 'batch'}}})
   wrong("'a' is the name of an input and of an output", net, x, path, {input_names = {'a'}, output_names = {'a'}})
   wrong("dimension 3 of 'input', which has 2", net, x, path, {dynamic_axes = {input = {3}}})
@@ -332,17 +332,16 @@ end)
 
 -- ---- onnxruntime -----------------------------------------------------------------------------------------------
 
-t.test('onnxruntime gives the same outputs', function()
+t.test('all networks are exported, and onnxruntime gives the same outputs', function()
+  os.remove(path)
+  local program = io.popen('readlink /proc/$PPID/exe'):read('*l')
+  t.eq(os.execute(('%s tests/lua/onnx_check.lua %s'):format(program, folder)), 0)
   local python = os.getenv 'MTORCH_PEER_PYTHON'
   if not python then
     print('skipped: the comparison with onnxruntime; MTORCH_PEER_PYTHON names a Python that has onnx and onnxruntime')
     return
   end
-  os.remove(path)
-  local program = io.popen('readlink /proc/$PPID/exe'):read('*l')
-  local lines = ('%s tests/lua/onnx_check.lua %s && %s tests/lua/onnx_check.py %s'):format(program, folder, python,
-    folder)
-  if os.execute(lines) ~= 0 then error('outputs differ') end
+  if os.execute(('%s tests/lua/onnx_check.py %s'):format(python, folder)) ~= 0 then error('outputs differ') end
 end)
 
 os.execute('rm -r ' .. folder)

@@ -72,7 +72,7 @@ class Script : public KernelScript {
     lua_pop(L_, 7);
     if (which < 1 || which > places.size())
       fail("kernel: the source of a function cannot be found");
-    const LuaSource::Place& place = places[which - 1];
+    const LuaSource::FunctionTokens& place = places[which - 1];
     k_.functions.push_back({ast::parse_function(source, place, source.name_at(place)), address});
     return int(k_.functions.size()) - 1;
   }
@@ -200,7 +200,7 @@ int grid_launch(Args& a) {
 int grid_find(Args& a) {
   const LuaSource source(a.text(1), "");
   const auto places = source.functions_at(int(a.integer(2)), int(a.integer(3)));
-  push_list(a.L, places, [&](const LuaSource::Place& p) {
+  push_list(a.L, places, [&](const LuaSource::FunctionTokens& p) {
     const std::string_view open = source.tokens[p.open].text, end = source.tokens[p.end].text;
     lua_pushlstring(a.L, open.data(), end.data() + end.size() - open.data());
   });

@@ -59,7 +59,7 @@ local function raise(routine, message)
   core.fail('%s', message)
 end
 
---- Runs fn(unpack(given)) while `recorder` is told of optimizers' steps and of what cannot be repeated. Returns the
+--- Runs fn(unpack(given)) while `recorder` is notified of optimizers' steps and of what cannot be repeated. Returns the
 --- results, or nil and a function that raises what ended it; `what` runs.
 function recording.run(recorder, fn, given, what)
   core.step_recording = recorder

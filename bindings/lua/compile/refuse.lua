@@ -38,7 +38,7 @@ allowed['string.dump'], allowed['math.randomseed'] = nil, nil
 
 local reasons = {
   ['string'] = 'an element has no text; print or format the result',
-  ['bit'] = "an element's bits are asked by mt.bitwise_and and similar functions, of integer tensors",
+  ['bit'] = "use mt.bitwise_and and similar functions of integer tensors for an element's bits",
   ['table'] = 'an element has no text; print or format the result',
 }
 
@@ -83,18 +83,18 @@ local texts = {
   {"^'.-' has no '__(i?pairs)' metamethod", '%1 goes over tables, and an element is a number'},
   {'^attempt to get length of', 'a number has no length; give the function sizes as numbers'},
   {"^attempt to call .- '([^']+)' %(a nil value%)", function(name)
-    return ("'%s' is nil, no function; %s"):format(name, native.operation(name) and ('mt.%s is one'):format(name) or
+    return ("'%s' is nil, not a function; %s"):format(name, native.operation(name) and ('mt.%s is one'):format(name) or
       'is it spelled right?')
   end},
   {'^attempt to call a nil value', 'nil is called as a function'},
-  {"^attempt to call .- '([^']+)' %(a (%w+) value%)", "'%1' is a %2, no function"},
+  {"^attempt to call .- '([^']+)' %(a (%w+) value%)", "'%1' is a %2, not a function"},
   {"^attempt to index .- '([^']+)' %(a (%w+) value%)", "'%1' is %2 and has no fields"},
   {"^attempt to perform arithmetic on .- '([^']+)' %(a (%w+) value%)", "arithmetic on '%1', which is %2"},
   {'^attempt to perform arithmetic on a boolean value', 'arithmetic on a boolean; choose a number by it: condition ' ..
     'and 1 or 0'},
   {'^attempt to perform arithmetic on a (%w+) value', 'arithmetic on %1; a table indexed by an element has ' ..
     'nil there: choose by comparisons, a == 1 and s[1] or s[2]'},
-  {"^attempt to compare '?.-'? with '?.-'?$", 'an element is compared with what is no number'},
+  {"^attempt to compare '?.-'? with '?.-'?$", 'an element is compared with a value that is not a number'},
   {'^attempt to compare (%w+) with (%w+)', '%1 is compared with %2'},
   {"^attempt to concatenate .-", refuse.no_text},
   {'stack overflow', 'it calls itself without end, or until an element says so; use ' .. instead},

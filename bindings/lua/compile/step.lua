@@ -273,8 +273,8 @@ end
 local function drop_oldest(self, changed)
   local oldest = table.remove(self.entries)
   self.dropped = self.dropped + 1
-  if oldest.program and not self.told_dropped then
-    self.told_dropped = true
+  if oldest.program and not self.has_dropped then
+    self.has_dropped = true
     tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
       self.place, max_programs)
   end
@@ -359,8 +359,8 @@ local function slow_call(self, entry, ...)
   collect() -- gradients held by garbage would have to be moved
   if differs then
     entry.program = nil
-    give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
-      :format(differs))
+    give_up(self, entry, ('%s differs between the step and its replay; the step reads something that changes ' ..
+      'between calls'):format(differs))
   end
   return unpack(results, 1, results.n)
 end

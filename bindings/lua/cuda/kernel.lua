@@ -36,12 +36,12 @@ local function parts_of(list, source, text, place, line, elsewhere)
   local found = {}
   while hi >= 1 do
     local last = (starts[hi + 1] or stop + 1) - 1
-    local function stands(i) return text:find(source:sub(starts[i], last), 1, true) end
+    local function occurs_in_script(i) return text:find(source:sub(starts[i], last), 1, true) end
     local low, high = 1, hi -- binary search for the first line of the part that ends at `last`
-    local known = stands(hi)
+    local known = occurs_in_script(hi)
     while known and low < high do
       local middle = math.floor((low + high) / 2)
-      if stands(middle) then high = middle else low = middle + 1 end
+      if occurs_in_script(middle) then high = middle else low = middle + 1 end
     end
     local part = known and source:sub(starts[high], last) or ''
     if #part:gsub('%s', '') >= 16 then -- short parts, such as a brace, occur everywhere

@@ -24,7 +24,7 @@ local function shown_positions(n, limit)
   return list
 end
 
---- A vector or matrix as an HTML table with its positions at the edges; numbers as the tensor prints them.
+--- A vector or matrix as an HTML table with its positions at the edges; numbers with 5 digits.
 local function grid(x)
   local matrix = x:dim() == 1 and x:unsqueeze(1) or x
   local rows, columns = shown_positions(matrix:size(1), max_rows), shown_positions(matrix:size(2), max_columns)

@@ -45,7 +45,7 @@ class.is_module = is_module
 --- The text of a value in errors: a module by its class.
 function class.describe(value) return is_module(value) and value.__name or core.describe(value) end
 
---- Raises an error for a value that is no module.
+--- Raises an error for a value that is not a module.
 function class.check_module(op, value)
   if not is_module(value) then core.fail('%s: a module is needed, got %s', op, core.describe(value)) end
 end
@@ -98,7 +98,7 @@ function class.check_entries(self)
 end
 
 --- An iterator over the existing fields of a module: for _, key, value, kind in class.fields(self) do. `unchecked`:
---- what is wrong with a list is no error, as where it is printed.
+--- does not check lists, as for printing.
 function class.fields(self, unchecked)
   if self.__class.__entry and not unchecked then class.check_entries(self) end
   return next_field, self, 0

@@ -45,7 +45,7 @@ local function compare(mine, order, state)
     local value = state[name]
     if value == nil then -- PyTorch before 0.4.1 did not save the counter, which is then kept
       if not name:find 'num_batches_tracked$' then missing[#missing + 1] = name end
-    elseif not mt.is_tensor(value) then unfit[#unfit + 1] = ("'%s' is no tensor"):format(name)
+    elseif not mt.is_tensor(value) then unfit[#unfit + 1] = ("'%s' is not a tensor"):format(name)
     elseif value.shape ~= mine[name].shape then
       unfit[#unfit + 1] = ("'%s' is %s, expected %s"):format(name, tostring(value.shape), tostring(mine[name].shape))
     end

@@ -180,7 +180,7 @@ function Scheduler:describe()
   return ('%s at step %d, lr %s'):format(object.described(self, hidden), self.last_epoch, table.concat(parts, ', '))
 end
 
---- Declares a scheduler, whose fields are its options:
+--- Declares a scheduler, whose fields are its options (one that is a list of functions is named in `unsaved`):
 ---   define(signature, doc, {rate =, closed =, prepare =, start =, started =})
 --- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; closed
 --- is the same by last_epoch only. prepare(self) is called first in each step; start and started(self) before and

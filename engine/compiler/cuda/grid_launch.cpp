@@ -13,12 +13,12 @@ namespace {
 
 /// The compiled state of a kernel on the GPUs, which lives as long as the kernel.
 struct Compiled {
-  struct Place {
+  struct OnDevice {
     LoadedKernel kernel{};
     Tensor fault;        // grid::kCudaFault integers in the GPU's memory
     bool asked = false;  // a check of it is scheduled
   };
-  std::map<const Device*, Place> places;
+  std::map<const Device*, OnDevice> places;
   const char* name = nullptr;
   ~Compiled() {
     for (const auto& [device, place] : places)
@@ -34,7 +34,7 @@ CudaSource source_of(const grid::Kernel& kernel) {
   return source;
 }
 
-void load(Compiled& c, Compiled::Place& place, const grid::Kernel& kernel, const Device& d) {
+void load(Compiled& c, Compiled::OnDevice& place, const grid::Kernel& kernel, const Device& d) {
   const CudaSource source = source_of(kernel);
   c.name = lasting(source.name);
   place.kernel =
@@ -45,7 +45,7 @@ void load(Compiled& c, Compiled::Place& place, const grid::Kernel& kernel, const
 /// Reads the fault that threads reported, once it is available.
 void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
                     const std::function<void(const GridFault&)>& raise) {
-  Compiled::Place& place = c->places.at(&d);
+  Compiled::OnDevice& place = c->places.at(&d);
   place.asked = false;
   int64_t words[grid::kCudaFault] = {};
   d.download(words, place.fault.data(), sizeof words);
@@ -85,7 +85,7 @@ void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   check_alive(d);
   if (!l.compiled) l.compiled = std::make_shared<Compiled>();
   const auto compiled = std::static_pointer_cast<Compiled>(l.compiled);
-  Compiled::Place& place = compiled->places[&d];
+  Compiled::OnDevice& place = compiled->places[&d];
   if (!place.fault.defined()) load(*compiled, place, l.kernel, d);
   check_threads(l.kernel.name, place.kernel, l.size);
   KernelArguments arguments;

@@ -192,7 +192,7 @@ void Builder::bind(int local, Item it, int line) {
     return;
   }
   if (it.kind == Item::text)
-    refuse(line, "a string is no value in a kernel; they are for print and for dtypes");
+    refuse(line, "kernels cannot calculate with strings, which are for print and for dtypes");
   if (it.kind == Item::tensor && p_.tensors[size_t(it.index)].name == "shared")
     p_.tensors[size_t(it.index)].name = name;
   for (Value*& v : it.prefix) v = is_fixed(*v) ? v : spilled(v, line);

@@ -160,7 +160,7 @@ Value* Builder::value_of(Item it, int line) {
   if (it.kind == Item::tensor) return access(it, line, "read");
   if (it.kind == Item::nil)
     refuse(line, "a kernel cannot use nil as a value; use a number or a boolean");
-  refuse(line, "{} is no number{}", described(p_, it),
+  refuse(line, "{} is not a number{}", described(p_, it),
          it.kind == Item::word && it.name.find('_') != it.name.npos &&
                  it.name.find("dim") + it.name.find("idx") < 40
              ? fmt::format("; write {}.x", it.name)

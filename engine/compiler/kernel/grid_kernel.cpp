@@ -47,7 +47,7 @@ std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t
 
 /// Throws the fault of a thread; the tensors of the launch are those of the kernel.
 void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor>& tensors) {
-  const size_t t = size_t(fault.tensor);  // 0 if the fault is no access
+  const size_t t = size_t(fault.tensor);  // 0 if the fault is not an access
   const std::string tensor = t < tensors.size() ? k.tensors[t].name : "";
   const int64_t extent = t < tensors.size() ? tensors[t].size[fault.dim] : 0;
   const std::string where = fmt::format("thread {} of the grid", shown(fault.thread));
@@ -66,8 +66,8 @@ void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor
       what = "a whole number is divided by zero, in " + where;
       break;
     case GridFaultKind::divergent_barrier:
-      what =
-          fmt::format("divergent barrier: {} does not come to it, others of its block do", where);
+      what = fmt::format("divergent barrier: {} does not reach it, other threads of its block do",
+                         where);
       break;
     case GridFaultKind::race:
       what = fmt::format(

@@ -164,7 +164,7 @@ class Registers {
     return v.has(op::id<op::Remainder>) || v.has(op::id<op::FloorDivide>) ||
            v.has(op::id<op::Fmod>);
   }
-  /// A value that is no vector; `into` may be used for it.
+  /// A value that is not a vector; `into` may be used for it.
   void number(Value& v, int into = -1) {
     const bool affine = v.is == GridClass::affine;
     v.code = GridCode::ready;

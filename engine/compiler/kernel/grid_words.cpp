@@ -134,7 +134,7 @@ Item Builder::call_word(const std::string& name, const Expr& e) {
     return it;
   }
   if (name.find("idx") != name.npos || name.find("dim") != name.npos)
-    refuse(e.line, "'{}' is no function; write {}.x", name, name);
+    refuse(e.line, "'{}' is not a function; write {}.x", name, name);
   return warp_call(name, e);
 }
 
@@ -160,7 +160,7 @@ Item Builder::shared_call(const Expr& e) {
     if (!known)
       refuse(
           e.line,
-          "shared: '{}' is no dtype for shared memory; use float32, float64, int32, int64, uint8 or bool",
+          "shared: '{}' is not a dtype for shared memory; use float32, float64, int32, int64, uint8 or bool",
           e.args.back()->text);
   }
   if (count < 2 || count > 4)

@@ -121,8 +121,8 @@ LuaSource::LuaSource(std::string source, std::string chunk)
       name(std::move(chunk)),
       tokens(Lexer(text).run()) {}
 
-std::vector<LuaSource::Place> LuaSource::functions_at(int first, int last) const {
-  std::vector<Place> found;
+std::vector<LuaSource::FunctionTokens> LuaSource::functions_at(int first, int last) const {
+  std::vector<FunctionTokens> found;
   std::vector<int> open;  // tokens whose `end` or `until` is missing so far
   for (int i = 0; i < int(tokens.size()); ++i) {
     const LuaToken& t = tokens[i];
@@ -141,7 +141,7 @@ std::vector<LuaSource::Place> LuaSource::functions_at(int first, int last) const
   return found;
 }
 
-std::string LuaSource::name_at(const Place& p) const {
+std::string LuaSource::name_at(const FunctionTokens& p) const {
   std::string name;
   for (int k = p.function + 1; k < p.open; ++k) name += tokens[k].text;
   int at = p.function - 1;  // skips `mt.kernel(` backwards

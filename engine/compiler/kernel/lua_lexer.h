@@ -23,13 +23,13 @@ struct LuaSource {
   LuaSource(const LuaSource&) = delete;
 
   /// A function: the tokens of its `function`, its parameters' parenthesis, and its `end`.
-  struct Place {
+  struct FunctionTokens {
     int function, open, end;
   };
   /// The functions that begin and end on these lines according to debug.getinfo.
-  std::vector<Place> functions_at(int first_line, int last_line) const;
+  std::vector<FunctionTokens> functions_at(int first_line, int last_line) const;
   /// The name in the source: `local function NAME`, `NAME = mt.kernel(function`; or "kernel".
-  std::string name_at(const Place&) const;
+  std::string name_at(const FunctionTokens&) const;
 };
 
 /// The value of a string token.

@@ -18,7 +18,7 @@ constexpr int kUnary = 8, kMaxDepth = 150;
 
 class Parser {
  public:
-  Parser(const LuaSource& s, const LuaSource::Place& p, Function& f)
+  Parser(const LuaSource& s, const LuaSource::FunctionTokens& p, Function& f)
       : source_(s),
         at_(p.open),
         f_(f) {}
@@ -188,7 +188,7 @@ class Parser {
       if (e->kind == Expression::free)
         fail_at(
             f_, e->line,
-            "'{}' is no local of the kernel and cannot be set; write local {} = .., or a tensor",
+            "'{}' is not a local of the kernel and cannot be set; write local {} = .., or a tensor",
             e->text, e->text);
       else if (e->kind != Expression::local && e->kind != Expression::index)
         fail_at(f_, e->line, "only locals and elements of tensors can be set");
@@ -335,8 +335,8 @@ class Parser {
 
 }  // namespace
 
-std::unique_ptr<Function> parse_function(const LuaSource& source, const LuaSource::Place& place,
-                                         std::string name) {
+std::unique_ptr<Function> parse_function(const LuaSource& source,
+                                         const LuaSource::FunctionTokens& place, std::string name) {
   auto f = std::make_unique<Function>();
   f->name = std::move(name), f->chunk = source.name;
   f->line = source.tokens[place.function].line;

@@ -70,7 +70,7 @@ struct Function {
 };
 
 /// Parses the function at a place.
-std::unique_ptr<Function> parse_function(const LuaSource&, const LuaSource::Place&,
+std::unique_ptr<Function> parse_function(const LuaSource&, const LuaSource::FunctionTokens&,
                                          std::string name);
 
 /// Throws Error: "kernel: train.lua:12: sentence".

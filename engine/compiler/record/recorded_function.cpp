@@ -38,7 +38,7 @@ bool RecordedFunction::fits(const TensorList& inputs) const {
 }
 
 /// Allocates memory for this run, and sets the pointers of the calls to it.
-Ref<Storage> RecordedFunction::allocate(Memory& m) {
+Ref<Storage> RecordedFunction::allocate(RunBuffer& m) {
   const Tensor x = empty({int64_t(m.bytes)}, Dtype::u8, *m.device);
   m.calls.move_to(x.data());
   if (!m.numbers.empty()) {
@@ -59,7 +59,7 @@ std::optional<TensorList> RecordedFunction::run(const TensorList& inputs, uint64
   }
   for (size_t k = 0; k < inputs.size(); ++k) inputs_[k].memory.move_to(inputs[k].data());
   std::vector<Ref<Storage>> memory;
-  for (Memory& m : memory_) memory.push_back(allocate(m));
+  for (RunBuffer& m : memory_) memory.push_back(allocate(m));
   for (const StepCall& c : calls_) {
     check_interrupt();
     if (!c.run(random_begin)) return {};
@@ -87,15 +87,15 @@ void StepRecorder::refuse_effects() {
   for (const auto& [impl, leaf] : leaves_)
     if (leaf.set || leaf.read) refuse("it reads or sets the gradient of a tensor");
   for (const auto& [storage, written] : touched_)
-    if (const Memory* const m = memory_at(storage->data); written && m && m->outside)
+    if (const TrackedBlock* const m = memory_at(storage->data); written && m && m->outside)
       refuse("it changes a tensor from outside in place");
   for (const auto& [impl, before] : flags_)
-    if (const Memory* const m = memory_at(impl->storage->data);
+    if (const TrackedBlock* const m = memory_at(impl->storage->data);
         (!m || m->outside) && impl->requires_grad != before.second)
       refuse("it changes requires_grad of a tensor from outside");
 }
 
-/// The memory of results in which a buffer of the recording will lie.
+/// The memory of results that will hold a buffer of the recording.
 int StepRecorder::add_memory(RecordedFunction& made, int buffer) {
   const auto [at, is_new] = results_of_.try_emplace(buffer, int(made.memory_.size()));
   StepBuffer& b = buffers_[buffer];
@@ -109,7 +109,7 @@ void StepRecorder::add_results(RecordedFunction& made, const TensorList& results
     const Tensor& x = results[n];
     RecordedFunction::Result r{layout_of(x), input_at(x)};
     r.like.impl()->requires_grad = false;
-    const Memory* const m = memory_at(x.data());
+    const TrackedBlock* const m = memory_at(x.data());
     if (r.input < 0 && (!m || m->outside || !(m->written || m->constant)))
       refuse(fmt::format("result {} was not computed in the function", n + 1));
     else if (r.input < 0) r.memory = add_memory(made, m->buffer);
@@ -258,7 +258,7 @@ std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList
   for (const StepReplay::Input& in : replay_->inputs_) {
     made->inputs_.push_back({layout_of(in.tensor), &in.tensor.device()});
     if (gradient_) made->inputs_.back().like.impl()->requires_grad = false;
-    if (const Memory* const m = memory_at(in.tensor.data())) {
+    if (const TrackedBlock* const m = memory_at(in.tensor.data())) {
       buffers_[m->buffer].kind = StepBuffer::Kind::input;
       input_of_[m->buffer] = made->inputs_.size() - 1;
     }

@@ -40,7 +40,7 @@ class RecordedFunction {
     bool requires_grad;
   };
   /// Memory that a run allocates: an arena of inner buffers, or that of results.
-  struct Memory {
+  struct RunBuffer {
     const Device* device;
     size_t bytes;
     MovableMemory calls = {};
@@ -50,13 +50,13 @@ class RecordedFunction {
     Tensor like;             // without data
     int input, memory = -1;  // that it lies in, as the input or the memory does
   };
-  static Ref<Storage> allocate(Memory&);
+  static Ref<Storage> allocate(RunBuffer&);
 
   std::deque<std::vector<std::byte>> arguments_;
   std::vector<StepCall> calls_;
   std::vector<Input> inputs_;
   std::vector<Captured> captured_;
-  std::vector<Memory> memory_;
+  std::vector<RunBuffer> memory_;
   std::vector<Result> results_;
   Tensor numbers_;  // of calls, the same at each run
   uint64_t draws_ = 0;

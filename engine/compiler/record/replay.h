@@ -220,7 +220,7 @@ class StepRecorder : public StepListener, public Interceptor {
   bool around(InterceptedCall&) override;
 
  private:
-  struct Memory {
+  struct TrackedBlock {
     size_t bytes;
     Storage* storage;
     bool written, outside;          // outside: from before the step
@@ -233,9 +233,9 @@ class StepRecorder : public StepListener, public Interceptor {
   void keep_grads();
   void refuse(std::string why);
   void check_generator(uint64_t counter);
-  Memory* memory_at(const void*);
-  Memory& add_outside(Storage*);
-  Memory* own_memory(const Tensor&);
+  TrackedBlock* memory_at(const void*);
+  TrackedBlock& add_outside(Storage*);
+  TrackedBlock* own_memory(const Tensor&);
   bool check(std::byte* slot, bool out, StepCall&);
   struct PointerCheck;
   void check_results(StepReplay&, const TensorList&);
@@ -259,7 +259,7 @@ class StepRecorder : public StepListener, public Interceptor {
   std::unique_ptr<StepReplay> replay_;
   std::vector<StepCall> calls_;
   std::vector<StepBuffer> buffers_;
-  std::map<uintptr_t, Memory> memory_;  // by the first byte
+  std::map<uintptr_t, TrackedBlock> memory_;  // by the first byte
   std::deque<std::vector<std::byte>> numbers_;
   struct Leaf {
     Tensor tensor, grad;  // grad: the gradient at the start

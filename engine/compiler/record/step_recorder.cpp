@@ -89,7 +89,7 @@ void StepRecorder::refuse(std::string why) {
 /// Whether the step may use the device: the CPU, and one GPU.
 bool StepRecorder::takes(const Device& d) {
   if (is_cpu(d) || &d == gpu_) return true;
-  if (gpu_) return refuse(fmt::format("tensors lie on {} and {}", gpu_->name, d.name)), false;
+  if (gpu_) return refuse(fmt::format("tensors are on {} and {}", gpu_->name, d.name)), false;
   gpu_ = &d;
   return true;
 }
@@ -99,9 +99,9 @@ void StepRecorder::on_allocate(Storage* s) {
   memory_[uintptr_t(s->data)] = {s->bytes, s, false, false, int(buffers_.size())};
   buffers_.push_back({s->bytes, s->device});
 }
-StepRecorder::Memory& StepRecorder::add_outside(Storage* s) {
+StepRecorder::TrackedBlock& StepRecorder::add_outside(Storage* s) {
   const auto [at, is_new] = memory_.try_emplace(
-      uintptr_t(s->data), Memory{s->bytes, s, true, true, int(buffers_.size())});
+      uintptr_t(s->data), TrackedBlock{s->bytes, s, true, true, int(buffers_.size())});
   if (is_new) buffers_.push_back({s->bytes, s->device, StepBuffer::Kind::outside});
   return at->second;
 }
@@ -200,7 +200,7 @@ void StepRecorder::on_exchange(const Exchange& e) {
   if (!known) on_untraced_computation();
 }
 
-StepRecorder::Memory* StepRecorder::memory_at(const void* p) {
+StepRecorder::TrackedBlock* StepRecorder::memory_at(const void* p) {
   auto at = memory_.upper_bound(uintptr_t(p));
   if (at == memory_.begin()) return nullptr;
   --at;
@@ -217,7 +217,7 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
     call.uses.back().set(numbers_.emplace_back(pointer, pointer + 8).data());
     return true;
   }
-  Memory* const m = memory_at(pointer);
+  TrackedBlock* const m = memory_at(pointer);
   if (!m) return false;
   const int64_t offset = pointer - static_cast<std::byte*>(m->storage->data);
   if (m->constant && !out) {
@@ -253,7 +253,7 @@ int StepRecorder::input_at(const Tensor& x) const {
 
 void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
   for (size_t k = 0; k < results.size(); ++k) {
-    const Memory* const m = memory_at(results[k].data());
+    const TrackedBlock* const m = memory_at(results[k].data());
     if (const Node* n = results[k].impl()->node; n && !n->consumed)
       refuse(fmt::format(
           "result {} leads back to a graph; call backward inside, or compile it in no_grad",
@@ -282,7 +282,7 @@ void StepRecorder::check_flags(const StepReplay& made) {
       refuse(
           fmt::format("argument {} is given a gradient; pass a tensor that requires none", k + 1));
   for (const auto& [impl, before] : flags_)
-    if (Memory* const m = memory_at(impl->storage->data);
+    if (TrackedBlock* const m = memory_at(impl->storage->data);
         (!m || m->outside) && impl->requires_grad != before.second)
       refuse("it changes requires_grad of a tensor from before the step");
 }
@@ -332,7 +332,7 @@ void StepRecorder::make_guards(StepReplay& made) {
 }
 
 /// The memory of the step in which a tensor is, or null.
-StepRecorder::Memory* StepRecorder::own_memory(const Tensor& x) {
+StepRecorder::TrackedBlock* StepRecorder::own_memory(const Tensor& x) {
   if (!x.defined()) return nullptr;
   const auto at = memory_.find(uintptr_t(x.impl()->storage->data));
   return at == memory_.end() || at->second.outside ? nullptr : &at->second;
@@ -342,7 +342,7 @@ StepRecorder::Memory* StepRecorder::own_memory(const Tensor& x) {
 void StepRecorder::find_escaping(StepReplay& made) {
   std::map<int, size_t> places;
   const auto add = [&](const Tensor& x) {
-    const Memory* const m = own_memory(x);
+    const TrackedBlock* const m = own_memory(x);
     if (!m || !places.try_emplace(m->buffer, made.escaping_.size()).second) return;
     StepReplay::EscapingBuffer& o = made.escaping_.emplace_back();
     o.buffer = m->buffer, o.bytes = m->bytes, o.device = m->storage->device;
@@ -352,11 +352,11 @@ void StepRecorder::find_escaping(StepReplay& made) {
   for (const StepReplay::Result& r : made.results_) add(r.tensor);
   for (const StepReplay::Grad& g : made.grads_.back()) add(g.grad);
   for (size_t k = 0; k < made.results_.size(); ++k)
-    if (const Memory* const m = own_memory(made.results_[k].tensor))
+    if (const TrackedBlock* const m = own_memory(made.results_[k].tensor))
       made.escaping_[places[m->buffer]].results.push_back(k);
   for (size_t part = 0; part < made.grads_.size(); ++part)
     for (StepReplay::Grad& g : made.grads_[part]) {
-      const Memory* const m = own_memory(g.grad);
+      const TrackedBlock* const m = own_memory(g.grad);
       if (!m) continue;
       StepBuffer& b = buffers_[m->buffer];
       if (b.kind == StepBuffer::Kind::escaping)
@@ -395,7 +395,7 @@ void StepRecorder::upload_constants(StepReplay& made) {
 std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made) {
   std::vector<std::vector<BufferUse>*> movable(buffers_.size());
   for (StepReplay::Input& in : made.inputs_) {
-    const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
+    const TrackedBlock& m = memory_.at(uintptr_t(in.tensor.data()));
     buffers_[m.buffer].kind = StepBuffer::Kind::input;
     movable[m.buffer] = &in.memory.uses;
   }
@@ -410,7 +410,7 @@ void StepRecorder::plan(StepReplay& made) {
   set_lifetimes(calls_, buffers_);
   for (size_t part = 0; part < made.grads_.size(); ++part)
     for (const StepReplay::Grad& g : made.grads_[part])
-      if (const Memory* const m = own_memory(g.grad); m && !m->constant) {
+      if (const TrackedBlock* const m = own_memory(g.grad); m && !m->constant) {
         int& last = buffers_[m->buffer].last;
         last = std::max(last, int(made.ends_[part]) - 1);
       }
@@ -447,7 +447,7 @@ void StepRecorder::plan(StepReplay& made) {
     made.buffers_ += b.kind == StepBuffer::Kind::inner && b.first <= b.last;
   for (auto& part : made.grads_)
     for (StepReplay::Grad& g : part) {
-      const Memory* const m = own_memory(g.grad);
+      const TrackedBlock* const m = own_memory(g.grad);
       if (!m || m->constant) continue;
       const StepBuffer& b = buffers_[m->buffer];
       if (b.kind == StepBuffer::Kind::inner)

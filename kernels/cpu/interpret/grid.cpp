@@ -41,7 +41,7 @@ struct LazyThreadScratch {
 thread_local LazyThreadScratch thread_scratch;
 
 /// An interpreter of the tree, for kernels with reals R.
-template <class R> struct Walk : GridMachine {
+template <class R> struct TreeInterpreter : GridMachine {
   using V = GridValue;
   using S = GridStatement;
 
@@ -526,8 +526,8 @@ template <class R> struct Walk : GridMachine {
 
 // ---- memory, and the launch ------------------------------------------------------------------------
 
-/// Memory of a thread that is kept between launches.
-struct Memory {
+/// ThreadArena of a thread that is kept between launches.
+struct ThreadArena {
   char* data = nullptr;
   size_t bytes = 0;
   bool need(size_t wanted) {
@@ -537,12 +537,12 @@ struct Memory {
     bytes = data ? wanted : 0;
     return data != nullptr;
   }
-  ~Memory() { std::free(data); }
+  ~ThreadArena() { std::free(data); }
 };
-thread_local Memory memory;
+thread_local ThreadArena memory;
 
 /// Allocates parts of it; with a null `base` it only counts.
-struct Parts {
+struct ArenaLayout {
   char* base;
   size_t used = 0;
   template <class T> T* take(int64_t count) {
@@ -553,7 +553,7 @@ struct Parts {
 };
 
 /// Assigns its memory to the machine, or counts it.
-void lay_out(GridMachine& m, Parts& parts, bool real) {
+void lay_out(GridMachine& m, ArenaLayout& parts, bool real) {
   const GridProgram& p = m.program;
   m.number = parts.take<GridNumber>(p.numbers);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
@@ -595,8 +595,8 @@ void keep(const Grid& g, const GridFault& fault) {
 }
 
 template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
-  Walk<R> m{{g, *g.program, int(sizeof(R))}};
-  Parts parts{nullptr};
+  TreeInterpreter<R> m{{g, *g.program, int(sizeof(R))}};
+  ArenaLayout parts{nullptr};
   lay_out(m, parts, false);
   if (!memory.need(parts.used) || !thread_scratch.reserve()) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;

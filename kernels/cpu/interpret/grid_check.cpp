@@ -10,7 +10,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// The state of one element: threads are numbered by tile and lane, -1 is no thread.
+/// The state of one element: threads are numbered by tile and lane, -1 means none.
 struct GridShadow {
   uintptr_t address;  // 0: the entry is free
   int64_t writer, adder, reader[2],

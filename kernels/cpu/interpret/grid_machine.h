@@ -124,10 +124,10 @@ struct GridMachine {
 
   /// The elements of the lanes: offset + step[0] * l0 + .. Returns false if an index is not affine,
   /// or may be out of bounds.
-  struct Place {
+  struct AffineOffset {
     int64_t offset, step[3];
   };
-  bool affine_place(const GridValue& access, const LaneBox&, Place&) const;
+  bool affine_place(const GridValue& access, const LaneBox&, AffineOffset&) const;
 
   // Their indices, and what is stored, have been computed.
   void load_scalar(const GridValue&, Active);

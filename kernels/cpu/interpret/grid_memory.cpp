@@ -132,7 +132,7 @@ bool GridMachine::box_of(Active a, LaneBox& b) const {
   return alike && rows == (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
 }
 
-bool GridMachine::affine_place(const GridValue& v, const LaneBox& b, Place& p) const {
+bool GridMachine::affine_place(const GridValue& v, const LaneBox& b, AffineOffset& p) const {
   const GridTensor& t = tensor[v.index];
   const int axes = one_row() ? 1 : 3;
   p = {};
@@ -220,7 +220,7 @@ void GridMachine::note_valid(const GridValue& v, Active a, bool writes, bool ato
 void GridMachine::load_scalar(const GridValue& v, Active a) {
   const GridTensor& t = tensor[v.index];
   GridScalar& to = number[v.at].base;
-  Place p;
+  AffineOffset p;
   if (!affine_place(v, {{0, 0, 0}, {1, 1, 1}}, p)) {
     to.whole = 0;
     return blame(v, a);
@@ -243,7 +243,7 @@ void GridMachine::load(const GridValue& v, Active a) {
   char* const out = static_cast<char*>(own[v.at]);
   const bool is_temporary = v.at >= program.variables;
   vector[v.at] = out;
-  Place p;
+  AffineOffset p;
   LaneBox box;
   if (!grid.check && (box_of(a, box), affine_place(v, box, p))) {
     const char* const from = static_cast<const char*>(t.data) + p.offset * item;
@@ -274,7 +274,7 @@ void GridMachine::store(const GridStatement& s, Active a) {
   const int64_t item = item_size(t.dtype), bytes = bytes_of(s.value->type);
   const Mover& m = mover(t.dtype, program.real);
   const bool one = is_one(*s.value);
-  Place p;
+  AffineOffset p;
   LaneBox box;
   if (!grid.check && box_of(a, box) && affine_place(place, box, p) && p.step[0] != 0) {
     const char* const in = operand(*s.value, 0);

@@ -29,7 +29,7 @@ constexpr int kGridNativeLength = 256;
 /// The code of a block, or of a loop over integers whose body has only arithmetic and accesses at positions
 /// linear in the counter; bit j of `lanes`: access j, in the order in which they are computed, has one
 /// element per lane, contiguously, otherwise one element for all lanes. In a block all numbers and functions
-/// of positions alone are left to the caller, in a loop its integers; the caller also runs the last
+/// of positions only are left to the caller, in a loop its integers; the caller also runs the last
 /// iteration unless the code is `complete`. The code is cached for the lifetime of the process.
 /// Integers are int64 lanes in float64 kernels and int32 lanes in float32 kernels; the code of a
 /// block stops before a vector in which an integer does not fit.

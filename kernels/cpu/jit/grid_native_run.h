@@ -9,7 +9,7 @@ inline namespace MT_ISA {
 
 /// The elements that the lanes of a box access.
 struct GridAccess {
-  GridMachine::Place place;
+  GridMachine::AffineOffset place;
   char *data, *first, *last;  // of lane 0; the lowest and the highest element
   int64_t by;                 // in a loop: bytes from one iteration to the next
   bool stores;
@@ -76,7 +76,7 @@ template <class Walk> struct GridPreparation {
            (kind != lanes && v.code == GridCode::load);
   }
   bool find(const V& v, bool stores) {
-    GridMachine::Place place;
+    GridMachine::AffineOffset place;
     if (kind == lanes) return w.affine_place(v, box, place);
     GridAccess& now = access[accesses];
     if (!now.find(w, v, stores, box)) return false;

@@ -33,7 +33,7 @@ class Emitter {
   using Reg64 = Xbyak::Reg64;
 
   /// The memory or register of an operand of an instruction.
-  struct Place {
+  struct Source {
     Address memory;
     Xmm vector;
     bool in_memory;
@@ -110,7 +110,7 @@ class Emitter {
   void begin(int32_t id, int copy);
   Xmm reg(int k) { return vector(reload(k)); }
   Mask mask(int k) { return Mask(reload(k)); }
-  Place any(int k);
+  Source any(int k);
   bool is_near(int k) const { return reg_[in_value(k)] >= 0; }
   Xmm temporary();
   void consume();
@@ -118,13 +118,13 @@ class Emitter {
   Xmm result() { return vector(define()); }
   struct Two {
     Xmm to, a;
-    Place b;
+    Source b;
   };
   Two two();
   struct Three {
     Xmm to;
     int target, memory;  // indices of inputs: the one in `to`, the one in memory or -1
-    Place place[3];
+    Source place[3];
   };
   Three three();
 

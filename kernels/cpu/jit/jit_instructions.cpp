@@ -101,7 +101,7 @@ void Emitter::write_value() {
 Emitter::Two Emitter::two() {
   const int first = commutes(now_->op, now_->bits) && !is_near(0) ? 1 : 0;
   const Xmm a = reg(first);
-  const Place b = any(1 - first);
+  const Source b = any(1 - first);
   consume();
   return {result(), a, b};
 }
@@ -111,7 +111,7 @@ Emitter::Two Emitter::two() {
 void Emitter::write_float() {
   const LaneOp op = now_->op;
   if (op >= LaneOp::sqrt) {
-    const Place a = any(0);
+    const Source a = any(0);
     consume();
     const Xmm to = result();
     if (op == LaneOp::sqrt) return MT_REAL(vsqrt, to, a);
@@ -144,7 +144,7 @@ void Emitter::write_integer() {
     return MT_WORD(vpsrl, to, a, n);
   }
   if (ir::is_conversion(op)) {
-    const Place a = any(0);
+    const Source a = any(0);
     consume();
     const Xmm to = result();
     if (op == LaneOp::to_float && item_ == 4) return MT_EMIT(vcvtdq2ps, to, a);
@@ -178,7 +178,7 @@ void Emitter::write_mask() {
     }
   }
   const Xmm a = reg(0);
-  const Place b = op == LaneOp::mnot ? Place{pool(ones_, false), Xmm(0), true} : any(1);
+  const Source b = op == LaneOp::mnot ? Source{pool(ones_, false), Xmm(0), true} : any(1);
   consume();
   const Xmm to = result();
   switch (op) {
@@ -190,7 +190,7 @@ void Emitter::write_mask() {
 #undef MT_BINARY
 
 void Emitter::write_estimate(LaneOp op) {
-  const Place a = any(0);
+  const Source a = any(0);
   consume();
   const Xmm to = result();
   if (op == LaneOp::inverse) MT_EMIT(vrcp14ps, to, a);
@@ -199,7 +199,7 @@ void Emitter::write_estimate(LaneOp op) {
 
 void Emitter::write_scale() {
   const Xmm a = reg(0);
-  const Place b = any(1);
+  const Source b = any(1);
   consume();
   MT_REAL(vscalef, result(), a, b);
 }
@@ -241,7 +241,7 @@ void Emitter::write_compare() {
   const int first = is_near(0) || !is_near(1) ? 0 : 1;
   const uint8_t predicate = (first == 0 ? kPredicate : kSwappedPredicate)[now_->bits];
   const Xmm a = reg(first);
-  const Place b = any(1 - first);
+  const Source b = any(1 - first);
   consume();
   if (wide_) MT_REAL(vcmp, Mask(define()), a, b, predicate);
   else MT_REAL(vcmp, result(), a, b, predicate);
@@ -251,7 +251,7 @@ void Emitter::write_icompare() {
   const ir::IntOrder order{uint8_t(now_->bits)};
   if (wide_) {
     const Xmm a = reg(0);
-    const Place b = any(1);
+    const Source b = any(1);
     consume();
     const Mask to(define());
     const uint8_t predicate = order == ir::IntOrder::equal ? 0 : 1;
@@ -261,12 +261,12 @@ void Emitter::write_icompare() {
   }
   if (order == ir::IntOrder::equal) {
     const Xmm a = reg(0);
-    const Place b = any(1);
+    const Source b = any(1);
     consume();
     return MT_WORD(vpcmpeq, result(), a, b);
   }
   Xmm b = reg(1);
-  Place a = any(0);
+  Source a = any(0);
   if (order == ir::IntOrder::below) {  // a signed comparison with the sign bits flipped
     const Xmm x = temporary(), y = temporary();
     MT_EMIT(vmovaps, x, pool(signs_, false));
@@ -282,12 +282,12 @@ void Emitter::write_select() {
   const Xmm no = reg(2);
   if (wide_) {
     const Mask m = mask(0);
-    const Place yes = any(1);
+    const Source yes = any(1);
     consume();
     return MT_REAL(vblendm, result() | m, no, yes);
   }
   const Xmm m = reg(0);
-  const Place yes = any(1);
+  const Source yes = any(1);
   consume();
   MT_REAL(vblendv, result(), no, yes, m);
 }

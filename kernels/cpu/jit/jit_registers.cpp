@@ -103,7 +103,7 @@ int Emitter::reload(int k) {
   return reg_[value];
 }
 
-Emitter::Place Emitter::any(int k) {
+Emitter::Source Emitter::any(int k) {
   const int32_t value = in_value(k);
   const int r = reg_[value];
   if (r >= 0) return {Address(size_t(0)), vector(r), false};

@@ -2,7 +2,7 @@
 //
 // A formula called with Packs computes all elements of a register at once, with the instructions
 // that are named here: g++ would choose different and more instructions for a loop of floats. The
-// bits equal those of the formula called with a float. Needs FMA and AVX2 (has_packs).
+// bits equal those of the formula called with a float. Needs FMA and AVX2 (MT_HAS_PACKS).
 #pragma once
 #include "kernels/cpu/simd/exp_underflow.h"
 #include "kernels/cpu/simd/simd.h"

@@ -242,7 +242,7 @@ requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
 
 // ---- the functions that the walk calls ------------------------------------------------------------
 
-/// The loops of a reduction of one dtype, for `Walk`, which knows only sizes and these functions.
+/// The loops of a reduction of one dtype, for `ReducedWalk`, which knows only sizes and these functions.
 struct ReduceLoops {
   int64_t state, width, rows, converted;  // bytes of a state; elements at a time in each dimension
   void (*start)(void* state, int64_t n);
@@ -314,7 +314,7 @@ template <class Op, class T> struct Reducer {
 
 // ---- walking ------------------------------------------------------------------------------------
 
-struct Walk {
+struct ReducedWalk {
   const Reduce& r;
   const ReduceLoops& j;
   const int64_t outputs, elements;
@@ -543,8 +543,8 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 
 void reduce(const Reduce& call) {
   const Reduce r = collapsed(call);
-  Walk{r, *op::loop_of<LoopsByDtype>(r.op, compute_dtype(r.dtype), op::Reductions{}),
-       count(r.kept, r.kept_size), count(r.reduced, r.reduced_size)}
+  ReducedWalk{r, *op::loop_of<LoopsByDtype>(r.op, compute_dtype(r.dtype), op::Reductions{}),
+              count(r.kept, r.kept_size), count(r.reduced, r.reduced_size)}
       .run();
 }
 

@@ -62,7 +62,7 @@ template <class T, int M, int R> void stream(const Product<T>& q) {
 }
 
 /// Whether b is read one row at a time, in the order of memory: it is not in L2, and its rows are shorter than a page,
-/// so that several are no streams for the processor (4096 x 256 on Zen 4: 10 to 29 GB/s).
+/// so that the processor prefetches only one of them (4096 x 256 on Zen 4: 10 to 29 GB/s).
 template <class T> bool is_read_by_row(const Product<T>& q) {
   constexpr int64_t kPage = 4096 / sizeof(T), kL2 = (1 << 20) / sizeof(T);
   return q.m == 1 && q.b.row <= kPage && q.k * q.b.row > kL2;

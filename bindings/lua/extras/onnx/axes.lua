@@ -53,7 +53,7 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
       local known = false
       for _, output in ipairs(output_names or {'output'}) do known = known or output == name end
       if not known and not name:find('^output') then
-        wrong("'%s' is no input; they are %s", name, table.concat(input_names, ', '))
+        wrong("'%s' is not an input; they are %s", name, table.concat(input_names, ', '))
       end
     end
   end

@@ -315,7 +315,7 @@ function Graph:size(x)
       if scale and scale % 1 == 0 then return size_at(self, a) * size_at(self, b) * scale end
     end
   end
-  extend.fail("onnx.export: %s is %s for sizes %s of the dynamic axes, which is no multiple of them; leave " ..
+  extend.fail("onnx.export: %s is %s for sizes %s of the dynamic axes, which is not a multiple of them; leave " ..
     "dynamic_axes out, or take the number from a shape", self.under_way, tostring(x),
     table.concat(self.size_names, ', '))
 end

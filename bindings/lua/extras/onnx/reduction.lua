@@ -293,6 +293,7 @@ local function prepared(entry, name)
     return unpack(made)
   end
 end
+-- Those above; the entries below take their arguments as they are.
 for name, entry in pairs(entries) do entries[name] = prepared(entry, name) end
 
 function entries.dist(g, a, call) return g:norm(g:cast(a.x, call.dtype) - g:cast(a.y, call.dtype), a.p, {}) end

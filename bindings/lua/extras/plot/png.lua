@@ -21,7 +21,7 @@ local function base64(text)
 end
 
 --- Returns a data URI of `rows`, strings of four bytes (red, green, blue, alpha) per pixel; without alpha if all pixels
---- are opaque, and with one channel if they are gray. Pixels are repeated until both sides have `least` pixels, for
+--- are opaque, and with one channel if they are gray. Pixels are repeated until both sides have `min_side` pixels, for
 --- viewers that smooth.
 local function uri(rows, width, min_side)
   local x = mt.frombuffer(table.concat(rows), {dtype = 'uint8', shape = {#rows, width, 4}}):permute(3, 1, 2)

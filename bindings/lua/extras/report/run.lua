@@ -215,12 +215,12 @@ end)
 adds('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(self, 'notes', text) end)
 
 adds('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
-  'that this may stand in the loop.',
+  'that the loop may call it.',
   function(self, loss, params)
     self.state.graph = self.state.graph or pictures().graph{loss, params = params}
   end)
 
-method('run(name)', "The same report for one of several runs: their curves stand in the same charts, under the " ..
+method('run(name)', "The same report for one of several runs: their curves are drawn in the same charts, under the " ..
   "run's name.", function(self, name)
     return object.new(Report, {state = self.state, on = self.on, name = tostring(name)})
   end)
