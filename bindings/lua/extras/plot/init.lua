@@ -89,13 +89,8 @@ end
 
 --- Returns the colour map with a name, or nil without a name.
 local function colour_map(op, name)
-  if name == nil then return nil end
-  local map = scale.maps[name]
-  if not map then
-    local names = util.sorted_keys(scale.maps)
-    fail("%s: cmap '%s' is unknown%s", op, name, util.hint(name, names))
-  end
-  return map
+  return name and (scale.maps[name] or
+    fail("%s: cmap '%s' is unknown%s", op, name, util.hint(name, util.sorted_keys(scale.maps))))
 end
 
 --- Sets the range of values of the colours: vmin..vmax, by default that of the data.
@@ -212,16 +207,13 @@ end
 local function tiled(op, tiles, opts)
   local lists = {}
   for _, tile in ipairs(tiles) do
-    for _, channel in ipairs(tile) do
-      for _, row in ipairs(channel) do lists[#lists + 1] = row end
-    end
+    for _, channel in ipairs(tile) do util.append(lists, channel) end
   end
   local fig, channels = {tiles = tiles, cols = 1}, #tiles[1]
   local most = select(2, scale.extent(lists))
-  local limits = channels == 1 and opts or
-                 {vmin = opts.vmin or 0, vmax = opts.vmax or (most and most > 1 and 255 or 1)}
   if channels == 3 and opts.cmap then fail(op .. ': cmap is for images of one channel, these have three') end
-  set_shades(op, fig, lists, {cmap = opts.cmap, vmin = limits.vmin, vmax = limits.vmax}, 'gray')
+  local of_colours = channels == 3 and {vmin = opts.vmin or 0, vmax = opts.vmax or (most and most > 1 and 255 or 1)}
+  set_shades(op, fig, lists, of_colours or opts, 'gray')
   return fig
 end
 
@@ -290,15 +282,6 @@ local function show(kind, ...)
   io.stdout:flush()
 end
 
---- Returns the SVG text of one figure, and the figure. `how`: op= (for error messages), inline=true
---- (without style and background, for a page with plot.css), budget= (target size in bytes, default 150000).
-local function svg_text(kind, args, how)
-  local op = how and how.op or 'plot.svg_' .. kind
-  local list, opts = arguments(op, kind, args)
-  local fig = figure(kind, op, list, opts)
-  return svg.draw(fig, how), fig
-end
-
 for kind, doc in pairs{
   line = "line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, color=, style=, linewidth=, yerr=, smooth=, " ..
     "xlim=, ylim=, logx=, logy=, aspect=, legend=, width=, height=, path=}: lines over x, over 1..n for one list. " ..
@@ -332,10 +315,7 @@ for kind, doc in pairs{
     "figures in rows in one picture, in a terminal one under another. A panel has the arguments of the function " ..
     "that its kind names.",
 } do
-  plot[kind] = extend.declare(kind .. '(..)', doc, function(...)
-    local path = show(kind, ...)
-    if path then return path end
-  end)
+  plot[kind] = extend.declare(kind .. '(..)', doc, function(...) return show(kind, ...) end)
 end
 
 plot.graph = extend.declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
@@ -343,13 +323,16 @@ plot.graph = extend.declare('graph(loss: tensor, path: string = nil, params: tab
     "tensor}, for the names of parameters. Without a path it is text. path='a.svg' or 'a.png' writes what Graphviz " ..
     "draws, 'a.dot' the text for Graphviz, as the others do where its program dot is not found; returns the path. " ..
     'Draw it before backward, which frees the graph.',
-  function(...)
-    local path = require('mtorch.extras.plot.graph').show(...)
-    if path then return path end
-  end)
+  function(...) return require('mtorch.extras.plot.graph').show(...) end)
 
+--- svg_line(args, how) and others return the SVG text of one figure, and the figure. `how`: op= (for error messages),
+--- inline=true (without style and background, for pages with plot.css), budget= (target size in bytes, default 150000).
 for kind in pairs(known_options) do
-  plot['svg_' .. kind] = function(args, how) return svg_text(kind, args, how) end
+  plot['svg_' .. kind] = function(args, how)
+    local op = how and how.op or 'plot.svg_' .. kind
+    local fig = figure(kind, op, arguments(op, kind, args))
+    return svg.draw(fig, how), fig
+  end
 end
 
 --- The style sheet of inline figures (class mtp), light and dark.
