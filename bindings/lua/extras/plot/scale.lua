@@ -220,24 +220,18 @@ local function thin_path(xs, ys, sx, sy, cell, limit, push)
       kept[#kept + 1], last_x, last_y = i, x, y
     end
   end
-  for k = 1, #kept, max(1, ceil(#kept / limit)) do
-    local x, y = sx(xs[kept[k]]), sy(ys[kept[k]])
-    if x and y then push(x, y) else push(nil) end
-  end
+  for k = 1, #kept, max(1, ceil(#kept / limit)) do push(sx(xs[kept[k]]), sy(ys[kept[k]])) end
 end
 
 --- Returns the polyline of a series as lists px, py of at most about `limit` positions; false is a gap.
 function scale.polyline(xs, ys, sx, sy, cell, limit)
   local px, py = {}, {}
   local function push(x, y)
-    local n = #px
-    if x or (n > 0 and px[n]) then px[n + 1], py[n + 1] = x or false, y or false end
+    local n, whole = #px, x and y
+    if whole or px[n] then px[n + 1], py[n + 1] = whole and x or false, whole and y or false end
   end
   if #xs <= limit and #xs <= 400 then
-    for i = 1, #xs do
-      local x, y = sx(xs[i]), sy(ys[i])
-      if x and y then push(x, y) else push(nil) end
-    end
+    for i = 1, #xs do push(sx(xs[i]), sy(ys[i])) end
   elseif ascending(xs) then
     thin_columns(xs, ys, sx, sy, cell, push)
   else
