@@ -71,12 +71,7 @@ function data.columns(op, value, width)
   local first = type(rows) == 'table' and plain(rows[1])
   if type(first) ~= 'table' or #first < 2 or (width and #first ~= width) then return nil end
   rows = data.matrix(op, rows)
-  local out = {}
-  for c = 1, #rows[1] do
-    out[c] = {}
-    for r = 1, #rows do out[c][r] = rows[r][c] end
-  end
-  return out
+  return util.map(rows[1], function(_, c) return util.map(rows, function(row) return row[c] end) end)
 end
 
 function data.texts(op, what, value, count, of)

@@ -2,7 +2,7 @@
 local canvas = require 'mtorch.extras.plot.canvas'
 local scale = require 'mtorch.extras.plot.scale'
 local style = require 'mtorch.extras.plot.style'
-local number_text = require('mtorch').extend.util.number_text
+local util = require('mtorch').extend.util
 
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local concat = table.concat
@@ -26,8 +26,7 @@ end
 
 --- Returns the attributes of a stroke; dashes are multiples of its width, or of `unit`.
 local function stroke(width, dash, unit)
-  local lengths = {}
-  for i, length in ipairs(style.dashes[dash or '-']) do lengths[i] = px(length * (unit or width)) end
+  local lengths = util.map(style.dashes[dash or '-'], function(length) return px(length * (unit or width)) end)
   return ('fill="none" stroke="currentColor" stroke-width="%s" stroke-linejoin="round" stroke-linecap="%s"'):format(
     px(width), lengths[1] and 'butt' or 'round') ..
     (lengths[1] and (' stroke-dasharray="%s"'):format(concat(lengths, ' ')) or '')
@@ -237,7 +236,7 @@ function marks.values(c, fig)
       local inside = scale.finite(v) and v >= fig.y_lo and v <= fig.y_hi
       local ends = s.error_low and (v < 0 and s.error_low[i] or s.error_high[i]) or v
       if inside and scale.finite(ends) then
-        label(c, left_of(k, i) + width / 2, y_inside(c, ends) + (v < 0 and 15 or -6), 'middle', number_text(v, 4))
+        label(c, left_of(k, i) + width / 2, y_inside(c, ends) + (v < 0 and 15 or -6), 'middle', util.number_text(v, 4))
       end
     end
   end

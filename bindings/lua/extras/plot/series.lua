@@ -60,11 +60,7 @@ local function crop(s, lo, hi)
     local at = side(i)
     if at == 0 or i > 1 and side(i - 1) ~= at or i < n and side(i + 1) ~= at then kept[#kept + 1] = i end
   end
-  local function pick(list)
-    local out = {}
-    for k, i in ipairs(kept) do out[k] = list[i] end
-    return out
-  end
+  local function pick(list) return util.map(kept, function(i) return list[i] end) end
   for _, key in ipairs(parts) do s[key] = s[key] and pick(s[key]) end
   s.x = pick(s.x)
 end
@@ -109,20 +105,14 @@ end
 --- Adds the numbers of one part of a series, as many as its x, which is 1..n by default.
 local function add_part(op, s, name, key, value)
   s[key] = data.numbers(op, name, value)
-  if not s.x then
-    s.x = {}
-    for i = 1, #s[key] do s.x[i] = i end
-  end
+  s.x = s.x or util.map(s[key], function(_, i) return i end)
   data.same_length(op, name, s[key], s.x)
 end
 
 --- Adds the ends of error bars: yerr is a number, a list with one per point, or {low, high}, two such lists.
 local function add_errors(op, s, name, yerr)
   local list = plain(yerr)
-  if type(list) == 'number' then
-    list = {}
-    for i = 1, #s.y do list[i] = yerr end
-  end
+  if type(list) == 'number' then list = util.map(s.y, function() return yerr end) end
   local first = type(list) == 'table' and #list == 2 and plain(list[1])
   local ends = type(first) == 'table' and #first == #s.y and list or {list, list}
   for k, key in ipairs{'error_low', 'error_high'} do

@@ -139,8 +139,7 @@ local function lay_out(c, fig)
     c.y_values, c.y_texts = scale.ticks(fig.y_lo, fig.y_hi, max(2, floor(height / 50)), fig.logy)
   end
   c.left = min(c.left + widest(c.y_texts) + 8, width * 0.45)
-  local texts = {}
-  for i, entry in ipairs(c.entries) do texts[i] = entry.text end
+  local texts = util.map(c.entries, function(entry) return entry.text end)
   c.legend_width = min(widest(texts) + 34, width * 0.4)
   if fig.legend == 'right' and #texts > 0 then right = right - c.legend_width end
   local rows = fig.legend == 'top' and legend_rows(c.entries, width - c.left - 16) or 0
@@ -281,8 +280,7 @@ local function surface_text(c, fig, bands, side)
 end
 
 function paint.contour(c, fig)
-  local bands, side = {}, 100
-  for k, band in ipairs(fig.bands) do bands[k] = {lo = band.lo, colour = rgb(fig.map, band.shade)} end
+  local side, bands = 100, util.map(fig.bands, function(b) return {lo = b.lo, colour = rgb(fig.map, b.shade)} end)
   local surface = surface_text(c, fig, bands, side)
   while #surface > c.budget * 0.8 and side > 12 do -- noise has long outlines, so fewer cells are used
     side = floor(side * 0.75)

@@ -233,9 +233,8 @@ end
 local function x_axis(fig, wide)
   local values, texts = scale.fitting_ticks(fig, max(2, floor(wide / 8)),
     function(texts) return (widest(texts) + 2) * #texts <= wide end)
-  local at, columns = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1, fig.logx), {}
-  for i, v in ipairs(values) do columns[i] = floor(at(v) + 0.5) end
-  return columns, texts
+  local at = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1, fig.logx)
+  return util.map(values, function(v) return floor(at(v) + 0.5) end), texts
 end
 
 --- Returns the columns and rows of axes; aspect='equal' gives units of equal length, with cells twice as high as wide.
@@ -430,8 +429,7 @@ local function number_table(t, fig, left)
     end
     out[#out + 1] = concat(line)
   end
-  for j, name in ipairs(names) do names[j] = pad_left(name, cell - 1) end
-  out[#out + 1] = indent .. concat(names, ' ')
+  out[#out + 1] = indent .. concat(util.map(names, function(name) return pad_left(name, cell - 1) end), ' ')
   if fig.xlabel then out[#out + 1] = indent .. centre(t, fig.xlabel, cell * #names) end
   return out
 end
@@ -445,9 +443,7 @@ local function index_ticks(names, count, cells, n)
       values[#values + 1], texts[#texts + 1] = i, names and names[i] or '1'
     end
   end
-  local at = {}
-  for i, v in ipairs(values) do at[i] = floor((v - 0.5) / count * cells) end
-  return at, texts
+  return util.map(values, function(v) return floor((v - 0.5) / count * cells) end), texts
 end
 
 function draw.heatmap(t, fig)
