@@ -26,29 +26,21 @@ product('inner', function(g, x, y, a)
 end)
 product('outer ger', function(g, x, y) return g:unsqueeze(x, {1}) * g:unsqueeze(y, {0}) end)
 product('tensordot', function(g, x, y, a)
-  local dims, left, right = a.dims, {}, {}
-  if type(dims) == 'number' then
-    for i = 1, dims do left[i], right[i] = #a.x.shape - dims + i, i end
+  local dims, left, right = a.dims, {}, {} -- the axes that are summed
+  if type(dims) == 'table' then left, right = a.x:axes(dims[1]), a.y:axes(dims[2])
   else
-    for i, d in ipairs(dims[1]) do left[i], right[i] = d > 0 and d or d + #a.x.shape + 1, nil end
-    for i, d in ipairs(dims[2]) do right[i] = d > 0 and d or d + #a.y.shape + 1 end
+    for i = 1, dims do left[i], right[i] = #a.x.shape - dims + i - 1, i - 1 end
   end
-  local letters, used, xs, ys, out = 'abcdefghijklmnopqrstuvwxyz', 0, {}, {}, {}
-  for i in ipairs(a.x.shape) do
-    used = used + 1
-    xs[i] = letters:sub(used, used)
-  end
-  for i, d in ipairs(left) do ys[right[i]], out[d] = xs[d], false end
-  local text = ''
-  for i in ipairs(a.x.shape) do text = text .. (out[i] == nil and xs[i] or '') end
+  local xs = extend.util.map(a.x.shape, function(_, i) return string.char(96 + i) end) -- the letters of the dimensions
+  local ys, out = {}, {unpack(xs)}
+  for i, axis in ipairs(left) do ys[right[i] + 1], out[axis + 1] = xs[axis + 1], '' end
   for i = 1, #a.y.shape do
     if not ys[i] then
-      used = used + 1
-      ys[i] = letters:sub(used, used)
-      text = text .. ys[i]
+      ys[i] = string.char(97 + #out)
+      out[#out + 1] = ys[i]
     end
   end
-  return g.Einsum(x, y, {equation = table.concat(xs) .. ',' .. table.concat(ys) .. '->' .. text})
+  return g.Einsum(x, y, {equation = ('%s,%s->%s'):format(table.concat(xs), table.concat(ys), table.concat(out))})
 end)
 product('kron', function(g, x, y, a)
   local rank = math.max(#a.x.shape, #a.y.shape)
