@@ -116,8 +116,11 @@ end
 
 function entries.embedding(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end
 
---- The maxima of bags; for a bag without elements it is 0.
-local function without_empty(g, most) return g.Where(g.IsInf(most, {detect_positive = 0}), 0, most) end
+--- The maxima of the rows of bags that a mask selects; of none it is 0.
+local function maxima(g, mask, rows)
+  local most = g:reduce('ReduceMax', g.Where(mask, rows, -math.huge), {1})
+  return g.Where(g.IsInf(most, {detect_positive = 0}), 0, most)
+end
 
 --- Bags of different sizes: a mask [bags x n] selects the ids [n] of each bag.
 local function ragged_bags(g, a)
@@ -132,11 +135,7 @@ local function ragged_bags(g, a)
   if a.padding_idx then inside = g.And(inside, g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {0})) end
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local member = g:cast(inside, rows.dtype)
-  if a.mode == 'max' then
-    local all = g.Where(g:unsqueeze(inside, {2}), g:unsqueeze(rows, {0}), g:cast(-math.huge, rows.dtype))
-    local most = g:reduce('ReduceMax', all, {1})
-    return without_empty(g, most)
-  end
+  if a.mode == 'max' then return maxima(g, g:unsqueeze(inside, {2}), g:unsqueeze(rows, {0})) end
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {1}) end
   local sum = g.MatMul(member, rows)
   if a.mode == 'sum' then return sum end
@@ -148,10 +147,7 @@ function entries.embedding_bag(g, a)
   local ids = g:to_positions(a.ids)
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local kept = a.padding_idx and g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {2})
-  if a.mode == 'max' then
-    if not kept then return g:reduce('ReduceMax', rows, {1}) end
-    return without_empty(g, g:reduce('ReduceMax', g.Where(kept, rows, g:cast(-math.huge, rows.dtype)), {1}))
-  end
+  if a.mode == 'max' then return kept and maxima(g, kept, rows) or g:reduce('ReduceMax', rows, {1}) end
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {2}) end
   if kept then rows = g.Where(kept, rows, 0) end
   if a.mode == 'sum' then return g:reduce('ReduceSum', rows, {1}) end
@@ -195,10 +191,10 @@ function entries.scaled_dot_product_attention(g, a)
   local mask = a.attn_mask
   if mask and mask.dtype == 'bool' then allowed, mask = allowed and g.And(allowed, mask) or mask, nil end
   if mask then scores = scores + mask end
-  if allowed then scores = g.Where(allowed, scores, g:cast(-math.huge, scores.dtype)) end
+  if allowed then scores = g.Where(allowed, scores, -math.huge) end
   local weights = g.Softmax(scores, {axis = -1})
   if a.attn_mask then -- rows without an allowed key
-    local nowhere = g.Equal(g:reduce('ReduceMax', scores, {-1}, true), g:cast(-math.huge, scores.dtype))
+    local nowhere = g.Equal(g:reduce('ReduceMax', scores, {-1}, true), -math.huge)
     weights = g.Where(nowhere, 0, weights)
   end
   return g.MatMul(weights, v)
