@@ -34,13 +34,18 @@ end
 --- Defines the entry of an operation in n dimensions.
 local function define(name, n, f) entries[name:format(n)] = batched(n, f) end
 
+--- Returns how many elements the last window of pooling extends beyond the input in dimension i.
+local function beyond_input(a, call, how, i)
+  local length = (how.dilations and how.dilations[i] or 1) * (how.kernel_shape[i] - 1) + 1
+  local first = (call.shape[#call.shape - #how.strides + i] - 1) * how.strides[i] - how.pads[i]
+  return first + length - a.input.shape[i + 2]
+end
+
 --- Whether, with ceil_mode, a last window extends (or may extend) beyond the padded input.
 local function exceeds_input(a, call, how)
   local n = #how.strides
   for i = 1, a.ceil_mode and n or 0 do
-    local length = (how.dilations and how.dilations[i] or 1) * (how.kernel_shape[i] - 1) + 1
-    local last = (call.shape[#call.shape - n + i] - 1) * how.strides[i] + length
-    local beyond = last - a.input.shape[i + 2] - how.pads[i] - how.pads[i + n]
+    local beyond = beyond_input(a, call, how, i) - how.pads[i + n]
     if Size.is(beyond) or beyond > 0 then return true end
   end
   return false
@@ -49,15 +54,11 @@ end
 for n = 1, 3 do
   define('conv%dd', n, function(g, a)
     local dilation, stride = to_list(a.dilation, n), to_list(a.stride, n)
-    local pads
-    if a.padding == 'valid' then pads = to_list(0, 2 * n)
-    elseif a.padding == 'same' then
-      pads = {}
-      for i = 1, n do
-        local all = dilation[i] * (a.weight.shape[i + 2] - 1)
-        pads[i], pads[i + n] = math.floor(all / 2), all - math.floor(all / 2)
-      end
-    else pads = repeat_twice(to_list(a.padding, n)) end
+    local pads = repeat_twice(to_list(a.padding == 'valid' and 0 or a.padding, n))
+    for i = 1, a.padding == 'same' and n or 0 do
+      local all = dilation[i] * (a.weight.shape[i + 2] - 1)
+      pads[i], pads[i + n] = math.floor(all / 2), all - math.floor(all / 2)
+    end
     return g.Conv(a.input, a.weight, a.bias or false,
       {strides = stride, pads = pads, dilations = dilation, group = a.groups})
   end)
@@ -78,23 +79,23 @@ for n = 1, 3 do
     return values, places
   end)
   define('avg_pool%dd', n, function(g, a, call)
-    local kernel = to_list(a.kernel_size, n)
-    local strides, pads = to_list(a.stride or kernel, n), repeat_twice(to_list(a.padding, n))
-    local ceil = exceeds_input(a, call, {kernel_shape = kernel, strides = strides, pads = pads})
+    local kernel, pads = to_list(a.kernel_size, n), repeat_twice(to_list(a.padding, n))
+    local options = {kernel_shape = kernel, strides = to_list(a.stride or kernel, n), pads = pads}
+    local ceil = exceeds_input(a, call, options)
     if ceil and a.divisor_override then -- pads to the end of the last window, so that each mean is over a whole kernel
       ceil = false
       for i = 1, n do
-        local beyond = (call.shape[#call.shape - n + i] - 1) * strides[i] + kernel[i] - a.input.shape[i + 2] - pads[i]
+        local beyond = beyond_input(a, call, options, i)
         if Size.is(beyond) then
           extend.fail('onnx.export: avg_pool%dd with ceil_mode and divisor_override is known for fixed sizes', n)
         end
         pads[i + n] = math.max(beyond, 0)
       end
     end
-    local y = g.AveragePool(a.input, {kernel_shape = kernel, strides = strides, pads = pads,
-      ceil_mode = ceil and 1 or 0, count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0})
-    if not a.divisor_override then return y end
-    return y * (Size.product(kernel) / a.divisor_override)
+    options.ceil_mode = ceil and 1 or 0
+    options.count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0
+    local y = g.AveragePool(a.input, options)
+    return a.divisor_override and y * (Size.product(kernel) / a.divisor_override) or y
   end)
 end
 
