@@ -97,14 +97,14 @@ method('train(mode: bool = true)',
     return self
   end)
 method('eval()', 'The same as train(false).', function(self) return self:train(false) end)
---- pcall(fn) while a module is in evaluation mode.
+--- fn() while a module is in evaluation mode.
 function class.in_eval(net, fn)
   local training = {}
   for _, module in ipairs(net:modules()) do training[module] = module.training end
   net:eval()
-  local ok, result = pcall(fn)
-  for module, mode in pairs(training) do rawset(module, 'training', mode) end
-  return ok, result
+  return util.finally(function()
+    for module, mode in pairs(training) do rawset(module, 'training', mode) end
+  end, fn)
 end
 method('requires_grad_(on: bool = true)',
   'Whether the parameters have gradients: false freezes them; returns it.',

@@ -58,7 +58,7 @@ local function watch(net, inputs)
       row.bytes = row.bytes + bytes_in(output)
     end)
   end
-  local ok, message = class.in_eval(net, function() return mt.no_grad(net, unpack(inputs, 1, inputs.n)) end)
+  local ok, message = pcall(class.in_eval, net, function() return mt.no_grad(net, unpack(inputs, 1, inputs.n)) end)
   for _, hook in ipairs(hooks) do hook:remove() end
   if ok then return seen end
   return nil, message

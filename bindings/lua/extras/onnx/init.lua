@@ -85,14 +85,6 @@ local function labels_of(net)
   return labels
 end
 
---- Calls f() with the module in eval mode.
-local function in_eval(net, f)
-  if not extend.is_module(net) then return f() end
-  local ok, result = extend.in_eval(net, f)
-  if not ok then error(result, 0) end
-  return result
-end
-
 --- Returns the recorded program, with sizes for numbers that depend on the dynamic axes.
 local function recorded(net, inputs, found)
   local fn = net
@@ -110,7 +102,7 @@ local function recorded(net, inputs, found)
     axes.merge(programs)
     return {program = programs[1], names = names, points = points}
   end
-  return in_eval(net, function()
+  local function run_all()
     if #names == 0 then return attempt(1) end
     local message
     for _, step in ipairs{1, 2, 4, 8, 16, 32} do -- a network may accept only multiples of a power of two
@@ -119,7 +111,8 @@ local function recorded(net, inputs, found)
       message = message or run
     end
     error(message, 0)
-  end)
+  end
+  return extend.is_module(net) and extend.in_eval(net, run_all) or run_all()
 end
 
 --- Lowers again if inputs are positions, which the first time determines.
