@@ -60,15 +60,12 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
   return found, named_outputs
 end
 
---- Returns the axes' names in order.
-axes.names = util.sorted_keys
-
 --- Returns the sizes to record with, which differ by multiples of `step`: of each axis alone, then of all at once.
 --- They are smaller if positions may be limited.
 function axes.points(found, step)
   local points, all = {}, {}
   local function other(size, by) return size > by + 2 and size - by or size + by end
-  for k, name in ipairs(axes.names(found)) do
+  for k, name in ipairs(util.sorted_keys(found)) do
     points[k] = {[name] = other(found[name].size, step)}
     all[name] = other(found[name].size, (1 + k) * step)
   end
@@ -78,8 +75,7 @@ end
 
 --- Returns the inputs with other sizes, filled with repeated values.
 function axes.resized(inputs, found, point)
-  local made = {}
-  for i, x in ipairs(inputs) do made[i] = x end
+  local made = {unpack(inputs)}
   for name, size in pairs(point) do
     for _, place in ipairs(found[name].places) do
       local i, dim = place[1], place[2]
@@ -93,15 +89,12 @@ end
 
 --- Returns the inputs permuted and partly negated, so that sizes that depend on values change.
 function axes.shuffled(inputs, seed)
-  local made = {}
-  for i, x in ipairs(inputs) do
+  return util.map(inputs, function(x)
     local n = x:numel()
     local k = mt.range(1, n, {dtype = 'int64', device = x.device})
     local y = x:reshape(-1)[(k * (2 * seed + 1) + seed) % math.max(n, 1) + 1]:reshape(x.shape)
-    if x.dtype:find 'float' then y = mt.where((k % (seed + 1)):eq(0):reshape(x.shape), -y, y) end
-    made[i] = y
-  end
-  return made
+    return x.dtype:find 'float' and mt.where((k % (seed + 1)):eq(0):reshape(x.shape), -y, y) or y
+  end)
 end
 
 -- Operations whose result size depends on values.
@@ -153,9 +146,7 @@ local function merge_value(values, call)
     if #values[i].shape ~= #first.shape then differ(call, 'has a result of another rank') end
   end
   for d = 1, #first.shape do
-    local samples = {}
-    for i, value in ipairs(values) do samples[i] = value.shape[d] end
-    shape[d] = Size.of(samples)
+    shape[d] = Size.of(util.map(values, function(value) return value.shape[d] end))
   end
   first.shape = shape
   for i = 2, #values do
@@ -184,22 +175,15 @@ function axes.merge(programs)
     end
   end
   for k, call in ipairs(first.calls) do
-    local args = {}
-    for i, program in ipairs(programs) do args[i] = program.calls[k].args end
-    call.args = merged(call, args)
+    call.args = merged(call, util.map(programs, function(program) return program.calls[k].args end))
     for j in ipairs(call.results) do
-      local values = {}
-      for i, program in ipairs(programs) do
-        values[i] = program.calls[k].results[j]
-        if not values[i] then differ(call, 'has another number of results') end
-      end
-      merge_value(values, call)
+      merge_value(util.map(programs, function(program)
+        return program.calls[k].results[j] or differ(call, 'has another number of results')
+      end), call)
     end
   end
   for j in ipairs(first.inputs) do
-    local values = {}
-    for i, program in ipairs(programs) do values[i] = program.inputs[j] end
-    merge_value(values)
+    merge_value(util.map(programs, function(program) return program.inputs[j] end))
   end
 end
 

@@ -2,6 +2,7 @@
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
+local map = extend.util.map
 
 local operations = {}
 for _, each in ipairs(extend.operations()) do operations[each.name] = each end
@@ -19,9 +20,8 @@ function formula.apply(g, name, operands, parameters, dtype)
   local calculated = row.answers_bool and Graph.common_dtype(operands[1], operands[2]) or dtype
   if row.accepts == 'real' and not calculated:find 'float' then calculated = 'float32' end
   calculated = wider[calculated] or calculated
-  local inputs, numbers = {}, {}
-  for k, x in ipairs(operands) do inputs[k] = g:cast(x, calculated) end
-  for k, parameter in ipairs(row.params) do numbers[k] = parameters[parameter] end
+  local inputs = map(operands, function(x) return g:cast(x, calculated) end)
+  local numbers = map(row.params, function(parameter) return parameters[parameter] end)
   return g:cast(formula.evaluate(g, program, inputs, numbers, calculated, 'the formula of ' .. name)[1], dtype)
 end
 
@@ -49,20 +49,18 @@ end
 --- Returns the list of results of a program in the dtype; results that do not depend on its inputs are Lua values.
 function formula.evaluate(g, program, inputs, numbers, dtype, within)
   local list, outputs = extend.instructions(program)
-  local values, results = {}, {}
+  local values = {}
+  local function value(place) return values[place] end
   for i, c in ipairs(list) do
-    local operands = {}
-    for k, place in ipairs(c.inputs) do operands[k] = values[place] end
     if c.op == 'input' then values[i] = inputs[c.which]
     elseif c.op == 'number' then values[i] = numbers[c.which]
     elseif c.op == 'constant' then values[i] = c.value
     else
-      values[i] = instruction(g, c.op, operands, c.parameters, c.is_bool and 'bool' or dtype,
+      values[i] = instruction(g, c.op, map(c.inputs, value), c.parameters, c.is_bool and 'bool' or dtype,
         within or 'a compiled function')
     end
   end
-  for k, place in ipairs(outputs) do results[k] = values[place] end
-  return results
+  return map(outputs, value)
 end
 
 return formula

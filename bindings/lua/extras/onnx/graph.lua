@@ -8,6 +8,7 @@ local mt = require 'mtorch'
 local extend = mt.extend
 local messages = require 'mtorch.extras.onnx.messages'
 local Size = require 'mtorch.extras.onnx.size'
+local util = extend.util
 
 local Handle = {}
 Handle.__index = Handle
@@ -91,7 +92,7 @@ local function is_whole(dtype) return dtype:find('int') ~= nil end
 --- Returns the same value as plain integers.
 function Handle:bare()
   if not self.positions and not self.origins then return self end
-  local copy = extend.util.merged(self)
+  local copy = util.merged(self)
   copy.positions, copy.origins = nil, nil
   return setmetatable(copy, Handle)
 end
@@ -152,7 +153,7 @@ function Graph:node(op, inputs, attributes, dtype, count)
   inputs, kind = sort_kinds(self, op, inputs)
   local names, first = input_names(self, inputs)
   local list, text = {}, {op, table.concat(names, ','), dtype or '', count}
-  for i, name in ipairs(extend.util.sorted_keys(attributes)) do
+  for i, name in ipairs(util.sorted_keys(attributes)) do
     local value = attributes[name]
     list[i] = messages.attribute(name, value)
     text[#text + 1] = name .. '=' .. (mt.is_tensor(value) and list[i].t.data_type .. list[i].t.raw_data or
@@ -166,8 +167,7 @@ function Graph:node(op, inputs, attributes, dtype, count)
       made[k] = handle(self, {name = self:unique(op:lower()),
         dtype = k > 1 and finds[op] and 'int64' or dtype or results[op] or first.dtype})
     end
-    local outputs = {}
-    for k, h in ipairs(made) do outputs[k] = h.name end
+    local outputs = util.map(made, function(h) return h.name end)
     self.nodes_by_key[key] = made
     table.insert(self.nodes, {input = names, output = outputs, name = made[1].name, op_type = op, attribute = list})
   end
@@ -185,7 +185,7 @@ local function operator(self, op)
   return function(...)
     local inputs, n, attributes = {...}, select('#', ...), {}
     if Size.is_list(inputs[n]) and not is_handle(inputs[n]) then
-      attributes, inputs[n] = extend.util.merged(inputs[n]), nil
+      attributes, inputs[n] = util.merged(inputs[n]), nil
     end
     local dtype, outputs = attributes.dtype, attributes.outputs or 1
     attributes.dtype, attributes.outputs = nil, nil
@@ -257,9 +257,7 @@ function Graph.axis(dim, rank) return dim > 0 and dim - 1 or dim + rank end
 function Handle:axis(dim) return Graph.axis(dim, #self.shape) end
 --- Returns the axes of a dimension or list of dimensions of a handle or result; for nil an empty list.
 function Graph.axes(x, dims)
-  local axes = {}
-  for i, dim in ipairs(type(dims) == 'table' and dims or {dims}) do axes[i] = Graph.axis(dim, #x.shape) end
-  return axes
+  return util.map(type(dims) == 'table' and dims or {dims}, function(dim) return Graph.axis(dim, #x.shape) end)
 end
 Handle.axes = Graph.axes
 --- Returns the axes of a rank that are not in a list.
@@ -402,11 +400,10 @@ end
 
 --- Reduces x along axes (a list that counts from 0; empty: all).
 function Graph:reduce(op, x, axes, keep)
-  local attributes = {keepdims = keep and 1 or 0}
-  if #axes == 0 then return self:node(op, {x}, attributes, nil, 1) end
-  if op == 'ReduceSum' or self.opset >= 18 then return self:node(op, {x, self:ints(axes)}, attributes, nil, 1) end
-  attributes.axes = axes
-  return self:node(op, {x}, attributes, nil, 1)
+  local inputs, attributes = {x}, {keepdims = keep and 1 or 0}
+  if #axes > 0 and (op == 'ReduceSum' or self.opset >= 18) then inputs[2] = self:ints(axes)
+  elseif #axes > 0 then attributes.axes = axes end
+  return self:node(op, inputs, attributes, nil, 1)
 end
 --- Returns the p-norm along axes.
 function Graph:norm(x, p, axes, keep)

@@ -89,7 +89,7 @@ end
 local function recorded(net, inputs, found)
   local fn = net
   if extend.is_module(net) then fn = function(...) return net(...) end end
-  local labels, names = labels_of(net), axes.names(found)
+  local labels, names = labels_of(net), util.sorted_keys(found)
   local function attempt(step)
     local programs, points = {record(fn, inputs, labels, check)}, #names > 0 and axes.points(found, step) or {}
     for _, point in ipairs(points) do
@@ -117,8 +117,7 @@ end
 
 --- Lowers again if inputs are positions, which the first time determines.
 local function lowered(program, opset, names)
-  local inputs = {}
-  for i, name in ipairs(names) do inputs[i] = {name = name} end
+  local inputs = util.map(names, function(name) return {name = name} end)
   local graph, outputs = lower(program, opset, inputs)
   local again = false
   for i, uses in pairs(graph.uses) do
@@ -215,18 +214,17 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
   end
   local graph, outputs = lowered(program, opset, names)
   name_outputs(graph, outputs, outputs_named)
-  local shape_names, value_inputs, value_outputs = shape_namer(found, run), {}, {}
-  for i, value in ipairs(program.inputs) do
-    value_inputs[i] = messages.value_info(names[i], value.dtype, shape_names(value.shape))
-  end
-  for i, value in ipairs(program.results) do
-    local name = outputs_named[i]
-    value_outputs[i] = messages.value_info(name, value.dtype, shape_names(value.shape, output_axes[name]))
+  local shape_names = shape_namer(found, run)
+  local function infos(values, names_of_values, known)
+    return util.map(values, function(value, i)
+      local name = names_of_values[i]
+      return messages.value_info(name, value.dtype, shape_names(value.shape, known[name]))
+    end)
   end
   local pieces, size = protobuf.pieces(messages.Model, {
     ir_version = formats[opset], producer_name = 'mtorch', opset_import = {{version = opset}},
-    graph = {name = 'main', node = graph.nodes, initializer = graph.initializers, input = value_inputs,
-      output = value_outputs}})
+    graph = {name = 'main', node = graph.nodes, initializer = graph.initializers,
+      input = infos(program.inputs, names, {}), output = infos(program.results, outputs_named, output_axes)}})
   if size >= 2 ^ 31 then
     extend.fail('onnx.export: the file would have %.1f GB; a file of this format holds 2', size / 2 ^ 30)
   end

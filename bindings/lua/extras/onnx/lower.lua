@@ -8,8 +8,8 @@ local extend = require('mtorch').extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 local formula = require 'mtorch.extras.onnx.formula'
-local Value = extend.recorder.Value
 local util = extend.util
+local Value, any_value = extend.recorder.Value, extend.recorder.any_value
 
 local entries = {}
 for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'product', 'convolution', 'neural', 'loss',
@@ -22,13 +22,6 @@ local rearranges = util.word_set('T mT t transpose permute movedim view reshape 
   'detach expand contiguous narrow select index split chunk unbind')
 
 local function is_value(x) return getmetatable(x) == Value end
-
---- Calls visit(value) for each value among the arguments.
-local function each_value(arg, visit, levels)
-  if is_value(arg) then return visit(arg) end
-  if not Size.is_list(arg) or levels == 0 then return end
-  for _, inner in pairs(arg) do each_value(inner, visit, levels - 1) end
-end
 
 --- Whether a constant is computed in the file: its size or values depend on the dynamic axes, or it is a permuted
 --- parameter.
@@ -45,7 +38,7 @@ end
 --- Marks the calls on which the results depend.
 local function mark(results)
   local stack = {}
-  local function need(value)
+  local function need(value) -- returns nothing, so that any_value goes on
     local call = value.call
     value.needed = true
     if call and is_calculated(value) and not call.needed then
@@ -56,8 +49,8 @@ local function mark(results)
   for _, value in ipairs(results) do need(value) end
   while #stack > 0 do
     local call = table.remove(stack)
-    each_value(call.args, need, 5)
-    if call.view then each_value(call.view.args, need, 5) end
+    any_value(call.args, 5, need)
+    if call.view then any_value(call.view.args, 5, need) end
   end
 end
 
@@ -149,9 +142,7 @@ local function lower(program, opset, inputs)
   for _, call in ipairs(program.calls) do
     if call.needed then self:call(call) end
   end
-  local outputs = {}
-  for i, value in ipairs(program.results) do outputs[i] = self:handle(value) end
-  return graph, outputs
+  return graph, util.map(program.results, function(value) return self:handle(value) end)
 end
 
 return {lower = lower}

@@ -1,6 +1,7 @@
 -- recurrent.lua -- recurrent layers as ONNX's RNN, GRU and LSTM nodes
 local extend = require('mtorch').extend
 local Size = require 'mtorch.extras.onnx.size'
+local map = extend.util.map
 
 -- The operator and its order of the gates, as indices of mtorch's (input forget cell output; reset update new).
 local modes = {rnn_tanh = {'RNN', {1}, {'Tanh'}}, rnn_relu = {'RNN', {1}, {'Relu'}}, lstm = {'LSTM', {1, 4, 2, 3}},
@@ -9,11 +10,9 @@ local modes = {rnn_tanh = {'RNN', {1}, {'Tanh'}}, rnn_relu = {'RNN', {1}, {'Relu
 --- Permutes the blocks of rows of a weight or bias.
 local function reordered(g, weight, order)
   if #order == 1 then return weight end
-  local sizes, parts = {}, {}
-  for i = 1, #order do sizes[i] = weight.shape[1] / #order end
+  local sizes = map(order, function() return weight.shape[1] / #order end)
   local blocks = {g.Split(weight, g:ints(sizes), {axis = 0, outputs = #order})}
-  for i, from in ipairs(order) do parts[i] = blocks[from] end
-  return g:concat(parts, 0)
+  return g:concat(map(order, function(from) return blocks[from] end), 0)
 end
 
 --- An LSTM with projections, unrolled over the time steps of the recorded call.

@@ -8,9 +8,7 @@ local entries = {}
 
 --- Returns the number of elements that are reduced along axes (empty: all): a number or a size.
 local function count_of(x, axes)
-  local sizes = {}
-  for i, axis in ipairs(axes) do sizes[i] = x.shape[axis + 1] end
-  return Size.product(#axes > 0 and sizes or x.shape)
+  return Size.product(#axes > 0 and extend.util.map(axes, function(axis) return x.shape[axis + 1] end) or x.shape)
 end
 
 -- Reductions of x, which has the result's dtype.

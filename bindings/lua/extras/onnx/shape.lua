@@ -4,7 +4,7 @@ local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 
-local entries, operands = {}, Graph.operands
+local entries, operands, map = {}, Graph.operands, extend.util.map
 
 --- Defines an entry for several names.
 local function define(names, f)
@@ -98,9 +98,7 @@ end
 -- ---- concatenation and splitting ---------------------------------------------------------------------------
 
 local function joined(g, list, axis, call)
-  local parts = {}
-  for i, x in ipairs(list) do parts[i] = g:cast(x, call.dtype) end
-  return g:concat(parts, axis)
+  return g:concat(map(list, function(x) return g:cast(x, call.dtype) end), axis)
 end
 define('cat concat concatenate', function(g, a, call)
   local list = {}
@@ -110,15 +108,13 @@ define('cat concat concatenate', function(g, a, call)
   return joined(g, list, g.axis(a.dim, #call.shape), call)
 end)
 function entries.stack(g, a, call)
-  local list, axis = {}, g.axis(a.dim, #call.shape)
-  for i, x in ipairs(a.tensors) do list[i] = g:unsqueeze(x, {axis}) end
-  return joined(g, list, axis, call)
+  local axis = g.axis(a.dim, #call.shape)
+  return joined(g, map(a.tensors, function(x) return g:unsqueeze(x, {axis}) end), axis, call)
 end
 --- Concatenates the reshaped operands along an axis.
 local function stacked(axis_for, shape_for)
   return function(g, a, call)
-    local list = {}
-    for i, x in ipairs(a.tensors) do list[i] = g:reshape(x, shape_for(x.shape)) end
+    local list = map(a.tensors, function(x) return g:reshape(x, shape_for(x.shape)) end)
     return joined(g, list, axis_for(#call.shape), call)
   end
 end
@@ -184,11 +180,9 @@ function entries.hsplit(g, a, call) return split_parts(g, a.x, #a.x.shape == 1 a
 function entries.vsplit(g, a, call) return split_parts(g, a.x, 0, call, a.parts) end
 function entries.dsplit(g, a, call) return split_parts(g, a.x, 2, call, a.parts) end
 function entries.unbind(g, a, call)
-  local made = {}
-  for k in ipairs(call.results) do
-    made[k] = g.Gather(a.x, g:cast(k - 1, 'int64'), {axis = a.x:axis(a.dim)})
-  end
-  return unpack(made)
+  return unpack(map(call.results, function(_, k)
+    return g.Gather(a.x, g:cast(k - 1, 'int64'), {axis = a.x:axis(a.dim)})
+  end))
 end
 
 -- ---- repeating, rotating, masking --------------------------------------------------------------------------
