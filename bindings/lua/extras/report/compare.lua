@@ -31,9 +31,7 @@ end
 
 local function text_of(value)
   if type(value) ~= 'table' then return value end
-  local texts = {}
-  for i, v in ipairs(value) do texts[i] = tostring(text_of(v)) end
-  return '(' .. table.concat(texts, ', ') .. ')'
+  return '(' .. table.concat(util.map(value, function(v) return tostring(text_of(v)) end), ', ') .. ')'
 end
 
 --- Reads an object: numbers and texts are options, lists of numbers curves, over a list of steps of the same length.
@@ -183,32 +181,18 @@ local function table_of(runs)
   for _, name in ipairs(all_names(runs, 'curves')) do
     local last, best = add(name, 'last', name), add(name .. ', best', 'best', name)
     rows[#rows + 1] = last
-    for i = 2, #last do
-      if tostring(best[i]) ~= tostring(last[i]) then
-        rows[#rows + 1] = best
-        break
-      end
-    end
+    if text_of{unpack(best, 2)} ~= text_of{unpack(last, 2)} then rows[#rows + 1] = best end
   end
   if #runs <= most_columns then return rows, same end
-  local turned = {}
-  for k = 1, #runs + 1 do
-    turned[k] = {}
-    for i, row in ipairs(rows) do turned[k][i] = row[k] end
-  end
-  return turned, same
+  return util.map(rows[1], function(_, k) return util.map(rows, function(row) return row[k] end) end), same
 end
 
 local function print_table(rows)
-  local lines = {}
-  for i, row in ipairs(rows) do
-    lines[i] = {}
-    for k, value in ipairs(row) do
-      local text = type(value) == 'number' and util.number_text(value, 6) or tostring(value):gsub('%c', ' ')
-      lines[i][k] = util.truncate(text, 40)
-    end
+  local function short(value)
+    local text = type(value) == 'number' and util.number_text(value, 6) or tostring(value):gsub('%c', ' ')
+    return util.truncate(text, 40)
   end
-  local text = util.aligned(lines, 1)
+  local text = util.aligned(util.map(rows, function(row) return util.map(row, short) end), 1)
   text[#text] = nil
   print(table.concat(text, '\n'))
 end
@@ -221,8 +205,7 @@ compare.compare_runs = extend.declare("compare_runs([files]: strings, path: stri
   function(files, path, title)
     if #files == 0 then extend.fail "compare_runs: name the runs' files, as in compare_runs{'a.jsonl', 'b.jsonl'}" end
     if path ~= '' then report.check_path(path) end
-    local runs, curves = {}, {}
-    for i, file in ipairs(files) do runs[i] = read(file) end
+    local runs, curves = util.map(files, read), {}
     add_names(runs)
     for _, run in ipairs(runs) do
       add_results(run)

@@ -3,6 +3,7 @@ local extend = require('mtorch').extend
 local util = extend.util
 local plot = require 'mtorch.extras.plot'
 local parts = require 'mtorch.extras.report.parts'
+local pictures = require 'mtorch.extras.report.pictures'
 local style = require 'mtorch.extras.report.style'
 
 local concat = table.concat
@@ -14,8 +15,6 @@ local known = {path = 'text', title = 'text', config = 'list', curves = 'list', 
                figures = 'list', timing = 'list', table = 'list', notes = 'text', images = 'any', filters = 'any',
                confusion = 'any', network = 'any', graph = 'any'}
 local total_bytes = 150000 -- the size of all figures together
-
-local function pictures() return require 'mtorch.extras.report.pictures' end
 
 -- Curves -----------------------------------------------------------------------------------------
 
@@ -138,12 +137,12 @@ local function sections(args, tiles, figures)
   end
   section(out, 'Figures', figure_cards(args.figures or {}, budget))
   if args.table then section(out, 'Results', parts.rows(args.table, args.dropped_rows)) end
-  if args.confusion then section(out, 'Confusion', pictures().confusion(args.confusion)) end
-  if args.images then section(out, 'Pictures', pictures().images(args.images)) end
-  if args.filters then section(out, 'Filters', pictures().filters(args.filters)) end
+  if args.confusion then section(out, 'Confusion', pictures.confusion(args.confusion)) end
+  if args.images then section(out, 'Pictures', pictures.images(args.images)) end
+  if args.filters then section(out, 'Filters', pictures.filters(args.filters)) end
   if next(timing) ~= nil then section(out, 'Timing', parts.timing(timing, budget)) end
-  if args.network then section(out, 'Network', pictures().network(args.network)) end
-  local graph = args.graph_card or args.graph and pictures().graph(args.graph)
+  if args.network then section(out, 'Network', pictures.network(args.network)) end
+  local graph = args.graph_card or args.graph and pictures.graph(args.graph)
   if graph then section(out, 'Graph', graph) end
   if args.config then section(out, 'Configuration', parts.config(args.config)) end
   section(out, 'Notes', parts.notes(args.notes))

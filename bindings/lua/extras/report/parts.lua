@@ -91,11 +91,9 @@ local function times_figure(name, s, budget)
   local unit, factor = 's', 1
   if s.median < 1 then unit, factor = 'ms', 1e3 end
   if s.median < 1e-3 then unit, factor = 'µs', 1e6 end
-  local shown = {}
-  for i, t in ipairs(s.times) do shown[i] = t * factor end
-  return parts.card((plot.svg_line({shown, title = name, xlabel = 'step', ylabel = unit, height = 240,
-                              logy = s.least > 0 and s.most > 5 * s.median},
-                             {op = 'report: timing.' .. name, inline = true, budget = budget})))
+  return parts.card((plot.svg_line({util.map(s.times, function(t) return t * factor end), title = name, xlabel = 'step',
+    ylabel = unit, height = 240, logy = s.least > 0 and s.most > 5 * s.median}, {op = 'report: timing.' .. name,
+    inline = true, budget = budget})))
 end
 
 local all_steps = 'all steps'
@@ -157,15 +155,13 @@ function parts.rows(data, dropped)
       for key in pairs(record) do seen[key] = true end
     end
     head = util.sorted_keys(seen)
-    for i, record in ipairs(data) do
-      rows[i] = {}
-      for c, key in ipairs(head) do rows[i][c] = record[key] == nil and '' or record[key] end
-    end
+    rows = util.map(data, function(record)
+      return util.map(head, function(key) return record[key] == nil and '' or record[key] end)
+    end)
   else
     for i = 2, #data do rows[i - 1] = data[i] end
   end
-  local html, heads = {}, {}
-  for c, name in ipairs(head) do heads[c] = cell('th', name, rows[1] and rows[1][c]) end
+  local html, heads = {}, util.map(head, function(name, c) return cell('th', name, rows[1] and rows[1][c]) end)
   for i, row in ipairs(rows) do
     local cells = {}
     for c = 1, #head do cells[c] = cell('td', row[c] == nil and '' or row[c], row[c]) end

@@ -3,7 +3,9 @@ local extend = require('mtorch').extend
 local util = extend.util
 local object = extend.object
 local report = require 'mtorch.extras.report'
-local keep_extremes = require('mtorch.extras.report.parts').keep_extremes
+local parts = require 'mtorch.extras.report.parts'
+local pictures = require 'mtorch.extras.report.pictures'
+local keep_extremes = parts.keep_extremes
 
 local time = extend.time
 local watched_seconds = 5     -- a browser is connected if its last request is at most so old
@@ -26,15 +28,14 @@ end
 
 --- Returns plot.line's arguments for each chart, in the order of creation.
 local function charts(self)
-  local out = {}
-  for i, name in ipairs(self.names) do
-    local chart = self.charts[name]
-    out[i] = {title = name, xlabel = self.xlabel}
-    for k, s in ipairs(chart) do out[i][k] = {x = s.x, y = s.y, label = s.label} end
-    local only = #chart == 1 and chart[1]
-    if only and not only.named then out[i][1].label = nil end
-  end
-  return out
+  return util.map(self.names, function(name)
+    local series = self.charts[name]
+    local chart = util.map(series, function(s)
+      return {x = s.x, y = s.y, label = (#series > 1 or s.named) and s.label or nil}
+    end)
+    chart.title, chart.xlabel = name, self.xlabel
+    return chart
+  end)
 end
 
 local function page(self)
@@ -153,7 +154,7 @@ adds('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', functio
   local state = self.state
   table.insert(state.rows, row)
   if #state.rows > max_rows then
-    state.dropped_rows = (state.dropped_rows or 0) + require('mtorch.extras.report.parts').drop_middle(state.rows)
+    state.dropped_rows = (state.dropped_rows or 0) + parts.drop_middle(state.rows)
   end
 end)
 
@@ -174,14 +175,12 @@ local function replace(list, name, entry, shown)
   list[list.at[name]] = entry
 end
 
-local function pictures() return require 'mtorch.extras.report.pictures' end
-
 adds('image(name: string, x: any, labels: list = nil)', 'A picture or several, as mt.plot.image and images take ' ..
   'them, with a text under each; the last one with a name is shown.',
   function(self, name, x, labels)
     if require('mtorch').is_tensor(x) then x = x:detach():cpu():clone() end
     local entry = {x, title = name, labels = labels}
-    replace(self.state.pictures, name, entry, function() pictures().images(entry) end)
+    replace(self.state.pictures, name, entry, function() pictures.images(entry) end)
   end)
 
 method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('contour', {f, title='surface'}): the " ..
@@ -196,7 +195,7 @@ method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('con
   end)
 
 local function keep(self, name, value, check)
-  if self.state.args[name] == nil and check then pictures()[name](value) end
+  if self.state.args[name] == nil and check then pictures[name](value) end
   self.state.args[name] = value
 end
 
@@ -217,7 +216,7 @@ adds('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(
 adds('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
   'that the loop may call it.',
   function(self, loss, params)
-    self.state.graph = self.state.graph or pictures().graph{loss, params = params}
+    self.state.graph = self.state.graph or pictures.graph{loss, params = params}
   end)
 
 method('run(name)', "The same report for one of several runs: their curves are drawn in the same charts, under the " ..
