@@ -96,11 +96,6 @@ local function repaint(now)
   write(start .. table.concat(lines, '\n'))
 end
 
-local function redraw(bar, now)
-  bar.drawn = now
-  repaint(now)
-end
-
 local function plain_line(bar, now)
   local before, after = parts_of(bar, now)
   write(before .. (before ~= '' and ' ' or '') .. after .. '\n')
@@ -119,7 +114,10 @@ local function look(bar, stats)
     bar.next = min(i - i % bar.every + bar.every, bar.total)
     return
   end
-  if due then redraw(bar, now) end
+  if due then
+    bar.drawn = now
+    repaint(now)
+  end
   local per_second = (i - bar.looked_i) / max(now - bar.looked, 1e-9)
   bar.looked, bar.looked_i = now, i
   bar.next = min(i + min(max(floor(per_second * frame_seconds / 10), 1), max_skipped), bar.total)
@@ -160,7 +158,7 @@ function Bar:finish()
   if self.latest then self.stats, self.latest = stats_text(self.latest), nil end
   if self.live and self.i == 0 then on_screen[self.number] = nil
   elseif self.live then
-    redraw(self, self.time())
+    repaint(self.time())
     on_screen[self.number] = nil
     if next(on_screen) then repaint(self.time()) -- a bar inside another one leaves no line
     else
