@@ -4,6 +4,7 @@
 -- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>reason`; then `run` by
 -- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
 local tools = require 'bench.tools'
+local util = require 'mtorch.core.util'
 local command = tools.command
 
 local Contender = {}
@@ -11,11 +12,9 @@ Contender.__index = Contender
 
 local function last_error(path)
   local last = ''
-  local file = io.open(path)
-  for line in file and file:lines() or function() end do
+  for line in (util.read_file(path) or ''):gmatch('[^\n]+') do
     if line:match('^%S') and line ~= 'stack traceback:' then last = line end
   end
-  if file then file:close() end
   return last
 end
 

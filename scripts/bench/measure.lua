@@ -8,6 +8,7 @@ package.path = arg[0]:gsub('bench/measure%.lua$', '?.lua;') .. package.path
 local mt = require 'mtorch'
 local report = require 'bench.report'
 local tools = require 'bench.tools'
+local util = mt.extend.util
 
 local options = mt.args {
   {'folder', help = 'folder for the files of the parts', required = true},
@@ -63,11 +64,7 @@ local parts = {
 }
 
 local function path(part) return ('%s/%s.json'):format(options.folder, part) end
-local function is_measured(part)
-  local file = io.open(path(part))
-  if file then file:close() end
-  return file ~= nil
-end
+local function is_measured(part) return util.read_file(path(part)) ~= nil end
 
 --- Runs bench.lua with these flags, as shell words; returns its output.
 local function bench(flags, settings, before)
@@ -135,6 +132,4 @@ if is_measured 'products' and is_measured 'elementwise' and is_measured 'arrays'
   bench(("--from %s --peer torch --graph roofline --plot %sbench_roofline.svg --only '%s'"):format(
     table.concat(files, ','), docs, rows))
 end
-local file = assert(io.open(docs .. 'benchmarks.md', 'w'))
-file:write(page())
-file:close()
+util.write_file('measure.lua', docs .. 'benchmarks.md', page())

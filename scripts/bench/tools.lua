@@ -148,9 +148,7 @@ local compiled = 0
 function tools.compile(text, ...)
   compiled = compiled + 1
   local base = os.tmpname()
-  local file = assert(io.open(base .. '.cpp', 'w'))
-  file:write(text)
-  file:close()
+  util.write_file('bench.lua', base .. '.cpp', text)
   local ok, words = tools.output {'g++', '-O3', '-march=native', '-shared', '-fPIC', '-o', base .. '.so',
     base .. '.cpp', ...}
   local library = ok and ffi.load(base .. '.so')
@@ -165,9 +163,8 @@ end
 function tools.compiled_loop(names, values, file, body)
   local name = ('row_%d'):format(compiled)
   if file ~= '' then
-    local source = assert(io.open(tools.folder .. 'bench/peers/' .. file))
-    local library = tools.compile(source:read('*a'), ('-DCALL=%s'):format(name), body)
-    source:close()
+    local source = assert(util.read_file(tools.folder .. 'bench/peers/' .. file))
+    local library = tools.compile(source, ('-DCALL=%s'):format(name), body)
     ffi.cdef(('void %s(void);'):format(name))
     return library[name]
   end
