@@ -45,7 +45,7 @@ local function has_input(fd)
   return C.poll(one, 1, 0) > 0
 end
 
---- The next request, or nil if there is none and `wait` is not set, or the editor has gone.
+--- The next request; nil if there is none and `wait` is not set. If the editor has gone, waiting ends the program.
 local function receive(wait)
   while true do
     local length, body = received:match '^.-Content%-Length: *(%d+).-\r\n\r\n()'
@@ -56,7 +56,7 @@ local function receive(wait)
     end
     if not wait and not has_input(from_editor) then return nil end
     local count = tonumber(C.read(from_editor, buffer, 65536))
-    if count <= 0 then return nil end
+    if count <= 0 then return wait and os.exit(1) or nil end
     received = received .. ffi.string(buffer, count)
   end
 end
@@ -199,10 +199,7 @@ local function stop(reason, text)
   event('stopped', {reason = reason, text = text, description = text, threadId = 1, allThreadsStopped = true})
   local hook, mask, count = debug.gethook()
   debug.sethook()
-  repeat
-    local request = receive(true)
-    if not request then os.exit(1) end
-  until handle(request)
+  repeat until handle(receive(true))
   stopped_frames = nil
   debug.sethook(hook, mask, count)
 end
@@ -367,7 +364,6 @@ local function run(arguments)
   local launched, configured
   repeat
     local request = receive(true)
-    if not request then os.exit(1) end
     handle(request)
     launched = launched or request.command == 'launch'
     configured = configured or request.command == 'configurationDone'
