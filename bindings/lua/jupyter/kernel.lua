@@ -121,13 +121,9 @@ function kernel.inspect(code, cursor)
 end
 
 function kernel.is_complete(code)
-  local status = 'complete'
   local fn, message = loadstring(code)
-  if not fn then
-    local as_expression, other = loadstring('return ' .. code)
-    local unfinished = interactive.is_at_end(message) or interactive.is_at_end(other)
-    status = as_expression and 'complete' or unfinished and 'incomplete' or 'invalid'
-  end
+  fn = fn or loadstring('return ' .. code)
+  local status = fn and 'complete' or interactive.is_unfinished(code, message) and 'incomplete' or 'invalid'
   return json{status = status, indent = status == 'incomplete' and '  ' or nil}
 end
 

@@ -174,8 +174,13 @@ end
 
 local function results(...) return ... end
 
---- Whether a syntax error is that the text ends too early.
-function interactive.is_at_end(message) return message ~= nil and message:find "'<eof>'$" ~= nil end
+--- Whether more lines may complete a text that does not compile, with its message: it ends too early.
+function interactive.is_unfinished(text, message)
+  local tokens, _, other = tokens_of(text), loadstring('return ' .. text)
+  local last = tokens[#tokens]
+  local quote = last and last.inside and last.text:find '^["\']' and not last.text:find '\\$' -- ends with its line
+  return not quote and (message:find "'<eof>'$" or other and other:find "'<eof>'$") ~= nil
+end
 
 --- Compiles a chunk whose top-level locals last. Returns a function that runs it and returns the values of the last
 --- statement if that is an expression; or nil, the message, and whether more lines may complete the text.
@@ -189,10 +194,7 @@ function interactive.load(text, name)
   if not with_values then
     edits = {}
     if not fn then
-      local _, other = loadstring('return ' .. text, name)
-      local last = tokens[#tokens]
-      local quote = last and last.inside and last.text:find '^["\']' and not last.text:find '\\$' -- ends with its line
-      local unfinished = not quote and (interactive.is_at_end(message) or interactive.is_at_end(other))
+      local unfinished = interactive.is_unfinished(text, message)
       return nil, unfinished and message or require('mtorch.help.hints').syntax(message, text), unfinished
     end
   end
