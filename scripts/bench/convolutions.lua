@@ -8,8 +8,8 @@ local shapes = {
 }
 local group = 'convolutions'
 
-local function gradient(ours, theirs, of)
-  return {{('local call = tools.gradient(%s, %s)'):format(ours, of), 'call()'},
+local function gradient(ours, theirs, of, flops)
+  return {{('local call = tools.gradient(%s, %s)'):format(ours, of), 'call()'}, flops = flops,
     torch = {('y = %s; g = torch.randn_like(y)'):format(theirs),
       ('torch.autograd.grad(y, %s, g, retain_graph=True)'):format(of)}}
 end
@@ -23,10 +23,8 @@ return function(row, o)
     local function inputs(x, w) return ('x=%snormal:%s w=%snormal:%dx%dx3x3'):format(x, shape, w, s[5], s[2]) end
     row(group, 'conv_forward/' .. label, inputs('', ''), {ours, torch = theirs, flops = flops, jax =
       "lax.conv_general_dilated(x, w, (1, 1), 'SAME')"})
-    local data, weights = gradient(ours, theirs, 'x'), gradient(ours, theirs, 'w')
-    data.flops, weights.flops = flops, flops
-    row(group, 'conv_data/' .. label, inputs('leaf', ''), data)
-    row(group, 'conv_weights/' .. label, inputs('', 'leaf'), weights)
+    row(group, 'conv_data/' .. label, inputs('leaf', ''), gradient(ours, theirs, 'x', flops))
+    row(group, 'conv_weights/' .. label, inputs('', 'leaf'), gradient(ours, theirs, 'w', flops))
   end
   for _, s in ipairs{{64, 16, 28, 28}, {32, 64, 56, 56}} do
     local label = ('%dx%dx%dx%d'):format(unpack(s))
