@@ -150,19 +150,17 @@ end)
 
 -- ---- resampling ------------------------------------------------------------------------------------------
 
-local resize_modes = {nearest = 'nearest', ['nearest-exact'] = 'nearest', linear = 'linear', bilinear = 'linear',
-  trilinear = 'linear', bicubic = 'cubic'}
+-- The attributes of Resize by mode; linear, bilinear and trilinear have none of their own.
+local resizing = {bicubic = {mode = 'cubic', cubic_coeff_a = -0.75},
+  nearest = {mode = 'nearest', coordinate_transformation_mode = 'asymmetric', nearest_mode = 'floor'},
+  ['nearest-exact'] = {mode = 'nearest', nearest_mode = 'round_prefer_ceil'}}
 function entries.interpolate(g, a, call)
   local x, shape, n = a.input, call.shape, #a.input.shape - 2
   if a.mode == 'area' then
     return entries[('adaptive_avg_pool%dd'):format(n)](g, {input = x, output_size = {unpack(shape, 3)}}, call)
   end
-  local options = {mode = resize_modes[a.mode], coordinate_transformation_mode = 'half_pixel'}
-  if a.mode == 'nearest' then
-    options.coordinate_transformation_mode, options.nearest_mode = 'asymmetric', 'floor'
-  elseif a.mode == 'nearest-exact' then options.nearest_mode = 'round_prefer_ceil'
-  elseif a.align_corners then options.coordinate_transformation_mode = 'align_corners' end
-  if a.mode == 'bicubic' then options.cubic_coeff_a = -0.75 end
+  local options = extend.util.merged({mode = 'linear',
+    coordinate_transformation_mode = a.align_corners and 'align_corners' or 'half_pixel'}, resizing[a.mode])
   if a.scale_factor and not a.align_corners then
     local scales = {1, 1, unpack(to_list(a.scale_factor, n))}
     return g.Resize(x, false, g:constant(mt.tensor(scales)), options)
