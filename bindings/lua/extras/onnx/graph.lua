@@ -392,11 +392,7 @@ function Graph:swap(x, i, j, rank)
 end
 function Graph:squeeze(x, axes) return self.Squeeze(x, self:ints(axes)) end
 function Graph:unsqueeze(x, axes) return self.Unsqueeze(x, self:ints(axes)) end
-function Graph:concat(list, axis)
-  local arguments = {unpack(list)}
-  arguments[#list + 1] = {axis = axis}
-  return self.Concat(unpack(arguments))
-end
+function Graph:concat(list, axis) return self:node('Concat', list, {axis = axis}, nil, 1) end
 
 --- Reduces x along axes (a list that counts from 0; empty: all).
 function Graph:reduce(op, x, axes, keep)

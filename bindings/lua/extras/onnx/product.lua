@@ -63,9 +63,7 @@ product('cross', function(g, x, y, a)
 end)
 
 function entries.einsum(g, a)
-  local list = {unpack(Graph.operands(a))}
-  list[#list + 1] = {equation = a.equation:gsub('%s', '')}
-  return g.Einsum(unpack(list))
+  return g:node('Einsum', Graph.operands(a), {equation = (a.equation:gsub('%s', ''))}, nil, 1)
 end
 
 --- beta x + alpha product; a term with factor 0 is omitted.
