@@ -12,14 +12,26 @@ local marks = {}
 
 -- Lines and bands -----------------------------------------------------------------------------------
 
+--- Returns the segments of a polyline between its gaps, each as a list of texts "x y".
+local function segments_of(xs, ys)
+  local out, open = {}, nil
+  for i = 1, #xs do
+    if not xs[i] then open = nil else
+      if not open then
+        open = {}
+        out[#out + 1] = open
+      end
+      open[#open + 1] = px(xs[i]) .. ' ' .. px(ys[i])
+    end
+  end
+  return out
+end
+
 --- Returns the path "M..L.." of a polyline; single points between gaps become dots (round caps draw h0).
 local function path_of(xs, ys)
-  local out, dots, open = {}, {}, false
-  for i = 1, #xs do
-    local x = xs[i]
-    if x and not open and not xs[i + 1] then dots[#dots + 1] = ('M%s %sh0'):format(px(x), px(ys[i]))
-    elseif x then out[#out + 1] = (open and 'L' or 'M') .. px(x) .. ' ' .. px(ys[i]) end
-    open = x and true
+  local out, dots = {}, {}
+  for _, points in ipairs(segments_of(xs, ys)) do
+    if points[2] then out[#out + 1] = 'M' .. concat(points, 'L') else dots[#dots + 1] = 'M' .. points[1] .. 'h0' end
   end
   return concat(out), concat(dots)
 end
@@ -44,21 +56,6 @@ local function draw_line(c, s, ys, cell, limit, pale)
   draw(dots, stroke(max(#s.x == 1 and 7 or 5, width)))
 end
 
---- Returns the segments of a polyline between its gaps, each as a list of {x, y}.
-local function stretches(xs, ys)
-  local out, open = {}, nil
-  for i = 1, #xs do
-    if not xs[i] then open = nil else
-      if not open then
-        open = {}
-        out[#out + 1] = open
-      end
-      open[#open + 1] = {xs[i], ys[i]}
-    end
-  end
-  return out
-end
-
 --- Draws a band: along its high end and back along its low end, for each segment.
 local function draw_band(c, s, cell, limit)
   local low, high = {}, {} -- a gap in one end is a gap of both
@@ -66,12 +63,11 @@ local function draw_band(c, s, cell, limit)
     local whole = c.sy(s.low[i]) and c.sy(s.high[i])
     low[i], high[i] = whole and s.low[i] or 0 / 0, whole and s.high[i] or 0 / 0
   end
-  local below = stretches(scale.polyline(s.x, low, c.sx, c.sy, cell, limit))
+  local below = segments_of(scale.polyline(s.x, low, c.sx, c.sy, cell, limit))
   local out = {}
-  for k, above in ipairs(stretches(scale.polyline(s.x, high, c.sx, c.sy, cell, limit))) do
-    for i, point in ipairs(above) do out[#out + 1] = (i == 1 and 'M' or 'L') .. px(point[1]) .. ' ' .. px(point[2]) end
-    local back = below[k] or {}
-    for i = #back, 1, -1 do out[#out + 1] = 'L' .. px(back[i][1]) .. ' ' .. px(back[i][2]) end
+  for k, above in ipairs(segments_of(scale.polyline(s.x, high, c.sx, c.sy, cell, limit))) do
+    out[#out + 1] = 'M' .. concat(above, 'L')
+    for i = #(below[k] or {}), 1, -1 do out[#out + 1] = 'L' .. below[k][i] end
     out[#out + 1] = 'z'
   end
   add(c, '<path %s d="%s" fill="currentColor" fill-opacity=".2"/>\n', ink(c, s), concat(out))
