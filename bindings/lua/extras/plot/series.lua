@@ -358,11 +358,9 @@ local function hist_bins(values, lo, hi, bins, limited)
   return lo, hi, bins
 end
 
-local function is_set(entry) return data.is_plain(entry) and entry.x ~= nil end
-
 --- One histogram, or several of the same bins; xlim= leaves out the values beyond it.
 function build.hist(op, list, opts)
-  local lists, entries = split_list(list, is_set)
+  local lists, entries = split_list(list, function(entry) return data.is_plain(entry) and entry.x ~= nil end)
   if #lists + #entries == 0 then figures.single(op, lists, 'a list of values') end
   local bins, series, pool, sets, fig = opts.bins, {}, {}, {}, {}
   if bins and not (bins >= 1 and bins <= 1000 and bins == floor(bins)) then

@@ -162,11 +162,6 @@ end
 
 -- Frame: rows of text with tick texts to the left and below ---------------------------------------
 
-local function frame_signs(t)
-  if t.utf8 then return {v = '│', tick = '┤', corner = '└', h = '─', mark = '┬'} end
-  return {v = '|', tick = '+', corner = '+', h = '-', mark = '+'}
-end
-
 --- Returns the line of x tick texts, each centred under its column; texts that would touch are omitted.
 local function x_labels(columns, texts, left, wide)
   local line, stop = '', -1
@@ -200,7 +195,9 @@ end
 
 --- Adds the frame to rows of text; y_at maps a row to its tick text.
 local function add_frame(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
-  local sign, out, left = frame_signs(t), {}, 0
+  local sign = t.utf8 and {v = '│', tick = '┤', corner = '└', h = '─', mark = '┬'} or
+    {v = '|', tick = '+', corner = '+', h = '-', mark = '+'}
+  local out, left = {}, 0
   for _, text in pairs(y_at) do left = max(left, columns_of(text)) end
   local indent = rep(' ', left + 2)
   if fig.title then out[1] = indent .. centre(t, fig.title, wide) end
@@ -284,10 +281,8 @@ draw.scatter = draw.line
 
 local eighths = {'▏', '▎', '▍', '▌', '▋', '▊', '▉'}
 
-local fills = {utf8 = {'█', '░', '▓', '▒'}, ascii = {'#', '=', '+', '-'}} -- of several sets without colours
-
 local function fill_of(t, k)
-  local list = fills[t.utf8 and 'utf8' or 'ascii']
+  local list = t.utf8 and {'█', '░', '▓', '▒'} or {'#', '=', '+', '-'} -- of several sets without colours
   return list[t.colours > 0 and 1 or (k - 1) % #list + 1]
 end
 
@@ -331,9 +326,8 @@ local function draw_bars(t, fig, names, count)
       local cells = scale.finite(v) and (min(max(v, lo), hi) - base) * per_cell or 0
       local text = cells < 0 and rep(fill, max(floor(-cells + 0.5), 1)) or bar_text(cells, fill)
       local room = cells < 0 and zero - columns_of(text) or zero
-      local after = cells < 0 and rep(' ', zero - columns_of(text) - max(room, 0)) or ''
-      out[#out + 1] = pad_left(k == 1 and names[i] or '', left) .. ' ' .. rep(' ', room) .. paint(t, s, text) ..
-                      after .. ' ' .. shown[k][i]
+      out[#out + 1] = pad_left(k == 1 and names[i] or '', left) .. ' ' .. rep(' ', room) .. paint(t, s, text) .. ' ' ..
+        shown[k][i]
     end
   end
   if fig.ylabel then out[#out + 1] = centre(t, fig.ylabel, left + wide) end
