@@ -154,11 +154,7 @@ end
 
 --- The names in a field of all runs, in order.
 local function all_names(runs, field)
-  local set = {}
-  for _, run in ipairs(runs) do
-    for name in pairs(run[field]) do set[name] = true end
-  end
-  return util.sorted_keys(set)
+  return util.sorted_keys(util.merged(unpack(util.map(runs, function(run) return run[field] end))))
 end
 
 --- Returns rows with a value for each run, and the options that are the same everywhere.

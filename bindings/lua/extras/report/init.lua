@@ -18,10 +18,6 @@ local total_bytes = 150000 -- the size of all figures together
 
 -- Curves -----------------------------------------------------------------------------------------
 
-local function tile(value, name)
-  return ('<div class="tile"><b>%s</b><span>%s</span></div>'):format(escape(value), escape(name))
-end
-
 --- Returns tiles with the last drawable value of each series of a figure.
 local function add_tiles(tiles, fig)
   for _, s in ipairs(fig.series) do
@@ -32,7 +28,8 @@ local function add_tiles(tiles, fig)
     local name = s.label or fig.title
     if s.label and fig.title and #fig.series > 1 then name = fig.title .. ' ' .. s.label end
     if last and name and #tiles < 8 then
-      tiles[#tiles + 1] = tile(util.number_text(last, 4), tostring(name) .. ', last')
+      tiles[#tiles + 1] = ('<div class="tile"><b>%s</b><span>%s, last</span></div>'):format(util.number_text(last, 4),
+        escape(name))
     end
   end
 end
