@@ -58,12 +58,10 @@ function prompt.text(...)
   local texts = shown.texts(...)
   for i, text in ipairs(texts) do
     local value = select(i, ...)
-    if type(value) == 'table' and core.entry(value) then
+    if type(value) == 'function' or type(value) == 'table' and core.entry(value) then
       texts[i] = interactive.line_of(value)
     elseif type(value) == 'table' then
       texts[i] = contents(value) or text:find('^table: 0x') and show(value, {}, 1, max_bytes) or text
-    elseif type(value) == 'function' then
-      texts[i] = interactive.line_of(value)
     end
   end
   return util.side_by_side(texts)
