@@ -25,6 +25,7 @@ local function expected(o)
 end
 
 local function fits(o, value)
+  if o.choices and not o.spelling[tostring(value):lower()] then return false end
   if o.type == 'output' then
     local ending = type(value) == 'string' and value:match '%.(%w+)$'
     for _, known in ipairs(o.endings or {}) do
@@ -44,19 +45,17 @@ local function unwritable(path)
   return not fine and path ~= '' and message:match "cannot write '.*': (.*)$" or nil
 end
 
---- Checks that the choices are a list of distinct strings.
+--- Checks that the choices are a list of distinct strings; o.spelling has each by its lower case.
 local function check_choices(o)
-  local list, seen = o.choices, {}
+  local list, spelling = o.choices, {}
   if type(list) ~= 'table' or #list == 0 then fail("'%s' has no choices", o.name) end
   for _, choice in ipairs(list) do
     if type(choice) ~= 'string' then fail("the choices of '%s' must be strings", o.name) end
-    if seen[choice:lower()] then fail("'%s' has the choice '%s' twice", o.name, choice) end
-    seen[choice:lower()] = true
+    if spelling[choice:lower()] then fail("'%s' has the choice '%s' twice", o.name, choice) end
+    spelling[choice:lower()] = choice
   end
+  o.spelling = spelling
   if o.default == nil and not o.required then o.default = list[1] end
-  if o.default ~= nil and not seen[tostring(o.default):lower()] then
-    fail("the default of '%s' must be %s, got %s", o.name, expected(o), core.describe(o.default))
-  end
 end
 
 --- An option from its fields, checked. Its flag is `--` and its name with dashes.
@@ -200,13 +199,8 @@ local no = {['false'] = true, no = true, off = true, ['0'] = true}
 --- Converts a word to a value of the option, or returns nil.
 local function converted(o, word)
   if o.type == 'output' then return fits(o, word) and word or nil end
-  if o.type == 'string' then
-    if not o.choices then return word end
-    for _, choice in ipairs(o.choices) do
-      if choice:lower() == word:lower() then return choice end
-    end
-    return nil
-  end
+  if o.choices then return o.spelling[word:lower()] end
+  if o.type == 'string' then return word end
   if o.type == 'flag' then return yes[word:lower()] or (no[word:lower()] and false) end
   local value = tonumber(word)
   if value and fits(o, value) then return value end
