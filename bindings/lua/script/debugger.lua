@@ -5,6 +5,7 @@
 -- Specification: https://microsoft.github.io/debug-adapter-protocol
 local core = require 'mtorch.core'
 local frames = require 'mtorch.script.frames'
+local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local ffi = require 'ffi'
 
@@ -136,7 +137,6 @@ local max_children = 200
 
 --- A function that lists what is inside a value, or nil.
 local function children_of(value)
-  local mt = require 'mtorch'
   if mt.is_tensor(value) then
     return value:dim() > 0 and function(add)
       for i = 1, math.min(value:size(1), max_children) do
@@ -156,7 +156,6 @@ local function children_of(value)
 end
 
 local function text_of(value)
-  local mt = require 'mtorch'
   if type(value) == 'string' then return ('%q'):format(util.truncate(value, 1000)) end
   if mt.is_tensor(value) and value:numel() > 12 then return (core.describe(value):gsub('^a ', '')) end
   local ok, text = pcall(tostring, value)
@@ -165,7 +164,7 @@ end
 
 local function variable(name, value)
   local list = children_of(value)
-  local kind = require('mtorch').is_tensor(value) and 'tensor' or type(value)
+  local kind = mt.is_tensor(value) and 'tensor' or type(value)
   return {name = name, value = text_of(value), type = kind, variablesReference = list and refer(list) or 0}
 end
 
