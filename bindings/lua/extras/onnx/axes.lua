@@ -49,13 +49,9 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
         if axis then named_outputs[name][dim] = axis end
       end
     end
-    if not i then
-      local known = false
-      for _, output in ipairs(output_names or {'output'}) do known = known or output == name end
-      if not known and not name:find('^output') then
-        wrong("'%s' is not an input; they are %s", name, table.concat(input_names, ', '))
-      end
-    end
+    local known = i or name:find '^output'
+    for _, output in ipairs(output_names or {}) do known = known or output == name end
+    if not known then wrong("'%s' is not an input; they are %s", name, table.concat(input_names, ', ')) end
   end
   return found, named_outputs
 end
@@ -115,27 +111,17 @@ local function differ(call, what)
     'so that the operations are the same for all sizes', call.op, call.line or '?', what)
 end
 
---- Replaces the numbers of an argument that depend on the axes by sizes.
-local function merged(call, args)
+--- Replaces the numbers of an argument of n programs that depend on the axes by sizes.
+local function merged(call, args, n)
   local first = args[1]
-  for i = 2, #args do
+  for i = 2, n do
     if type(args[i]) ~= type(first) then differ(call, 'has other arguments') end
   end
   if type(first) == 'number' then return Size.of(args) end
   if type(first) ~= 'table' or getmetatable(first) == Value then return first end
   local out = {}
-  for i = 2, #args do
-    for key in pairs(args[i]) do
-      if first[key] == nil then differ(call, 'has other arguments') end
-    end
-  end
-  for key in pairs(first) do
-    local inner = {}
-    for i, arg in ipairs(args) do
-      if arg[key] == nil then differ(call, 'has other arguments') end
-      inner[i] = arg[key]
-    end
-    out[key] = merged(call, inner)
+  for key in pairs(util.merged(unpack(args))) do
+    out[key] = merged(call, util.map(args, function(arg) return arg[key] end), n)
   end
   return out
 end
@@ -175,7 +161,7 @@ function axes.merge(programs)
     end
   end
   for k, call in ipairs(first.calls) do
-    call.args = merged(call, util.map(programs, function(program) return program.calls[k].args end))
+    call.args = merged(call, util.map(programs, function(program) return program.calls[k].args end), #programs)
     for j in ipairs(call.results) do
       merge_value(util.map(programs, function(program)
         return program.calls[k].results[j] or differ(call, 'has another number of results')
