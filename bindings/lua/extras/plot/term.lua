@@ -359,12 +359,13 @@ end
 local unicode_shades = {'·', '░', '▒', '▓', '█'}
 local ascii_shades = {'.', ':', '-', '=', '+', '*', '#', '%', '@'}
 
--- shade(col, row) returns red, green, blue (0..255) and brightness (0..1) of a cell, or nothing.
-local function surface_row(t, wide, row, shade, overlay)
+-- shade(col, row) returns red, green, blue (0..255) and brightness (0..1) of a cell, or nothing; points has the series
+-- whose sign stands in a cell.
+local function surface_row(t, wide, row, shade, points)
   local out = {}
   local function code(ground, r, g, b) return r and colour_code(t, ground, r, g, b) or '' end
   for col = 0, wide - 1 do
-    local mark = overlay and overlay[row * wide + col]
+    local mark = points and points[row * wide + col] and points[row * wide + col].sign
     if t.colours == 0 then
       local v, n = select(4, shade(col, row)), #t.shades
       out[#out + 1] = mark or (v and t.shades[min(floor(v * n) + 1, n)]) or ' '
@@ -394,8 +395,8 @@ local function shaded(fig, v)
 end
 
 --- Returns a surface in its frame, with the colour bar.
-local function draw_surface(t, fig, wide, high, shade, marks, ...)
-  local out = add_frame(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
+local function draw_surface(t, fig, wide, high, shade, points, ...)
+  local out = add_frame(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, points) end, ...)
   out[#out + 1] = key_line(t, fig)
   return out
 end
@@ -465,22 +466,15 @@ local function band_shade(fig, v)
   return shade
 end
 
-local function mark_of(k) return ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1] end
-
-local function marks_of(fig, wide, high)
-  local marks = {}
-  local sx = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1)
-  local sy = scale.map(fig.y_lo, fig.y_hi, high - 1, 0)
+--- Returns the series of points in each cell of a contour, and sets their signs.
+local function points_in_cells(t, fig, wide, high)
+  local canvas = new_canvas(t, wide, high, false)
+  local sx, sy = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1), scale.map(fig.y_lo, fig.y_hi, high - 1, 0)
   for k, s in ipairs(fig.points or {}) do
-    local glyph = mark_of(k)
-    for i = 1, #s.x do
-      local x, y = sx(s.x[i]), sy(s.y[i])
-      if x and y and x >= 0 and x <= wide - 1 and y >= 0 and y <= high - 1 then
-        marks[floor(y + 0.5) * wide + floor(x + 0.5)] = glyph
-      end
-    end
+    s.sign = ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1]
+    draw_dots(canvas, s, sx, sy)
   end
-  return marks
+  return canvas.series
 end
 
 function draw.contour(t, fig)
@@ -491,9 +485,10 @@ function draw.contour(t, fig)
     local v = z[floor(i + 0.5)][floor(col / max(wide - 1, 1) * (#z[1] - 1) + 1.5)]
     if scale.finite(v) then return shaded(fig, band_shade(fig, v)) end
   end
-  local out = draw_surface(t, fig, wide, high, shade, marks_of(fig, wide, high), y_axis(fig, high), x_axis(fig, wide))
-  for k, s in ipairs(fig.legend and fig.points or {}) do
-    if s.label then out[#out] = out[#out] .. '   ' .. mark_of(k) .. ' ' .. cut(t, s.label, 20) end
+  local points = points_in_cells(t, fig, wide, high)
+  local out = draw_surface(t, fig, wide, high, shade, points, y_axis(fig, high), x_axis(fig, wide))
+  for _, s in ipairs(fig.legend and fig.points or {}) do
+    if s.label then out[#out] = out[#out] .. '   ' .. s.sign .. ' ' .. cut(t, s.label, 20) end
   end
   return out
 end
