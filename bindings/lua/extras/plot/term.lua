@@ -388,6 +388,9 @@ local function key_line(t, fig)
     util.number_text(fig.z_hi, 3)
 end
 
+--- Returns the index of 1..n that is at one of the cells 0..cells-1.
+local function index_at(cell, cells, n) return min(floor((cell + 0.5) / cells * n) + 1, n) end
+
 --- Returns red, green, blue and brightness for level v in 0..1.
 local function shaded(fig, v)
   local r, g, b = scale.colour(fig.map, v)
@@ -449,8 +452,7 @@ function draw.heatmap(t, fig)
   local high = min(floor(fig.height or 24), ceil(rows / t.split))
   local wide = min(width_of(t, fig, left + 3), cols * (cols <= 32 and 2 or 1))
   local function shade(col, row)
-    local i = min(floor((row + 0.5) / (high * t.split) * rows) + 1, rows)
-    local v = scale.level(fig, z[i][floor((col + 0.5) / wide * cols) + 1])
+    local v = scale.level(fig, z[index_at(row, high * t.split, rows)][index_at(col, wide, cols)])
     if v then return shaded(fig, v) end
   end
   local y_at, y_rows, y_texts = {}, index_ticks(fig.rows, rows, high, fig.rows and high or max(2, floor(high / 3)))
@@ -500,8 +502,7 @@ local function tile_rows(t, fig, first, last, wide, high)
     local parts = {}
     for k = first, last do
       parts[#parts + 1] = surface_row(t, wide, row, function(col, line)
-        local i = min(floor((line + 0.5) / (high * t.split) * #tile) + 1, #tile)
-        return scale.pixel(fig, fig.tiles[k], i, min(floor((col + 0.5) / wide * #tile[1]) + 1, #tile[1]))
+        return scale.pixel(fig, fig.tiles[k], index_at(line, high * t.split, #tile), index_at(col, wide, #tile[1]))
       end)
     end
     out[#out + 1] = concat(parts, ' ')
@@ -525,7 +526,7 @@ function draw.images(t, fig)
   local out = {fig.title and centre(t, fig.title, per_line * (wide + 1))}
   for first = 1, #fig.tiles, per_line do
     local last = min(first + per_line - 1, #fig.tiles)
-    for _, line in ipairs(tile_rows(t, fig, first, last, wide, high)) do out[#out + 1] = line end
+    util.append(out, tile_rows(t, fig, first, last, wide, high))
     if fig.labels then
       local names = {}
       for k = first, last do names[#names + 1] = pad_right(cut(t, fig.labels[k], wide), wide) end
@@ -549,7 +550,7 @@ function draw.panels(t, fig)
   for k, panel in ipairs(fig.panels) do
     if k > 1 or fig.title then out[#out + 1] = '' end
     panel.width = panel.width or fig.width
-    for _, line in ipairs(lines_of(t, panel)) do out[#out + 1] = line end
+    util.append(out, lines_of(t, panel))
   end
   return out
 end

@@ -48,8 +48,7 @@ local function named_chart(name, value)
     if type(key) == 'number' or line_options[key] then chart[key] = list[key]
     else series[#series + 1] = {y = list[key], label = key} end
   end
-  for _, entry in ipairs(series) do chart[#chart + 1] = entry end
-  return chart
+  return util.append(chart, series)
 end
 
 --- Returns all charts as {op=, args=}: first those of the list, then the named ones, sorted.
