@@ -276,14 +276,14 @@ scale.maps = {
   diverging = anchors '#2f83bd #78b4da #bfdcee #f7f5f2 #fad7b8 #f2a866 #dd7526',
 }
 
---- Returns red, green, blue (0..255) of the colour map at t in 0..1.
+--- Returns red, green, blue (0..255) of the colour map at t in 0..1, and t, its brightness.
 function scale.colour(map, t)
   local n = #map - 1
   local at = min(max(t, 0), 1) * n
   local k = min(floor(at), n - 1)
   local a, b, f = map[k + 1], map[k + 2], at - k
   local function mix(c) return floor(a[c] + (b[c] - a[c]) * f + 0.5) end
-  return mix(1), mix(2), mix(3)
+  return mix(1), mix(2), mix(3), t
 end
 
 --- Whether black text is more readable than white on the colour map at t.
@@ -340,10 +340,7 @@ function scale.pixel(fig, tile, i, j)
     level[k] = min(max(scale.shade(v, fig.z_lo, fig.z_hi), 0), 1)
   end
   local r, g, b = unpack(level)
-  if not g then
-    local red, green, blue = scale.colour(fig.map, r)
-    return red, green, blue, r
-  end
+  if not g then return scale.colour(fig.map, r) end
   return floor(255 * r + 0.5), floor(255 * g + 0.5), floor(255 * b + 0.5), 0.3 * r + 0.59 * g + 0.11 * b
 end
 

@@ -391,12 +391,6 @@ end
 --- Returns the index of 1..n that is at one of the cells 0..cells-1.
 local function index_at(cell, cells, n) return min(floor((cell + 0.5) / cells * n) + 1, n) end
 
---- Returns red, green, blue and brightness for level v in 0..1.
-local function shaded(fig, v)
-  local r, g, b = scale.colour(fig.map, v)
-  return r, g, b, v
-end
-
 --- Returns a surface in its frame, with the colour bar.
 local function draw_surface(t, fig, wide, high, shade, points, ...)
   local out = add_frame(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, points) end, ...)
@@ -453,7 +447,7 @@ function draw.heatmap(t, fig)
   local wide = min(width_of(t, fig, left + 3), cols * (cols <= 32 and 2 or 1))
   local function shade(col, row)
     local v = scale.level(fig, z[index_at(row, high * t.split, rows)][index_at(col, wide, cols)])
-    if v then return shaded(fig, v) end
+    if v then return scale.colour(fig.map, v) end
   end
   local y_at, y_rows, y_texts = {}, index_ticks(fig.rows, rows, high, fig.rows and high or max(2, floor(high / 3)))
   for i, row in ipairs(y_rows) do y_at[row] = y_texts[i] end
@@ -485,7 +479,7 @@ function draw.contour(t, fig)
   local function shade(col, row)
     local i = (1 - row / max(high * t.split - 1, 1)) * (#z - 1) + 1
     local v = z[floor(i + 0.5)][floor(col / max(wide - 1, 1) * (#z[1] - 1) + 1.5)]
-    if scale.finite(v) then return shaded(fig, band_shade(fig, v)) end
+    if scale.finite(v) then return scale.colour(fig.map, band_shade(fig, v)) end
   end
   local points = points_in_cells(t, fig, wide, high)
   local out = draw_surface(t, fig, wide, high, shade, points, y_axis(fig, high), x_axis(fig, wide))
