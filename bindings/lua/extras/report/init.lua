@@ -90,10 +90,8 @@ local function curve_cards(charts, budget, tiles, figures)
   local cards = {}
   for i, chart in ipairs(charts) do
     if #charts > 1 then chart.args = util.merged({width = 500, height = 310}, chart.args) end -- half of the page
-    local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
-    add_tiles(tiles, fig)
-    figures[i] = fig
-    cards[i] = parts.card(figure)
+    cards[i], figures[i] = parts.figure('line', chart.args, chart.op, budget)
+    add_tiles(tiles, figures[i])
   end
   return parts.grid(cards)
 end
@@ -113,9 +111,10 @@ local function figure_cards(figures, budget)
       extend.fail("report: figures[%d] is %s, expected {kind, arguments}, such as {'bar', {values}}", i,
         extend.describe(figure))
     end
-    local draw = rawget(plot, 'svg_' .. tostring(figure[1]))
-    if not draw then extend.fail("report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1])) end
-    cards[i] = parts.card((draw(figure[2], {op = 'report: ' .. figure[1], inline = true, budget = budget})))
+    if not rawget(plot, 'svg_' .. tostring(figure[1])) then
+      extend.fail("report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1]))
+    end
+    cards[i] = parts.figure(figure[1], figure[2], 'report: ' .. figure[1], budget)
   end
   return parts.grid(cards)
 end
@@ -128,8 +127,7 @@ local function sections(args, tiles, figures)
   local budget = total_bytes / math.max(count, 3)
   section(out, 'Curves', curve_cards(charts, budget, tiles, figures))
   if args.surface then
-    local how = {op = 'report: surface', inline = true, budget = 2 * budget}
-    section(out, 'Surface', parts.card((plot.svg_contour(args.surface, how))))
+    section(out, 'Surface', (parts.figure('contour', args.surface, 'report: surface', 2 * budget)))
   end
   section(out, 'Figures', figure_cards(args.figures or {}, budget))
   if args.table then section(out, 'Results', parts.rows(args.table, args.dropped_rows)) end

@@ -36,6 +36,12 @@ end
 
 function parts.card(content) return '<div class="card">' .. content .. '</div>' end
 
+--- Returns a card with a figure of mt.plot, for about `budget` bytes, and the figure.
+function parts.figure(kind, args, op, budget)
+  local text, fig = plot['svg_' .. kind](args, {op = op, inline = true, budget = budget})
+  return parts.card(text), fig
+end
+
 --- Returns a table in a card. `rows` are HTML rows, of which a long table keeps the first and last ones; `dropped` is
 --- the number of rows that were removed from its middle before.
 function parts.table_card(head, rows, dropped)
@@ -91,9 +97,8 @@ local function times_figure(name, s, budget)
   local unit, factor = 's', 1
   if s.median < 1 then unit, factor = 'ms', 1e3 end
   if s.median < 1e-3 then unit, factor = 'µs', 1e6 end
-  return parts.card((plot.svg_line({util.map(s.times, function(t) return t * factor end), title = name, xlabel = 'step',
-    ylabel = unit, height = 240, logy = s.least > 0 and s.most > 5 * s.median}, {op = 'report: timing.' .. name,
-    inline = true, budget = budget})))
+  return parts.figure('line', {util.map(s.times, function(t) return t * factor end), title = name, xlabel = 'step',
+    ylabel = unit, height = 240, logy = s.least > 0 and s.most > 5 * s.median}, 'report: timing.' .. name, budget)
 end
 
 local all_steps = 'all steps'

@@ -2,7 +2,6 @@
 local mt = require 'mtorch'
 local extend = mt.extend
 local util = extend.util
-local plot = require 'mtorch.extras.plot'
 local parts = require 'mtorch.extras.report.parts'
 
 local pictures = {}
@@ -21,10 +20,6 @@ local function drawn(x)
   return one and 'image' or 'images', args
 end
 
-local function figure(kind, args, where)
-  return parts.card((plot['svg_' .. kind](args, {op = where, inline = true})))
-end
-
 --- Draws a tensor or list of images, arguments {x, title=, labels=, cols=, ..} of plot.images, or a list of these.
 function pictures.images(images)
   local several = type(images) == 'table' and not getmetatable(images) and images.title == nil and
@@ -32,7 +27,7 @@ function pictures.images(images)
   local cards = {}
   for i, x in ipairs(several and images or {images}) do
     local kind, args = drawn(x)
-    cards[i] = figure(kind, args, ('report: images[%d]'):format(i))
+    cards[i] = parts.figure(kind, args, ('report: images[%d]'):format(i))
   end
   return parts.grid(cards)
 end
@@ -63,7 +58,7 @@ function pictures.filters(net)
   local args = {w, title = n > max_tiles and ('The first %d of %d filters'):format(max_tiles, n) or
     ('%d filters'):format(n), cmap = 'diverging', vmin = -most, vmax = most}
   if w.shape[2] == 3 then args[1], args.cmap, args.vmin, args.vmax = w / (2 * most) + 0.5, nil, 0, 1 end
-  return figure('images', args, 'report: filters')
+  return parts.figure('images', args, 'report: filters')
 end
 
 --- Returns precision and recall of each class.
@@ -91,8 +86,8 @@ function pictures.confusion(given)
   if #z ~= #z[1] then extend.fail('report: confusion is %d x %d, expected a square matrix', #z, #z[1]) end
   local names = util.plain(args.classes)
   local size = math.min(220 + 44 * #z, 720)
-  local cards = {figure('heatmap', {z, rows = names, cols = names, title = args.title or 'Confusion matrix',
-    xlabel = 'predicted', ylabel = 'true', width = size + 60, height = size}, 'report: confusion')}
+  local cards = {(parts.figure('heatmap', {z, rows = names, cols = names, title = args.title or 'Confusion matrix',
+    xlabel = 'predicted', ylabel = 'true', width = size + 60, height = size}, 'report: confusion'))}
   if #z <= 30 then cards[2] = class_table(z, names) end
   return parts.grid(cards)
 end
