@@ -215,10 +215,10 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
   local graph, outputs = lowered(program, opset, names)
   name_outputs(graph, outputs, outputs_named)
   local shape_names = shape_namer(found, run)
-  local function infos(values, names_of_values, known)
+  local function infos(values, names_of_values, axis_names)
     return util.map(values, function(value, i)
       local name = names_of_values[i]
-      return messages.value_info(name, value.dtype, shape_names(value.shape, known[name]))
+      return messages.value_info(name, value.dtype, shape_names(value.shape, axis_names[name]))
     end)
   end
   local pieces, size = protobuf.pieces(messages.Model, {
