@@ -146,12 +146,11 @@ end
 
 local function topics_with(word)
   local titles = {}
-  for title, text in pairs(topics.text) do
-    if text:lower():find('%f[%w]' .. word:lower():gsub('%p', '%%%0') .. '%f[^%w]') then
+  for _, title in ipairs(util.sorted_keys(topics.text)) do
+    if topics.text[title]:lower():find('%f[%w]' .. word:lower():gsub('%p', '%%%0') .. '%f[^%w]') then
       titles[#titles + 1] = ("mt.help('%s')"):format(title)
     end
   end
-  table.sort(titles)
   return titles
 end
 
@@ -207,7 +206,4 @@ function core.help_text(name)
 end
 
 return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
-  function(name)
-    core.help_text(name)
-    for _, text in ipairs(lines) do print(text) end
-  end)
+  function(name) print(core.help_text(name)) end)
