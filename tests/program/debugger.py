@@ -129,10 +129,19 @@ def main(path):
     s.ask('next')
     check(s.stopped() == ('step', 4, 'square') and s.variables()['result']['value'] == '25', 'step over')
     check(s.variables(frame=2)['sum']['value'] == '100', 'the frame that calls it')
+    outer = s.ask('scopes', frameId=2)['scopes'][0]['variablesReference']
+    set_there = s.ask('setVariable', variablesReference=outer, name='sum', value='sum + i')
+    check(set_there['value'] == '101', 'a value of the names of the frame that calls it')
+    for command, wrong in (('variables', {'variablesReference': 999}), ('scopes', {'frameId': 99}), ('setVariable',
+                           {'variablesReference': 0, 'name': 'v', 'value': '1'}), ('evaluate', {'frameId': 99})):
+        message = s.ask(command, may_fail=True, **{'expression': '1', **wrong})
+        check('no variables have the reference' in message or message == 'there is no frame 99', message)
     s.ask('stepOut')
     check(s.stopped()[1] in (9, 10), 'step out')
-    s.ask('setBreakpoints', source={'path': path}, breakpoints=[
-        {'line': 3, 'condition': 'v == 4'}, {'line': 4, 'logMessage': 'v is {v}'}, {'line': 15}])
+    points = s.ask('setBreakpoints', source={'path': path}, breakpoints=[
+        {'line': 3, 'condition': 'v == 4'}, {'line': 4, 'logMessage': 'v is {v}'}, {'line': 15}, {'line': 99}])
+    points = [(p['line'], p['verified']) for p in points['breakpoints']]
+    check(points == [(3, True), (4, True), (15, True), (99, False)], points)
     s.ask('continue')
     check(s.stopped() == ('breakpoint', 3, 'square') and s.variables()['v']['value'] == '4', 'a condition')
     s.ask('continue')
@@ -151,10 +160,13 @@ def main(path):
     check(s.process.wait(timeout=10) == 130, 'disconnect')
 
     with open(path, 'w') as file:
-        file.write('local n = 0\nwhile true do\n  n = n + 1\nend\n')
+        file.write('local n = 0\nwhile true do\n\n  n = n + 1\nend\n')
     s = Session(path)
+    check(s.ask('scopes', may_fail=True, frameId=1) == 'the script is running', 'no frames while it runs')
     s.ask('pause', threadId=1)
     check(s.stopped()[0] == 'pause', 'pause')
+    moved = s.ask('setBreakpoints', source={'path': path}, breakpoints=[{'line': 2}, {'line': 3}])['breakpoints']
+    check([p['line'] for p in moved] == [2, 4], moved)
     s.ask('disconnect')
     s.process.wait(timeout=10)
 

@@ -8,6 +8,7 @@ local frames = require 'mtorch.script.frames'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local ffi = require 'ffi'
+local code = require 'jit.util'
 
 ffi.cdef [[
 int dup(int); int dup2(int, int); int pipe(int *); int fcntl(int, int, ...);
@@ -126,11 +127,15 @@ end
 
 -- ---- values ---------------------------------------------------------------------------------------
 
-local references = {} -- number -> a function that lists {name, value, set}; valid while the script is stopped
+local references = {} -- number -> {a function that lists name, value, set; its frame}; valid while it is stopped
 
-local function refer(list)
-  references[#references + 1] = list
+local function refer(list, frame)
+  references[#references + 1] = {list, frame}
   return #references
+end
+local function referred(number)
+  if not references[number] then error(('no variables have the reference %s'):format(tostring(number)), 0) end
+  return unpack(references[number])
 end
 
 local max_children = 200
@@ -162,10 +167,10 @@ local function text_of(value)
   return ok and util.truncate((text:gsub('\n%s*', ' ')), 200) or type(value)
 end
 
-local function variable(name, value)
+local function variable(name, value, frame)
   local list = children_of(value)
   local kind = mt.is_tensor(value) and 'tensor' or type(value)
-  return {name = name, value = text_of(value), type = kind, variablesReference = list and refer(list) or 0}
+  return {name = name, value = text_of(value), type = kind, variablesReference = list and refer(list, frame) or 0}
 end
 
 -- ---- the running script ----------------------------------------------------------------------------
@@ -199,7 +204,7 @@ local function stop(reason, text)
   local hook, mask, count = debug.gethook()
   debug.sethook()
   repeat until handle(receive(true))
-  stopped_frames = nil
+  stopped_frames, references = nil, {}
   debug.sethook(hook, mask, count)
 end
 
@@ -215,12 +220,32 @@ function answer.initialize()
       default = true}}, empty)}, false, function() event 'initialized' end
 end
 
+--- Adds the lines that have code, of a function and of those inside it, to a list.
+local function add_lines(f, lines)
+  local info = code.funcinfo(f)
+  for pc = 1, info.bytecodes - 1 do table.insert(lines, code.funcinfo(f, pc).currentline) end
+  for k = 1, info.gcconsts do
+    local inner = code.funck(f, -k)
+    if type(inner) == 'proto' then add_lines(inner, lines) end
+  end
+  return lines
+end
+
+--- A breakpoint on a line without code moves to the next one that has some.
 function answer.setBreakpoints(arguments)
   local path, lines, list = arguments.source.path, {}, setmetatable({}, empty)
   local real = path_of('@' .. path) or path
+  local chunk = loadfile(real)
+  local known = chunk and add_lines(chunk, {})
   for i, point in ipairs(arguments.breakpoints or {}) do
-    lines[point.line] = {condition = point.condition, log = point.logMessage}
-    list[i] = {verified = true, line = point.line}
+    local line = not known and point.line or math.huge
+    for _, at in ipairs(known or {}) do line = at >= point.line and math.min(line, at) or line end
+    if line < math.huge then
+      lines[line] = {condition = point.condition, log = point.logMessage}
+      list[i] = {verified = true, line = line}
+    else
+      list[i] = {verified = false, line = point.line, message = 'no code follows'}
+    end
   end
   breakpoints[real], lines_with = lines, {}
   for _, at in pairs(breakpoints) do
@@ -244,48 +269,58 @@ function answer.stackTrace()
   return {stackFrames = list, totalFrames = #list}
 end
 
+--- Checks the frame of a request; without one it is the innermost.
+local function frame_of(arguments)
+  if not stopped_frames then error('the script is running', 0) end
+  local frame = arguments.frameId or 1
+  if not stopped_frames[frame] then error(('there is no frame %s'):format(tostring(frame)), 0) end
+  return frame
+end
+
 function answer.scopes(arguments)
-  local place = place_of(arguments.frameId)
+  local frame = frame_of(arguments)
   local function list(variables_of)
     return refer(function(add)
-      for _, one in ipairs(variables_of(place)) do add(one.name, one.value, one.set) end
-    end)
+      for _, one in ipairs(variables_of(place_of(frame))) do add(one.name, one.value, one.set) end
+    end, frame)
   end
   local locals, upvalues = list(frames.locals), list(frames.upvalues)
   local globals = refer(function(add)
     for _, name in ipairs(util.sorted_keys(_G)) do
       add(tostring(name), rawget(_G, name), function(new) rawset(_G, name, new) end)
     end
-  end)
+  end, frame)
   return {scopes = setmetatable({{name = 'Locals', variablesReference = locals, expensive = false},
     {name = 'Upvalues', variablesReference = upvalues, expensive = false},
     {name = 'Globals', variablesReference = globals, expensive = true}}, empty)}
 end
 
 function answer.variables(arguments)
-  local list = setmetatable({}, empty)
-  references[arguments.variablesReference](function(name, value) list[#list + 1] = variable(name, value) end)
+  local list, children, frame = setmetatable({}, empty), referred(arguments.variablesReference)
+  children(function(name, value) list[#list + 1] = variable(name, value, frame) end)
   return {variables = list}
 end
 
 function answer.setVariable(arguments)
-  local ok, value = evaluate(1, arguments.value)
+  local children, frame = referred(arguments.variablesReference)
+  local ok, value = evaluate(frame, arguments.value)
   if not ok then error(value, 0) end
   local done
-  references[arguments.variablesReference](function(name, _, set)
+  children(function(name, _, set)
     if name == arguments.name and set then
       set(value)
       done = true
     end
   end)
   if not done then error(("'%s' cannot be set here"):format(arguments.name), 0) end
-  return variable(arguments.name, value)
+  return variable(arguments.name, value, frame)
 end
 
 function answer.evaluate(arguments)
-  local ok, value = evaluate(arguments.frameId or 1, arguments.expression)
+  local frame = frame_of(arguments)
+  local ok, value = evaluate(frame, arguments.expression)
   if not ok then error(value, 0) end
-  local shown = variable('', value)
+  local shown = variable('', value, frame)
   return {result = shown.value, type = shown.type, variablesReference = shown.variablesReference}
 end
 
