@@ -251,7 +251,8 @@ f('shapes', function(x)
   local n = x.shape[1]
   return x:view(n, 20), x:reshape(-1, 5), x:flatten(2), x:flatten(), x:unflatten(3, {5, 1}), x:unsqueeze(2):squeeze(2),
     x:permute(3, 1, 2), x:transpose(2, 3), x:movedim(1, 3), x:reshape(n * 4, 5):t(), x:unsqueeze(2):expand(n, 3, 4, 5),
-    x:tile(1, 2, 1), x:repeat_interleave(2, 2), x:flip{2, 3}, x:roll(2, 3), x:tril(), x:triu(1), x:diagonal(0, 2, 3),
+    x:tile(1, 2, 1), x:repeat_interleave(2, 2), x:flip{2, 3}, x:roll(2, 3),
+    x:roll(45), x:roll({-6, n}, {2, 1}), x:tril(), x:triu(1), x:diagonal(0, 2, 3),
       x.mT,
     x:rot90(1, {2, 3}), mt.pad(x, {1, 2, 0, 1}), mt.pad(x, {2, 1}, 'reflect'), mt.pad(x, {1, 1}, 'circular'),
     x:view(n, 2, 2, 5):sum(2), x:unfold(3, 3, 2), x:swapaxes(1, 2), x:expand(n, 4, 5), x:broadcast_to(2, n, 4, 5)

@@ -228,6 +228,7 @@ function entries.flipud(g, a) return g:flip(a.x, {0}) end
 function entries.rot90(g, a)
   local rank, k = #a.x.shape, a.k % 4
   local i, j = unpack(a.x:axes(a.dims or {1, 2}))
+  if Size.is(k) then extend.fail('onnx.export: rot90 has no ONNX form where k follows the dynamic axes') end
   if k == 0 then return a.x end
   if k == 2 then return g:flip(a.x, {i, j}) end
   if k == 1 then return g:swap(g:flip(a.x, {j}), i, j, rank) end
@@ -235,11 +236,12 @@ function entries.rot90(g, a)
 end
 function entries.roll(g, a, call)
   local x, axes = a.dims and a.x or g:flat(a.x), a.x:axes(a.dims)
-  for k, shift in ipairs(type(a.shifts) == 'table' and a.shifts or {a.shifts}) do
+  for k, shift in ipairs(Size.is_list(a.shifts) and a.shifts or {a.shifts}) do
     local axis = axes[k] or 0
-    local size = a.dims and a.x.shape[axis + 1]
-    local by = size and not Size.is(size) and shift % math.max(size, 1) or shift
-    if by ~= 0 then x = g:concat({g:slice(x, {axis}, {-by}, {2 ^ 31}), g:slice(x, {axis}, {0}, {-by})}, axis) end
+    local size = a.dims and a.x.shape[axis + 1] or Size.product(a.x.shape)
+    local n = Size.is(size) and g.Gather(g.Shape(x), g:ints{axis}, {axis = 0}) or g:ints{size}
+    local first = n - g.Mod(g:size_list{shift}, g.Max(n, 1))
+    x = g:concat({g.Slice(x, first, n, g:ints{axis}), g.Slice(x, g:ints{0}, first, g:ints{axis})}, axis)
   end
   return a.dims and x or g:reshape(x, call.shape)
 end
