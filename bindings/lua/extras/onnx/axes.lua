@@ -111,14 +111,30 @@ local function differ(call, what)
     'so that the operations are the same for all sizes', call.op, call.line or '?', what)
 end
 
+--- Whether constants have the same elements.
+local function equal(x, y)
+  return x:size() == y:size() and mt.allclose(x:double(), y:double(), {rtol = 0, atol = 0, equal_nan = true})
+end
+
+--- Whether arguments or results of two programs are the same: inputs, results of the same call, or constants.
+local function same(a, b)
+  if getmetatable(a) ~= Value then return type(a) == 'function' or type(a) == 'userdata' or rawequal(a, b) end
+  if a.call or b.call or a.input or b.input then
+    return a.input == b.input and a.index == b.index and (a.call or a).number == (b.call or b).number
+  end
+  return extend.identity(a.tensor) == extend.identity(b.tensor) or a.dtype == b.dtype and equal(a.tensor, b.tensor)
+end
+
 --- Replaces the numbers of an argument of n programs that depend on the axes by sizes.
 local function merged(call, args, n)
   local first = args[1]
+  local single = type(first) ~= 'table' or getmetatable(first) == Value
   for i = 2, n do
-    if type(args[i]) ~= type(first) then differ(call, 'has other arguments') end
+    local fits = type(args[i]) == type(first) and (not single or type(first) == 'number' or same(first, args[i]))
+    if not fits then differ(call, 'has other arguments') end
   end
   if type(first) == 'number' then return Size.of(args) end
-  if type(first) ~= 'table' or getmetatable(first) == Value then return first end
+  if single then return first end
   local out = {}
   for key in pairs(util.merged(unpack(args))) do
     out[key] = merged(call, util.map(args, function(arg) return arg[key] end), n)
@@ -138,9 +154,7 @@ local function merge_value(values, call)
   for i = 2, #values do
     local other = values[i]
     if first.call and first.tensor and not first.varies and not rawequal(first.tensor, other.tensor) then
-      local same = other.tensor and first.tensor:size() == other.tensor:size() and
-        mt.allclose(first.tensor:double(), other.tensor:double(), {rtol = 0, atol = 0, equal_nan = true})
-      if not same then first.varies = true end
+      if not (other.tensor and equal(first.tensor, other.tensor)) then first.varies = true end
     end
   end
 end
@@ -160,8 +174,23 @@ function axes.merge(programs)
       differ(more.calls[n + 1], 'is called another number of times')
     end
   end
+  for _, program in ipairs(programs) do
+    for k, call in ipairs(program.calls) do call.number = k end
+    local fits = #program.results == #first.results
+    for i, value in ipairs(first.results) do fits = fits and same(value, program.results[i]) end
+    if not fits then
+      extend.fail('onnx.export: with other sizes of the dynamic axes the function returns other tensors; leave ' ..
+        'dynamic_axes out, or return the same for all sizes')
+    end
+  end
   for k, call in ipairs(first.calls) do
     call.args = merged(call, util.map(programs, function(program) return program.calls[k].args end), #programs)
+    for i, parameter in ipairs(call.params) do
+      local dims = (parameter.name:find '^dim' or call.op == 'movedim') and call.args[i]
+      for _, dim in ipairs(Size.is_list(dims) and dims or {dims}) do
+        if Size.is(dim) then differ(call, 'has another ' .. parameter.name) end
+      end
+    end
     for j in ipairs(call.results) do
       merge_value(util.map(programs, function(program)
         return program.calls[k].results[j] or differ(call, 'has another number of results')

@@ -155,6 +155,7 @@ function Graph:node(op, inputs, attributes, dtype, count)
   local list, text = {}, {op, table.concat(names, ','), dtype or '', count}
   for i, name in ipairs(util.sorted_keys(attributes)) do
     local value = attributes[name]
+    if Size.is(value) then error 'an attribute is fixed' end
     list[i] = messages.attribute(name, value)
     text[#text + 1] = name .. '=' .. (mt.is_tensor(value) and list[i].t.data_type .. list[i].t.raw_data or
       type(value) == 'table' and table.concat(value, ',') or tostring(value))

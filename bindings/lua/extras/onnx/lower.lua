@@ -89,6 +89,15 @@ end
 
 local function described(call) return call.op .. (call.line and ' at ' .. call.line or '') end
 
+--- Returns the results of an entry. A failure with a size that follows the dynamic axes is an error that says so.
+function Lowering:entered(entry, a, call)
+  local made = {pcall(entry, self.graph, a, call, self)}
+  if table.remove(made, 1) then return made end
+  if #self.graph.known_sizes == 0 or made[1]:find('onnx.export: ', 1, true) then error(made[1], 0) end
+  extend.fail('onnx.export: %s has no ONNX form where its numbers or sizes follow the dynamic axes; leave ' ..
+    'dynamic_axes out', described(call))
+end
+
 --- Adds the nodes of one call.
 function Lowering:lower(call, a)
   local linear = call.params[1] and call.params[1].name == 'A' -- of mt.linalg
@@ -96,10 +105,11 @@ function Lowering:lower(call, a)
   self.graph.under_way = described(call)
   call.shape, call.dtype = call.results[1].shape, call.results[1].dtype
   a = a or self:arguments(call)
-  local made = entry and {entry(self.graph, a, call, self)} or {}
+  local made = entry and self:entered(entry, a, call) or {}
   made[1] = made[1] or not linear and formula.of_call(self.graph, call, a) or nil
   if not made[1] then
-    extend.fail('onnx.export: no ONNX form of %s is known; it was called at %s', call.op, call.line or '?')
+    extend.fail('onnx.export: no ONNX form of %s is known%s', call.op,
+      call.line and '; it was called at ' .. call.line or '')
   end
   return made
 end

@@ -47,7 +47,7 @@ local function standardised(g, x, axes, eps)
   return gap / g.Sqrt(g:reduce('ReduceMean', gap * gap, axes, true) + eps)
 end
 local function last_axes(a)
-  local axes, n = {}, type(a.normalized_shape) == 'table' and #a.normalized_shape or 1
+  local axes, n = {}, Size.is_list(a.normalized_shape) and #a.normalized_shape or 1
   for i = 1, n do axes[i] = i - n - 1 end
   return axes
 end

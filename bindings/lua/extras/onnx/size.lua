@@ -11,9 +11,9 @@ function Size.is_list(x) return type(x) == 'table' and not is(x) end
 
 --- Returns a size from the values of a number in the calls.
 function Size.of(samples)
-  local same = true
-  for i = 2, #samples do same = same and samples[i] == samples[1] end
-  if same then return samples[1] end
+  local first, same = samples[1], true
+  for i = 2, #samples do same = same and (samples[i] == first or samples[i] ~= samples[i] and first ~= first) end
+  if same then return first end
   return setmetatable({samples = samples, key = table.concat(samples, ' ')}, Size)
 end
 
