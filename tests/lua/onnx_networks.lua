@@ -396,7 +396,7 @@ f('losses', function(x)
     'none', 0.7),
     mt.binary_cross_entropy(p, y:sigmoid()), mt.binary_cross_entropy_with_logits(x, p), mt.kl_div(x:log_softmax(2),
       y:softmax(2), 'batchmean'),
-    mt.cross_entropy(x, y:softmax(2)), mt.gaussian_nll_loss(x, y, p), mt.poisson_nll_loss(x, p)
+    mt.cross_entropy(x, y:softmax(2)), mt.gaussian_nll_loss(x, y, p), mt.poisson_nll_loss(x, p), mt.kl_div(x, y, 'none')
 end, 6)
 add('classes', function(x, target)
   return mt.cross_entropy(x, target), mt.nll_loss(x:log_softmax(2), target, {reduction = 'none'}), mt.cross_entropy(x,

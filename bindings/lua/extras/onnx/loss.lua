@@ -61,7 +61,7 @@ function entries.kl_div(g, a, call)
   local log_target = a.log_target and given or g.Log(given)
   local target = a.log_target and g.Exp(given) or given
   local loss = target * (log_target - x)
-  if not a.log_target then loss = g.Where(g.Greater(target, 0), loss, 0) end
+  if not a.log_target then loss = g.Where(g.Equal(target, 0), 0, loss) end
   if a.reduction ~= 'batchmean' then return reduced(g, loss, a.reduction) end
   return g:reduce('ReduceSum', loss, {}) / a.x.shape[1]
 end
