@@ -143,6 +143,10 @@ test('threads, seed and device take effect', function()
   assert(errors:find('gpu', 1, true), errors)
   status, _, errors = run('mt.args{}', '--threads', '0')
   assert(status ~= 0 and errors:find('threads', 1, true), errors)
+  for flag, value in pairs{['--threads'] = '1000000', ['--seed'] = '1e20'} do
+    status, _, errors = run('mt.args{}', flag, value)
+    assert(status == 2 and errors:find(': ' .. flag .. ': ', 1, true), errors)
+  end
 end)
 
 local declared = [[
@@ -249,6 +253,8 @@ test('invalid defaults', function()
   raises(function() mt.args{a = print} end, "args: the default of 'a'.*a function")
   raises(function() mt.args{a = {}} end, "args: 'a' has no choices")
   raises(function() mt.args{a = {1, 2}} end, "args: the choices of 'a' must be strings")
+  raises(function() mt.args{{'a', min = 'x'}} end, "args: min of 'a' must be a number, got the string 'x'")
+  raises(function() mt.args{{'a', help = true}} end, "args: help of 'a' must be a string, got true")
 end)
 
 test('arguments can be handed in', function()

@@ -5,6 +5,7 @@ local util = require 'mtorch.core.util'
 -- Declarations --------------------------------------------------------------------------------------
 
 local keys = util.word_set 'name default help type choices min max metavar required endings'
+local field_types = {help = 'string', min = 'number', max = 'number', metavar = 'string', required = 'boolean'}
 local kinds = {'string', 'number', 'int', 'flag', 'output'}
 local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 
@@ -64,6 +65,11 @@ local function checked(o)
   o.name = o.name:gsub('-', '_')
   if not o.name:find '^%a[%w_]*$' or o.name:lower() == 'help' or o.name:lower() == 'h' then
     fail("'%s' cannot be the name of a flag", o.name)
+  end
+  for field, kind in pairs(field_types) do
+    if o[field] ~= nil and type(o[field]) ~= kind then
+      fail("%s of '%s' must be a %s, got %s", field, o.name, kind, core.describe(o[field]))
+    end
   end
   if type(o.default) == 'table' then o.choices, o.default = o.default, nil end
   if o.choices then
@@ -277,13 +283,17 @@ function(defaults, arguments)
     io.stdout:write(help(options, script))
     os.exit(0)
   end
-  local reason = values and core.device_unavailable_reason(values.device)
-  if reason and reason ~= '' then values, message = nil, reason end
+  local reason = values and core.device_unavailable_reason(values.device) or ''
+  for _, effect in ipairs{{core.set_num_threads, 'threads'}, {require('mtorch').manual_seed, 'seed'}} do
+    if values and reason == '' then
+      local ok, problem = pcall(effect[1], values[effect[2]])
+      reason = ok and '' or problem:gsub('^%S+:%d+: [%w_]+', '--' .. effect[2])
+    end
+  end
+  if reason ~= '' then values, message = nil, reason end
   if not values then
     io.stderr:write('mtorch: ', script or 'script', ': ', message, '\n')
     os.exit(2)
   end
-  core.set_num_threads(values.threads)
-  require('mtorch').manual_seed(values.seed)
   return values
 end)
