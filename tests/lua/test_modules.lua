@@ -489,6 +489,11 @@ test('summary', function()
   eq({ids.macs, ids.input_bytes}, {15 * 8, 120})
   eq(select(2, nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2)):summary{3, 5, print = false}), ids)
   eq(select(2, net:summary{1, 8, 8, print = false}).macs, f.macs / 2)
+  local function macs(module, ...) return select(2, module:summary{print = false, ...}).macs end
+  local spectral, plain = nn.spectral_norm(nn.Conv2d(2, 3, 3)), nn.Conv2d(2, 3, 3)
+  eq(macs(spectral, 1, 2, 5, 5), macs(plain, 1, 2, 5, 5))
+  eq(macs(nn.weight_norm(nn.LSTM(3, 4), 'weight_hh_l0'), 5, 1, 3), macs(nn.LSTM(3, 4), 5, 1, 3))
+  eq({macs(nn.weight_norm(nn.Linear(3, 2)), 4, 3), macs(nn.quantize(nn.Linear(3, 2)), 4, 3)}, {24, 24})
   local _, up = nn.ConvTranspose2d(2, 3, 2, {stride = 2}):summary{{1, 2, 4, 4}, print = false}
   eq(up.macs, 16 * 24)
   local _, two = nn.Bilinear(3, 4, 2):summary{{5, 3}, {5, 4}, print = false}

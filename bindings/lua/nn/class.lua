@@ -119,6 +119,21 @@ class.computed = {__index = function(params, key)
   return computed and computed:forward()
 end}
 
+--- The parameters that are fields of a module; for a computed one its original of the same shape.
+function class.own_parameters(self)
+  local list, params = {}, rawget(self, '__params')
+  for _, _, p, kind in class.fields(self) do
+    if kind == 'parameter' then list[#list + 1] = p end
+  end
+  local computed = params and rawget(params, '__computed')
+  if not computed then return list end
+  for _, _, of in class.fields(computed) do
+    local originals = rawget(of, '__params')
+    list[#list + 1] = originals.original or originals.original1
+  end
+  return list
+end
+
 --- Raises an error if a value may not replace a parameter or buffer; returns whether a plain tensor becomes a buffer.
 local function replaces(self, key, old, value)
   if value == nil or registry[value] or is_module(value) then return false end

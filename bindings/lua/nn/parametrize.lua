@@ -13,6 +13,8 @@ function ParametrizationList:forward()
   return self[1]:forward(params.original0, params.original1)
 end
 
+function ParametrizationList.__macs() return 0 end
+
 local Parametrizations = class.class('Parametrizations')
 
 local function unregister(module, key)

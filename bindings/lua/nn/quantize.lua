@@ -16,6 +16,7 @@ quantize.QuantizedLinear = module.define{
       o.bias and mt.zeros(o.out_features)
   end,
   forward = mt.linear_int8,
+  macs = function(self, _, y) return self.in_features * y:numel() end,
   extra = function(self)
     return ('(%d -> %d, int8%s)'):format(self.in_features, self.out_features, self.bias and '' or ', no bias')
   end,

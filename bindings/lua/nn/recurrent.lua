@@ -28,7 +28,7 @@ end
 --- Multiply-adds for net:summary: each matrix is used once for each row of x.
 local function multiply_adds(self, x)
   local sum = 0
-  for _, p in ipairs(self:parameters()) do sum = sum + (p:dim() > 1 and p:numel() or 0) end
+  for _, p in ipairs(class.own_parameters(self)) do sum = sum + (p:dim() > 1 and p:numel() or 0) end
   return sum * x:numel() / self.input_size
 end
 

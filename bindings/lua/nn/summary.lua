@@ -36,8 +36,8 @@ local function multiply_adds(module, inputs, output)
   if not y then return 0 end
   if module.__class.__macs then return module.__class.__macs(module, x, y, inputs) end
   local sum, vector = 0, true
-  for _, _, p, kind in class.fields(module) do
-    if kind == 'parameter' and p:dim() > 1 then
+  for _, p in ipairs(class.own_parameters(module)) do
+    if p:dim() > 1 then
       sum, vector = sum + p:numel() * y:numel() / p:size(1), false
     end
   end
