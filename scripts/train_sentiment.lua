@@ -172,7 +172,7 @@ local function load_vectors(path)
         local vector = {}
         for v in rest:gmatch '%S+' do vector[#vector + 1] = tonumber(v) end
         if #vector ~= options.size then
-          refuse('%s has vectors of %d numbers; say --size %d', path, #vector, #vector)
+          refuse("%s has %d numbers for '%s'; --size is %d", path, #vector, word, options.size)
         end
         net.embedding.weight[at] = mt.tensor(vector):to(options.device)
         found = found + 1
