@@ -71,6 +71,11 @@ test('values, in both spellings, case ignored', function()
           "seed=5:number ")
 end)
 
+test('a text that begins with -- is a value if it has spaces, as flags for another script', function()
+  local _, out, errors = run('print(mt.args{with = ""}.with)', '--with', '--epochs 2')
+  eq({out, errors}, {'--epochs 2\n', ''})
+end)
+
 test('negative and fractional numbers', function()
   local _, out = run(show, '--hidden', '-3', '--rate=-.5')
   assert(out:find('hidden=-3:number', 1, true) and out:find('rate=-0.5:number', 1, true), out)

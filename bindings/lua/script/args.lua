@@ -244,7 +244,7 @@ local function parse(options, by_flag, words)
     elseif not value then
       i = i + 1
       value = words[i] and tostring(words[i])
-      if not value or value:sub(1, 2) == '--' then
+      if not value or value:find '^%-%-%S*$' then -- the next flag; one with spaces, '--epochs 2', is a text
         return nil, ('%s needs a value, %s'):format(o.flag, expected(o))
       end
     end
