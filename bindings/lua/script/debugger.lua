@@ -146,7 +146,9 @@ local function children_of(value)
     return value:dim() > 0 and function(add)
       for i = 1, math.min(value:size(1), max_children) do
         local inner = value:detach()[i]
-        add(('[%d]'):format(i), inner:dim() == 0 and inner:item() or inner)
+        local ok, item = pcall(inner.item, inner) -- not of an int64 beyond 2^53
+        if ok and inner:dim() == 0 then inner = item end
+        add(('[%d]'):format(i), inner)
       end
     end
   elseif type(value) == 'table' then
