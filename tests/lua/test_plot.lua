@@ -649,6 +649,9 @@ t.test('progress: bars inside bars, unknown totals, rates, iterators, values tha
     local seen = {}
     for k, v in progress(loader, {label = 'x'}) do seen[k] = v end
     t.eq(seen, {0, 10, 20})
+    for k, v in progress(pairs{x = 7, y = 8}) do seen[k] = v end
+    for k, v in progress(ipairs{1, 2, 3}) do seen[k] = v end
+    t.eq(seen, {1, 2, 3, x = 7, y = 8})
     local bar = progress(loader)
     t.eq(bar.total, 3)
     bar:finish()

@@ -119,9 +119,9 @@ def main(path):
     check(s.ask('evaluate', expression='sum + 10 * i', frameId=1)['result'] == '10', 'an expression')
     check(s.ask('evaluate', expression='x:sum():item()', frameId=1)['result'] == '6', 'a tensor')
     for text, shown in (('mt.tensor{true, false}', ['true', 'false']),
-                        ("mt.tensor({1}, 'int64') * 2^53 * 4", ['  36028797018963968 [() int64 cpu]'])):
+                        ("mt.tensor({1}, 'int64') * 2^53 * 4", ['36028797018963968 [() int64 cpu]'])):
         number = s.ask('evaluate', expression=text, frameId=1)['variablesReference']
-        elements = [v['value'] for v in s.ask('variables', variablesReference=number)['variables']]
+        elements = [v['value'].strip() for v in s.ask('variables', variablesReference=number)['variables']]
         check(elements == shown, elements)
     check('nil' in str(s.ask('evaluate', may_fail=True, expression='nothing.x', frameId=1)), 'an error in it')
     s.ask('evaluate', expression='sum = 100', frameId=1)

@@ -203,8 +203,11 @@ local function source_of(value, ...)
 end
 
 -- The options of progress(total, {..}), progress{total, ..}, progress(loader, {..}), and the source.
-local function read(total, options)
+local function read(total, options, ...)
   local source, size = source_of(total)
+  if source and select('#', ...) > 0 then -- pairs(list): an iterator with its state and first value
+    source.state, source.control, options = options, (...), nil
+  end
   local out = {total = total}
   if source then out.total = size elseif type(total) == 'table' and not options then out.total, options = nil, total end
   for key, value in pairs(options or {}) do out[key == 1 and 'total' or key] = value end
