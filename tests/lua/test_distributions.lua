@@ -127,6 +127,13 @@ t.test('samples of small concentrations are near the corners, in float32 too', f
   local x = D.Beta(a, 0.01):sample()
   assert((x - 0.5):abs():lt(0.01):sum():item() < 10 and x:gt(0):all())
   t.eq(D.Beta(a:half(), 0.01):sample().dtype, 'float16')
+  local tiny = mt.full({1000, 3}, 1e-4)
+  t.eq(D.Beta(tiny, 1e-4):sample():eq(0.5):any(), false) -- both gamma samples are below 1e-308
+  t.eq(D.Dirichlet(tiny):sample():amax(-1):lt(0.4):any(), false)
+  for _, dtype in ipairs{'bfloat16', 'float32', 'float64'} do -- a sample of 1 would have an infinite density
+    local p = D.Beta(mt.full({1000}, 0.1, {dtype = dtype}), 0.1)
+    assert(p:log_prob(p:sample()):isfinite():all())
+  end
   for _, dtype in ipairs{'float16', 'bfloat16', 'float32'} do -- samples are values
     local p = D.Dirichlet(mt.ones({100, 5}, {dtype = dtype}))
     assert(p:log_prob(p:sample()):isfinite():all())

@@ -295,6 +295,10 @@ end
 
 local smallest = {float64 = 2.2250738585072014e-308, float16 = 6.104e-5}
 
+--- The distance from 1 to the next number.
+base.epsilon = {float64 = 2.220446049250313e-16, float32 = 1.1920928955078125e-07, float16 = 9.765625e-4,
+  bfloat16 = 7.8125e-3}
+
 --- x, at least the smallest normal number of its dtype.
 function base.above_0(x) return (x:clamp(smallest[x.dtype] or 1.1754944e-38)) end
 

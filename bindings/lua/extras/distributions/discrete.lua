@@ -5,11 +5,10 @@ local base = require 'mtorch.extras.distributions.base'
 local define, is = base.define, base.is
 
 local discrete = {}
-local epsilon = {float64 = 2.220446049250313e-16, float16 = 9.765625e-4, bfloat16 = 7.8125e-3}
 
 --- Probabilities away from 0 and 1, where logits would be infinite.
 local function clamped(probs)
-  local eps = epsilon[probs.dtype] or 1.1920928955078125e-07
+  local eps = base.epsilon[probs.dtype]
   return (probs:clamp(eps, 1 - eps))
 end
 

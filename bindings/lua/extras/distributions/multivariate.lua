@@ -14,9 +14,12 @@ local dirichlet = {
   signature = 'Dirichlet(concentration: tensor)',
   doc = 'The Dirichlet distribution of probabilities with the sum 1, in the last dimension.',
   rules = {concentration = is.positive_vector}, support = is.simplex, reparametrised = true,
-  draw = function(p, shape) -- in float64, because small concentrations give numbers that are 0 in float32
-    local x = base.standard_gamma(p.concentration:double(), shape)
-    return base.above_0((x / x:sum(-1, true)):to(p.concentration.dtype))
+  draw = function(p, shape) -- by logarithms of gamma samples, because those of small concentrations would be 0
+    local a, dtype = p.concentration:double():expand(shape), p.concentration.dtype
+    local small = a:lt(0.1) -- there a sample for a is one for a + 1, times u^(1 / a)
+    local power = mt.where(small, (1 - mt.rand(shape, base.like(a))):log() / a, 0)
+    local x = (base.standard_gamma(mt.where(small, a + 1, a), shape):log() + power):softmax(-1)
+    return (base.above_0(x:to(dtype)):clamp_max(1 - base.epsilon[dtype]))
   end,
   log_prob = function(p, x) return mt.xlogy(p.concentration - 1, x):sum(-1) - log_beta(p.concentration) end,
   entropy = function(p)
