@@ -215,6 +215,21 @@ t.test('kl of logits of -inf', function()
   t.eq(mt.grad(D.kl_divergence(D.Categorical{logits = logits}, q), logits):tolist(), {0, 0})
 end)
 
+t.test('infinite logits of Bernoulli and Binomial are certain', function()
+  local sure = mt.tensor{-math.huge, math.huge}
+  local p, q = D.Bernoulli{logits = sure}, D.Bernoulli(0.25)
+  t.eq(p:entropy():tolist(), {0, 0})
+  t.near(D.kl_divergence(p, q):tolist(), {math.log(4 / 3), math.log(4)})
+  t.eq(D.kl_divergence(p, p):tolist(), {0, 0})
+  t.eq(D.kl_divergence(q, p):tolist(), {math.huge, math.huge})
+  t.eq(D.Binomial(10, {logits = sure}):sample(2):tolist(), {{0, 10}, {0, 10}})
+end)
+
+t.test('kl of Binomial broadcasts', function()
+  local kl = D.kl_divergence(D.Binomial(3, 0.5), D.Binomial(mt.tensor{3, 3}, 0.2))
+  t.near(kl:tolist(), {3 * math.log(1.25), 3 * math.log(1.25)})
+end)
+
 t.test('a seed gives the same samples; sample has no gradient', function()
   local p = D.Gamma(mt.full({50}, 0.7):requires_grad_(), 2)
   mt.manual_seed(5)

@@ -31,6 +31,11 @@ local probs_and_logits = {
 }
 local function with(fields) return extend.util.merged(fields, probs_and_logits) end
 
+--- The mean of q's log_prob over samples of p, both of Bernoulli; logits may be infinite.
+function discrete.mean_log_prob(p, q)
+  return p.probs * q.logits:logsigmoid():clamp(-1e4) + (1 - p.probs) * (-q.logits):logsigmoid():clamp(-1e4)
+end
+
 discrete.Bernoulli = define{
   signature = 'Bernoulli(' .. either, doc = '1 with the probability probs, else 0.' .. either_text,
   rules = {probs = is.probability, logits = is.real}, support = is.binary,
@@ -40,7 +45,7 @@ discrete.Bernoulli = define{
     local logits = p.logits
     return x * logits + (-logits):logsigmoid()
   end,
-  entropy = function(p) return -(p.probs * p.logits + (-p.logits):logsigmoid()) end,
+  entropy = function(p) return -discrete.mean_log_prob(p, p) end,
   fields = with{mean = function(p) return p.probs end, mode = function(p) return p.probs:gt(0.5):type_as(p.probs) end,
     variance = function(p) return p.probs * (1 - p.probs) end},
 }
@@ -60,7 +65,8 @@ discrete.Binomial = define{
   end),
   prepare = function(values) one_of('Binomial', values) end,
   draw = function(p, shape)
-    return base.by_rejection(shape, propose_binomial, p.total_count, p.logits):to(p.logits.dtype)
+    local logits = p.logits:clamp(-1000, 1000) -- infinite ones are certain too
+    return base.by_rejection(shape, propose_binomial, p.total_count, logits):to(logits.dtype)
   end,
   log_prob = function(p, x) return binomial_log_prob(x, p.total_count, p.logits) end,
   entropy = function(p) -- a sum over all values; those above total_count have the probability 0

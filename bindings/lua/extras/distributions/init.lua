@@ -2,6 +2,7 @@
 local mt = require 'mtorch'
 local extend = mt.extend
 local base = require 'mtorch.extras.distributions.base'
+local discrete = require 'mtorch.extras.distributions.discrete'
 local multivariate = require 'mtorch.extras.distributions.multivariate'
 
 local distributions = {}
@@ -44,10 +45,10 @@ local function unless(excluded, value) return mt.where(excluded, math.huge, valu
 
 function kl.Bernoulli_Bernoulli(p, q)
   local excluded = q.probs:eq(0):logical_and(p.probs:gt(0)):logical_or(q.probs:eq(1):logical_and(p.probs:lt(1)))
-  return unless(excluded, p.probs * (p.logits - q.logits) + (-p.logits):logsigmoid() - (-q.logits):logsigmoid())
+  return unless(excluded, discrete.mean_log_prob(p, p) - discrete.mean_log_prob(p, q))
 end
 function kl.Binomial_Binomial(p, q)
-  if not mt.equal(p.total_count, q.total_count) then
+  if p.total_count:ne(q.total_count):any() then
     extend.fail 'kl_divergence: the two distributions Binomial need the same total_count'
   end
   return p.total_count * kl.Bernoulli_Bernoulli(p, q)
