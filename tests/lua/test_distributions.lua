@@ -140,6 +140,14 @@ t.test('samples of small concentrations are near the corners, in float32 too', f
   end
 end)
 
+t.test('samples of Uniform are below high, also after rounding', function()
+  mt.manual_seed(3)
+  for _, case in ipairs{{'bfloat16', 1}, {'float16', 1}, {'float32', 1000}} do
+    local p = D.Uniform(mt.tensor(case[2], case[1]), case[2] + 1)
+    assert(p:log_prob(p:sample(200000)):isfinite():all(), case[1])
+  end
+end)
+
 t.test('samples of whole numbers have the probabilities that log_prob says', function()
   mt.manual_seed(2)
   for _, rate in ipairs{0.01, 0.7, 1, 4.5, 10, 300} do

@@ -51,7 +51,10 @@ continuous.Uniform = define{
   valid = function(p)
     base.check('Uniform: high', p.high, base.rule(0, 'above low', function(x) return x:gt(p.low) end))
   end,
-  draw = function(p, shape) return p.low + (p.high - p.low) * mt.rand(shape, like(p.low)) end,
+  draw = function(p, shape)
+    local x = p.low + (p.high - p.low) * mt.rand(shape, like(p.low))
+    return mt.where(x:eq(p.high), p.low, x) -- the sum may be rounded to high
+  end,
   log_prob = function(p, x)
     local width = p.high - p.low
     return x:ge(p.low):logical_and(x:lt(p.high)):to(width.dtype):log() - width:log()
