@@ -254,20 +254,18 @@ function base.by_rejection(shape, propose, ...)
   return out:reshape(shape)
 end
 
-local function uniform(like) return mt.rand(like.shape, base.like(like)) end
-
 --- Proposes from a log-concave distribution on whole numbers with this mode (Devroye 1987, "A simple generator for
 --- discrete log-concave distributions"): less than five proposals on average, for any parameters.
 function base.log_concave(log_prob, mode)
   return function(...)
     local m = mode(...)
     local top = log_prob(m, ...)
-    local p, u = top:exp(), uniform(top)
+    local p, u = top:exp(), mt.rand_like(top)
     local w = p / 2 + 1
-    local tail = w - (1 - uniform(top)):log()
-    local y = mt.where(u:le(w / (w + 1)), uniform(top) * w, tail) / p
-    local x = m + mt.where(uniform(top):lt(0.5), -1, 1) * y:round()
-    local bound = uniform(top):log() + (w - p * y):clamp_max(0)
+    local tail = w - (1 - mt.rand_like(top)):log()
+    local y = mt.where(u:le(w / (w + 1)), mt.rand_like(top) * w, tail) / p
+    local x = m + mt.where(mt.rand_like(top):lt(0.5), -1, 1) * y:round()
+    local bound = mt.rand_like(top):log() + (w - p * y):clamp_max(0)
     return x, bound:gt(log_prob(x, ...) - top)
   end
 end
@@ -276,9 +274,9 @@ end
 local function propose_gamma(a)
   local small = a:lt(1)
   local d = mt.where(small, a + 1, a) - 1 / 3
-  local z, u = mt.randn(a.shape, base.like(a)), 1 - uniform(a)
+  local z, u = mt.randn_like(a), 1 - mt.rand_like(a)
   local v = (1 + z / (9 * d):sqrt()) ^ 3
-  local x = d * v * mt.where(small, ((1 - uniform(a)):log() / a):exp(), 1)
+  local x = d * v * mt.where(small, ((1 - mt.rand_like(a)):log() / a):exp(), 1)
   return x, v:le(0):logical_or(u:log():gt(z:square() / 2 + d * (1 - v + v:log())))
 end
 
@@ -294,10 +292,7 @@ local function gamma_slope(a, x)
 end
 
 local smallest = {float64 = 2.2250738585072014e-308, float16 = 6.104e-5}
-
---- The distance from 1 to the next number.
-base.epsilon = {float64 = 2.220446049250313e-16, float32 = 1.1920928955078125e-07, float16 = 9.765625e-4,
-  bfloat16 = 7.8125e-3}
+base.epsilon = {float64 = 2 ^ -52, float32 = 2 ^ -23, float16 = 2 ^ -10, bfloat16 = 2 ^ -7} -- from 1 to the next number
 
 --- x, at least the smallest normal number of its dtype.
 function base.above_0(x) return (x:clamp(smallest[x.dtype] or 1.1754944e-38)) end

@@ -65,8 +65,7 @@ discrete.Binomial = define{
   end),
   prepare = function(values) one_of('Binomial', values) end,
   draw = function(p, shape)
-    local logits = p.logits:clamp(-1000, 1000) -- infinite ones are certain too
-    return base.by_rejection(shape, propose_binomial, p.total_count, logits):to(logits.dtype)
+    return base.by_rejection(shape, propose_binomial, p.total_count, p.logits:clamp(-1e3, 1e3)):to(p.logits.dtype)
   end,
   log_prob = function(p, x) return binomial_log_prob(x, p.total_count, p.logits) end,
   entropy = function(p) -- a sum over all values; those above total_count have the probability 0
