@@ -247,21 +247,22 @@ extern "C" __attribute__((visibility("default"))) int mtorch_jupyter(
     _exit(1);
   })
       .detach();
+  std::FILE* const error = stderr;  // the kernel redirects the other
   try {
+    const auto configuration = xeus::load_configuration(connection_file);
     auto kernel = std::make_unique<mt::program::Kernel>(L, host);
-    std::FILE* const error = stderr;
     if (!kernel->prepare()) {
       std::fprintf(error, "mtorch: jupyter: %s\n", kernel->failure().c_str());
       return 1;
     }
-    xeus::xkernel server(xeus::load_configuration(connection_file), "mtorch",
+    xeus::xkernel server(configuration, "mtorch",
                          xeus::make_context<zmq::context_t>(), std::move(kernel),
                          xeus::make_xserver_shell_main, xeus::make_in_memory_history_manager(),
                          nullptr, xeus::make_null_debugger, nlohmann::json::object(),
                          nlohmann::json::error_handler_t::replace);
     server.start();
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "mtorch: jupyter: %s\n", e.what());
+    std::fprintf(error, "mtorch: jupyter: %s\n", e.what());
     return 1;
   }
   return 0;

@@ -117,7 +117,7 @@ int traceback(lua_State* L) {
     lua_replace(L, 1);
   }
   lua_Debug frame;
-  bool has_line = message.find(':') == std::string::npos;
+  bool has_line = message.find(':') == std::string::npos || message.rfind("module '", 0) == 0;
   for (int level = 1; !has_line && lua_getstack(L, level, &frame); ++level)
     has_line = lua_getinfo(L, "l", &frame) && frame.currentline > 0;
   if (!has_line) {

@@ -217,11 +217,12 @@ const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator*
 
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* g) {
   check_float("uniform_", x.dtype());
-  if (!(low <= high) || !std::isfinite(high - low))
-    fail("uniform_: {} to {} is not a range", show(low), show(high));
+  if (!(low <= high) || !std::isfinite(scalar(high - low, x.dtype()).item()))
+    fail("uniform_: {} to {} is not a range of {}", show(low), show(high), x.dtype());
   check_writable("uniform_", x);
   Tensor r = rand(x.shape(), x.dtype(), x.device(), g);
   if (low != 0 || high != 1) r = r * (high - low) + low;
+  if (low < high && (low != 0 || high != 1)) r = where(lt(r, high), r, low);  // rounded to the end
   return write_("uniform_", x, r);
 }
 
