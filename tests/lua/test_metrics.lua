@@ -74,6 +74,16 @@ test('yes or no: probabilities, raw scores, booleans', function()
   eq(metrics.ConfusionMatrix():update(chance, truth):compute():tolist(), {{1, 1}, {1, 2}})
   raises(function() metrics.Accuracy():update(chance * 5, truth) end, 'are probabilities, found .*threshold = 0')
   raises(function() metrics.Accuracy():update(chance, truth:long() + 1) end, 'labels need scores %[n x classes%]')
+  local some = mt.tensor({0, -100, 0, 1, 1}, 'int64')
+  for _, answers in ipairs{chance, chance:gt(0.5)} do
+    near(metrics.Accuracy():update(answers, some):compute(), 2 / 4)
+    near(metrics.F1():update(answers, some):compute(), 2 * 1 / (2 + 2))
+  end
+  eq(metrics.ConfusionMatrix():update(chance, some):compute():tolist(), {{1, 1}, {1, 1}})
+  near(metrics.AUC():update(chance, some):compute(), 3 / 4)
+  for _, odd in ipairs{0.3, -1, 2, 0 / 0} do
+    raises(function() metrics.Recall():update(chance, truth:masked_fill(truth:eq(1), odd)) end, 'are 0 or 1, found')
+  end
 end)
 
 test('the confusion matrix has targets in rows', function()
@@ -134,7 +144,7 @@ test('the area under the ROC curve is the share of pairs in order', function()
   assert(one ~= one)
   local unknown = metrics.AUC():update(mt.tensor{0 / 0, 0.9}, mt.tensor{1, 0}):compute()
   eq(unknown ~= unknown, true)
-  raises(function() metrics.AUC():update(mt.ones(2), mt.tensor({1, 3}, 'int64')):compute() end, 'found 1 to 3')
+  raises(function() metrics.AUC():update(mt.ones(2), mt.tensor({1, 3}, 'int64')):compute() end, 'found 3 beside 1')
 end)
 
 test('perplexity, of either layout and of losses', function()
@@ -190,6 +200,7 @@ test('errors', function()
   raises(function() metrics.F1{average = 'mean'} end, "average is 'mean'; use")
   raises(function() metrics.F1{num_classes = 3}:update(scores, labels) end, 'num_classes is 3, the scores have 4')
   raises(function() metrics.Acuracy() end, "did you mean 'Accuracy'")
+  raises(function() metrics.AUC():load_state_dict{x = 1} end, 'the state of AUC has a table [a-z]+, got nil')
   raises(function() metrics.Mean():update('a') end, "got the string 'a'")
   raises(function() metrics.MSE():update(mt.ones(2), mt.ones(3)) end, 'must be alike')
   raises(function() metrics.F1{average = 'binary'}:update(scores, labels):compute() end, 'is of 2 classes, there are 4')

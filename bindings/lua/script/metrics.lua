@@ -36,6 +36,12 @@ method('state_dict()', 'The accumulated state, for load_state_dict.', function(s
 method('load_state_dict(state)', 'Restores the result of state_dict() of such a metric.',
   function(self, state)
     if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
+    for key, value in pairs(self.start()) do
+      if type(state[key]) ~= type(value) then
+        core.fail('load_state_dict: the state of %s has a %s %s, got %s', self.__name, type(value), key,
+          core.describe(state[key]))
+      end
+    end
     self.state = copied(state)
     return self
   end)
@@ -78,21 +84,29 @@ local function checked(self, labels, what, classes)
   return labels:long()
 end
 
+--- Predictions and targets with the same shape as vectors, without the ignored ones.
+local function counted(self, prediction, target)
+  local kept = target:ne(self.ignore_index)
+  return prediction[kept], target[kept]
+end
+
 --- Converts no and yes to 1 and 2.
 local function yes_or_no(self, prediction, target)
-  if prediction:numel() > 0 and not self.threshold then
+  local is_answer = prediction.dtype == 'bool'
+  if prediction:numel() > 0 and not (is_answer or self.threshold) then
     local low, high = prediction:min():item(), prediction:max():item()
     if not (low >= 0 and high <= 1) then
       core.fail('%s: predictions of yes or no are probabilities, found %g to %g; use x:sigmoid(), or ' ..
         '{threshold = 0} for raw scores', self.__name, low, high)
     end
   end
-  if not is_float(target) and target.dtype ~= 'bool' and target:numel() > 0 and target:max():item() > 1 then
-    core.fail('%s: predictions %s and labels %s are alike; labels need scores [n x classes] or predicted labels',
-      self.__name, tostring(prediction.shape), tostring(target.shape))
+  local odd = target[target:ne(0):logical_and(target:ne(1))]
+  if #odd > 0 then
+    core.fail('%s: targets of yes or no are 0 or 1, found %g; labels need scores [n x classes] or predicted labels',
+      self.__name, odd:at(1))
   end
   self.state.binary = true
-  return prediction:gt(self.threshold or 0.5):long():reshape(-1) + 1, target:gt(0):long():reshape(-1) + 1, 2
+  return (is_answer and prediction or prediction:gt(self.threshold or 0.5)):long() + 1, target:long() + 1, 2
 end
 
 --- The dimension of the classes in scores, given the targets: -1 or 2.
@@ -126,8 +140,7 @@ end
 --- Predicted and true labels [n], and the number of classes if known.
 local function labels_of(self, prediction, target)
   prediction, target = need_tensors(self, prediction, target)
-  if is_float(prediction) then
-    if prediction.shape == target.shape then return yes_or_no(self, prediction, target) end
+  if is_float(prediction) and prediction.shape ~= target.shape then
     local scores, labels, classes = score_rows(self, prediction, target)
     if labels:numel() == 0 then return labels, labels, classes end
     return scores:argmax(2), labels, classes
@@ -136,14 +149,10 @@ local function labels_of(self, prediction, target)
     core.fail('%s: the predicted labels are %s, the targets %s', self.__name, tostring(prediction.shape),
       tostring(target.shape))
   end
-  if prediction.dtype == 'bool' then
-    self.state.binary = true
-    return prediction:long():reshape(-1) + 1, target:gt(0):long():reshape(-1) + 1, 2
-  end
-  local kept = target:ne(self.ignore_index)
-  if not kept:all() then prediction, target = prediction[kept], target[kept] end
-  return checked(self, prediction:reshape(-1), 'predicted label', self.num_classes),
-    checked(self, target:reshape(-1), 'target', self.num_classes)
+  prediction, target = counted(self, prediction, target)
+  if is_float(prediction) or prediction.dtype == 'bool' then return yes_or_no(self, prediction, target) end
+  return checked(self, prediction, 'predicted label', self.num_classes),
+    checked(self, target, 'target', self.num_classes)
 end
 
 -- ---- counts by class ----------------------------------------------------------------------------
@@ -298,7 +307,7 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
     take = function(self, scores, target)
       scores, target = need_tensors(self, scores, target)
       if scores.shape == target.shape then
-        scores, target = scores:reshape(-1), target:reshape(-1):double()
+        scores, target = counted(self, scores, target:double())
       else
         scores, target = score_rows(self, scores, target)
       end
@@ -310,11 +319,10 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
       if #self.state.scores == 0 then return nil end
       local scores, target = mt.cat(self.state.scores, 1), mt.cat(self.state.targets, 1)
       if scores:dim() == 1 then
-        local low, high = target:min():item(), target:max():item()
-        if low < 0 or high > 2 or high == 2 and low < 1 then
-          core.fail('AUC: targets are 0 or 1, or labels 1 and 2; found %g to %g', low, high)
-        end
-        return area(scores, target:gt(high == 2 and 1.5 or 0.5))
+        local yes = target:eq(2):any() and 2 or 1
+        local odd = target[target:ne(yes):logical_and(target:ne(yes - 1))]
+        if #odd > 0 then core.fail('AUC: targets are 0 or 1, or labels 1 and 2; found %g beside %d', odd:at(1), yes) end
+        return area(scores, target:eq(yes))
       end
       local each, n = {}, scores.shape[2]
       for c = 1, n do each[c] = area(scores[{{}, c}], target:eq(c)) end
