@@ -302,7 +302,7 @@ local function turned_size(m, h, w)
     min_x, max_x = math.min(min_x, px), math.max(max_x, px)
     min_y, max_y = math.min(min_y, py), math.max(max_y, py)
   end
-  local function cut(v) return (math.modf(v * 1e4)) / 1e4 end -- rounding must not add a pixel
+  local function cut(v) return (math.modf(math.floor(v * 1e8 + 0.5) / 1e4)) / 1e4 end -- rounding must not add a pixel
   local function span(least, most, half)
     return math.ceil(cut(most + half)) - math.floor(cut(least + half))
   end

@@ -45,7 +45,9 @@ end
 --- is unchanged: {low, high}, or several such pairs if `pairs_taken` is 2.
 local function range(op, what, value, centre, least, pairs_taken)
   if type(value) == 'number' then
-    if value < 0 then core.fail('%s: %s must not be negative, got %g', op, what, value) end
+    if not (value >= 0 and value < math.huge) then
+      core.fail('%s: %s must be finite and not negative, got %g', op, what, value)
+    end
     return {math.max(centre - value, least or -math.huge), centre + value}
   end
   local n = type(value) == 'table' and #value or 0
@@ -81,8 +83,10 @@ local function check_list(op, list)
   if type(list) ~= 'table' or core.is_callable(list) then
     core.fail('%s: a list of transforms is needed, %s{a, b}; got %s', op, op, core.describe(list))
   end
-  for k, t in ipairs(list) do
-    if not core.is_callable(t) then core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(t)) end
+  for k = 1, #list do
+    if not core.is_callable(list[k]) then
+      core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(list[k]))
+    end
   end
   return list
 end
@@ -117,7 +121,7 @@ transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floa
 --- A number, a list or a tensor as a tensor with one number per channel, [channels x 1 x 1].
 local function per_channel(values)
   if mt.is_tensor(values) then return values end
-  return mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
+  return mt.tensor(type(values) == 'number' and {values} or values, {dtype = 'float64'}):reshape(-1, 1, 1)
 end
 
 transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: bool = false)',
@@ -132,7 +136,7 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
     end
     local mean, std = per_channel(self.mean), per_channel(self.std) -- the user may have assigned numbers
     for what, values in pairs{mean = mean, std = std} do
-      if #values > 1 and #values ~= x:size(-3) then
+      if #values ~= 1 and #values ~= (x:dim() > 2 and x:size(-3)) then
         core.fail('Normalize: %s has %d numbers, the image %s', what, #values, core.describe(x))
       end
     end
@@ -189,12 +193,15 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
     self.ratio = between('RandomErasing', 'ratio', self.ratio, {0.3, 3.3}, true)
   end,
   function(self, x)
+    local h, w, values = x:size(-2), x:size(-1), self.value
+    if type(values) == 'table' and #values ~= 1 and #values ~= (x:dim() > 2 and x:size(-3)) then
+      core.fail('RandomErasing: value has %d numbers, the image %s', #values, core.describe(x))
+    end
     if not chance(self.p) then return x end
-    local h, w = x:size(-2), x:size(-1)
     for _ = 1, 10 do
       local eh, ew = image.random_sides(x, self.scale, self.ratio, uniform)
       if eh < h and ew < w then
-        return image.erase(x, random_integer(0, h - eh), random_integer(0, w - ew), eh, ew, self.value, self.inplace)
+        return image.erase(x, random_integer(0, h - eh), random_integer(0, w - ew), eh, ew, values, self.inplace)
       end
     end
     return x
@@ -247,6 +254,10 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
   function(self)
     local size, pair = self.size, height_and_width('Resize', 'size', self.size)
     self.size = type(size) == 'table' and #size > 1 and pair or pair[1]
+    if self.max_size and (self.size == pair or self.max_size <= self.size) then
+      core.fail('Resize: max_size must be above size, a single number; got max_size=%d and size=%s', self.max_size,
+        shown.value(self.size))
+    end
   end,
   function(self, x)
     local h, w = image.resized_size(x, self.size, self.max_size)
