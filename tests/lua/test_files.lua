@@ -183,6 +183,8 @@ t.test('save_json and save_csv: what was written is read again', function()
   t.eq({gaps:numel(), gaps[1]:item(), gaps[2]:isnan():item(), gaps[3]:item(), gaps[4]:isnan():item()},
     {4, 1, true, 3, true})
   t.eq(data.csv(data.save_csv(folder .. '/t.csv', data.csv(folder .. '/s.csv'))).b:tolist(), {1})
+  local named = data.csv(data.save_csv(folder .. '/n.csv', {names = {'names', 'a'}, {'x', 'y'}, a = {1, 2}}))
+  t.eq(data.text(data.save_csv(folder .. '/n.csv', named)), 'names,a\nx,1\ny,2\n')
   t.raises(function() data.save_csv(folder .. '/s.csv', {a = {1, 2}, b = {1}}) end,
     "save_csv: 'b' must be a list or a tensor %[n%] as long as the first column")
   t.raises(function() data.save_csv(folder .. '/s.csv', {a = mt.zeros(2, 2)}) end, "'a' must be a list or a tensor")

@@ -142,7 +142,7 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
     check_delimiter('save_csv', delimiter)
     local names, lists, lines = rawget(columns, 'names') or util.sorted_keys(columns), {}, {}
     for k, name in ipairs(names) do
-      local column = columns[name]
+      local column = columns[name == 'names' and k or name] -- columns.names are the names
       if mt.is_tensor(column) and column:dim() == 1 then column = listed(column) end
       if type(column) ~= 'table' or #column ~= #(lists[1] or column) then
         core.fail("save_csv: '%s' must be a list or a tensor [n] as long as the first column, got %s", tostring(name),
