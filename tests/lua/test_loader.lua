@@ -96,6 +96,8 @@ test('random_split draws without replacement, by numbers or by fractions', funct
   local g = function() return mt.Generator('philox', 4) end
   local c, d = data.random_split(numbers(9), {4, 5}, {generator = g()}), data.random_split(numbers(9), {4, 5}, g())
   eq(c.indices:tolist(), d.indices:tolist())
+  local e, f = data.random_split(numbers(3e6), {0.5, 0.5000009})
+  eq(e:size() + f:size(), 3e6)
   raises(function() data.random_split(numbers(10), {7, 4}) end, 'sum to 11, the set has 10')
   raises(function() data.random_split(numbers(10), {0.5, 0.6}) end, 'fractions that sum to 1')
 end)
@@ -225,6 +227,8 @@ test('collate: tensors, numbers, booleans, strings, tables; one of the user', fu
   local x, y = batch(function(_, i) return mt.full({2}, i), i end)
   eq({x:tolist(), y:tolist(), y.dtype}, {{{1, 1}, {2, 2}}, {1, 2}, 'float32'})
   eq(batch(function(_, i) return i > 1 end):tolist(), {false, true})
+  local one, none, third = batch(function(_, i) return i, nil, -i end)
+  eq({one:tolist(), none == nil, third:tolist()}, {{1, 2}, true, {-1, -2}})
   local of = batch(function(_, i) return {name = 'n' .. i, at = {i, {i}}, x = mt.ones(3)} end)
   eq({of.name, of.at[1]:tolist(), of.at[2][1]:tolist(), tostring(of.x.shape)}, {{'n1', 'n2'}, {1, 2}, {1, 2}, '(2, 3)'})
   local a, b = batch(function(_, i) return i, -i end, {collate = function(examples)
@@ -325,8 +329,10 @@ test('the position is saved and restored, in the middle of an epoch and at its e
   -- without load_state_dict each iter() is a new epoch
   for _ in again:iter() do break end -- luacheck: ignore 512
   eq(epoch(again), e3)
-  raises(function() data.DataLoader(numbers(20), 3):load_state_dict(state) end,
-    'of 4 batches an epoch, this loader has 7')
+  local other = data.DataLoader(numbers(20), 3)
+  local before = other:state_dict()
+  raises(function() other:load_state_dict(state) end, 'of 4 batches an epoch, this loader has 7')
+  eq(other:state_dict(), before)
   raises(function() again:load_state_dict(3) end, 'what state_dict returned')
 end)
 
@@ -360,6 +366,8 @@ test('errors of loaders', function()
   raises(function() data.DataLoader(set, {sampler = {}}) end,
     'sampler must be a list of positions or an object with iter')
   raises(function() data.DataLoader(set, {sampler = {1}, shuffle = true}) end, 'give one of them')
+  raises(function() data.BatchSampler({iter = function() end}, 2) end, 'an object with size%(%) and iter%(%)')
+  raises(function() data.ConcatDataset{set, nil, set} end, 'entry 2 must be a set')
   local pairs_of = data.BatchSampler(data.SequentialSampler(set), 2)
   raises(function() data.DataLoader(set, {batch_sampler = pairs_of, batch_size = 2}) end,
     'batch_sampler says the order, which batch_size says too')

@@ -9,12 +9,13 @@ local random, randomseed = math.random, math.randomseed
 -- The second part of an item's key: its 1st, 2nd .. occurrence in the epoch, or 0 for a collate function.
 local for_collate = 0
 
---- The values that get(i) returned, in the form for a collate function: a single one unchanged, several as a list.
+--- The values that get(i) returned, in the form for a collate function: a single one unchanged, several as a list,
+--- with their number.
 local function example(i, ...)
   local n = select('#', ...)
   if n == 0 or (...) == nil then error(('get(%d) returned %s'):format(i, n == 0 and 'nothing' or 'nil'), 0) end
   if n == 1 then return (...), false end
-  return {...}, true
+  return {...}, n
 end
 
 --- The batch of the positions, as several values; at.item is the current item. job: {seed, epoch, occurrences}.
@@ -32,7 +33,7 @@ local function build(set, collate, source, positions, job, at)
   randomseed(native.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
   if collate then return collate(examples) end
   local batch = default_collate(examples)
-  if several then return unpack(batch) end
+  if several then return unpack(batch, 1, several) end
   return batch
 end
 

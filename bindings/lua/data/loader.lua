@@ -237,11 +237,14 @@ method('load_state_dict(state)', 'The next iter() resumes where state_dict() was
   if type(state) ~= 'table' or not (whole(state.seed, -2 ^ 53) and whole(state.epoch, 1) and whole(state.batch, 0)) then
     core.fail('DataLoader: load_state_dict needs what state_dict returned, got %s', core.describe(state))
   end
-  self.seed, self.epoch, self.batch, self.resumed = state.seed, state.epoch, state.batch, true
+  local seed, epoch = self.seed, self.epoch
+  self.seed, self.epoch = state.seed, state.epoch -- the size of a sampler may depend on them
   local n = self:size()
   if state.batches and state.batches ~= n then
+    self.seed, self.epoch = seed, epoch
     core.fail('DataLoader: the saved position is of %d batches an epoch, this loader has %d', state.batches, n)
   end
+  self.batch, self.resumed = state.batch, true
 end)
 
 function Loader:describe()

@@ -103,7 +103,7 @@ end
 local Batch = class('BatchSampler(sampler: any, batch_size: int >= 1, drop_last: bool = false)',
   'Lists of batch_size positions of a sampler; the last may be shorter, and is dropped with drop_last.',
   nil, 'sampler', function(self)
-    if classes.has_iter(self.sampler) then return end
+    if classes.has_iter(self.sampler) and core.is_callable(self.sampler.size) then return end
     core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s',
       core.describe(self.sampler))
   end)

@@ -152,9 +152,9 @@ local ConcatDataset = class('ConcatDataset([sets]: list)',
     end
     local self = {datasets = {}, cumulative_sizes = {}}
     local total = 0
-    for k, set in ipairs(list) do
-      total = total + classes.size_of(check_set('ConcatDataset', set, ('entry %d'):format(k)))
-      self.datasets[k], self.cumulative_sizes[k] = set, total
+    for k = 1, #list do
+      total = total + classes.size_of(check_set('ConcatDataset', list[k], ('entry %d'):format(k)))
+      self.datasets[k], self.cumulative_sizes[k] = list[k], total
     end
     return self
   end)
@@ -176,7 +176,8 @@ end
 --- PyTorch's rule: floor(n f) for each fraction; the remainder is distributed one by one from the first.
 local function sizes_of(n, lengths)
   local sum, fractions = 0, true
-  for k, length in ipairs(lengths) do
+  for k = 1, #lengths do
+    local length = lengths[k]
     if type(length) ~= 'number' or not (length >= 0) then
       core.fail('random_split: length %d must be a number from 0, got %s', k, core.describe(length))
     end
@@ -193,7 +194,7 @@ local function sizes_of(n, lengths)
   end
   local sizes, left = {}, n
   for k, f in ipairs(lengths) do
-    sizes[k] = math.floor(n * f + 1e-9)
+    sizes[k] = math.floor(n * f / sum + 1e-9)
     left = left - sizes[k]
   end
   for k = 1, left do sizes[(k - 1) % #sizes + 1] = sizes[(k - 1) % #sizes + 1] + 1 end
