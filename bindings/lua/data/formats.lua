@@ -9,8 +9,8 @@ local formats = {}
 -- ---- tables and text -----------------------------------------------------------------------------
 
 local function check_delimiter(op, delimiter)
-  if #delimiter ~= 1 or delimiter:find '["\r\n]' then
-    core.fail("%s: delimiter must be one character, no quote or line break, got '%s'", op, delimiter)
+  if #delimiter ~= 1 or delimiter:find '["%d.\r\n]' then
+    core.fail("%s: delimiter must be one character, no quote, digit, point or line break, got '%s'", op, delimiter)
   end
 end
 
