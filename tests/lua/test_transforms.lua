@@ -168,6 +168,13 @@ test('transforms are called; Normalize in place; lists', function()
   T.Normalize(1, 2, true)(x)
   eq(x:sum():item(), 0)
   eq(T.Normalize({0.1}, {0.3})(mt.tensor({{{0.7}}}, 'float64')):item(), (0.7 - 0.1) / 0.3)
+  for dtype, most in pairs{int8 = 127, int16 = 32767, int32 = 65535, int64 = 65535} do
+    local deep = mt.tensor({{{most}}, {{100}}, {{1}}}, dtype)
+    for _, name in ipairs{'brightness', 'contrast', 'saturation'} do
+      eq(T.ColorJitter{[name] = {1, 1}}(deep):tolist(), deep:tolist())
+    end
+    assert(T.ColorJitter{hue = {0, 0}}(deep):sub(deep):abs():max():item() <= 2)
+  end
   eq(tostring(T.ToTensor()), 'ToTensor()')
   near(T.Compose{T.ToTensor()}(image(1, 1, 2)):tolist()[1][1], {0, 37 / 255})
 end)

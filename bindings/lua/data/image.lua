@@ -34,9 +34,12 @@ function image.gray(x)
   end)
 end
 
+-- The largest values of images: those of the dtypes, as far as float32 has them.
+local largest = {uint8 = 255, int8 = 127, int16 = 32767, int32 = 2 ^ 31 - 128, int64 = 2 ^ 63 - 2 ^ 39}
+
 --- factor x + (1 - factor) other, clamped to the range of the dtype's images.
 local function blend(x, other, factor)
-  local bound = is_float(x) and 1 or 255
+  local bound = largest[x.dtype] or 1
   return in_floats(x, false, function(y) return (y * factor + other * (1 - factor)):clamp(0, bound) end)
 end
 
@@ -85,11 +88,12 @@ end
 
 function image.hue(x, shift)
   if check_rgb('ColorJitter', x) == 1 then return x end
-  local y = is_float(x) and x or x:float() / 255
-  local h, s, v = to_hsv(y)
-  y = to_rgb((h + shift):remainder(1), s, v)
-  if is_float(x) then return y end
-  return ((y * (256 - 1e-3)):to(x.dtype))
+  local bound = largest[x.dtype]
+  return in_floats(x, false, function(y)
+    local h, s, v = to_hsv(bound and y / bound or y)
+    y = to_rgb((h + shift):remainder(1), s, v)
+    return bound and y * (bound + 1 - 1e-3) or y
+  end)
 end
 
 -- ---- parts and borders -----------------------------------------------------------------------------------

@@ -118,6 +118,13 @@ end
 transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floats stay.', nil,
   function(_, x) return x.dtype == 'uint8' and x:float() / 255 or x end)
 
+--- Raises an error if there is neither one value nor one per channel.
+local function check_channels(op, what, values, x)
+  if #values ~= 1 and #values ~= (x:dim() > 2 and x:size(-3)) then
+    core.fail('%s: %s has %d numbers, the image is %s', op, what, #values, core.describe(x))
+  end
+end
+
 --- A number, a list or a tensor as a tensor with one number per channel, [channels x 1 x 1].
 local function per_channel(values)
   if mt.is_tensor(values) then return values end
@@ -135,11 +142,7 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
       core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
     end
     local mean, std = per_channel(self.mean), per_channel(self.std) -- the user may have assigned numbers
-    for what, values in pairs{mean = mean, std = std} do
-      if #values ~= 1 and #values ~= (x:dim() > 2 and x:size(-3)) then
-        core.fail('Normalize: %s has %d numbers, the image %s', what, #values, core.describe(x))
-      end
-    end
+    for what, values in pairs{mean = mean, std = std} do check_channels('Normalize', what, values, x) end
     mean, std = mean:to(x.dtype), std:to(x.dtype)
     if self.inplace then return x:sub_(mean):div_(std) end
     return (x - mean) / std
@@ -194,9 +197,7 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
   end,
   function(self, x)
     local h, w, values = x:size(-2), x:size(-1), self.value
-    if type(values) == 'table' and #values ~= 1 and #values ~= (x:dim() > 2 and x:size(-3)) then
-      core.fail('RandomErasing: value has %d numbers, the image %s', #values, core.describe(x))
-    end
+    if type(values) == 'table' then check_channels('RandomErasing', 'value', values, x) end
     if not chance(self.p) then return x end
     for _ = 1, 10 do
       local eh, ew = image.random_sides(x, self.scale, self.ratio, uniform)
