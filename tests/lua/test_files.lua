@@ -131,6 +131,7 @@ t.test('csv: errors name line and column', function()
   refused('a,b\n', "the column 'a' was requested twice", {columns = {'a', 'a'}})
   refused('a,b\n', 'it has 2 columns, 1 names were given', {columns = {'a'}, header = false})
   refused('a,b\n', 'delimiter must be one character', {delimiter = ', '})
+  refused('a.b\n1.2', 'no quote, digit, point', {delimiter = '.'})
   t.raises(function() return (data.csv(folder .. '/none.csv')) end, "csv: cannot read '.*none.csv': No such file")
 end)
 

@@ -84,9 +84,8 @@ local function check_list(op, list)
     core.fail('%s: a list of transforms is needed, %s{a, b}; got %s', op, op, core.describe(list))
   end
   for k = 1, #list do
-    if not core.is_callable(list[k]) then
-      core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(list[k]))
-    end
+    local t = list[k]
+    if not core.is_callable(t) then core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(t)) end
   end
   return list
 end
@@ -256,8 +255,7 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
     local size, pair = self.size, height_and_width('Resize', 'size', self.size)
     self.size = type(size) == 'table' and #size > 1 and pair or pair[1]
     if self.max_size and (self.size == pair or self.max_size <= self.size) then
-      core.fail('Resize: max_size must be above size, a single number; got max_size=%d and size=%s', self.max_size,
-        shown.value(self.size))
+      core.fail('Resize: max_size must be above size, a single number; got %d', self.max_size)
     end
   end,
   function(self, x)
