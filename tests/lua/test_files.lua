@@ -186,6 +186,10 @@ t.test('save_json and save_csv: what was written is read again', function()
   t.eq(data.csv(data.save_csv(folder .. '/t.csv', data.csv(folder .. '/s.csv'))).b:tolist(), {1})
   local named = data.csv(data.save_csv(folder .. '/n.csv', {names = {'names', 'a'}, {'x', 'y'}, a = {1, 2}}))
   t.eq(data.text(data.save_csv(folder .. '/n.csv', named)), 'names,a\nx,1\ny,2\n')
+  for _, odd in ipairs{{{1}}, {print}, {1, nil, mt.tensor(3)}, {mt.ones(2)}} do
+    t.raises(function() data.save_csv(folder .. '/s.csv', {a = odd}) end, 'save_csv: cells are numbers, texts')
+  end
+  t.eq(data.text(data.save_csv(folder .. '/s.csv', {a = {mt.tensor(0.5), true}})), 'a\n0.5\ntrue\n')
   t.raises(function() data.save_csv(folder .. '/s.csv', {a = {1, 2}, b = {1}}) end,
     "save_csv: 'b' must be a list or a tensor %[n%] as long as the first column")
   t.raises(function() data.save_csv(folder .. '/s.csv', {a = mt.zeros(2, 2)}) end, "'a' must be a list or a tensor")

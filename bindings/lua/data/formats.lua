@@ -115,7 +115,12 @@ formats.save_json = core.declare('save_json(path: string, value: table)', 'Write
 
 --- A cell as text: numbers with all digits, NaN as an empty cell.
 local function cell(value, special)
-  if type(value) == 'number' then
+  value = util.plain(value)
+  local kind = type(value)
+  if kind ~= 'number' and kind ~= 'string' and kind ~= 'boolean' then
+    core.fail('save_csv: cells are numbers, texts or booleans, got %s', core.describe(value))
+  end
+  if kind == 'number' then
     if value ~= value then return '' end
     return math.abs(value) < math.huge and core.json_number(value) or value > 0 and 'inf' or '-inf'
   end
@@ -218,7 +223,7 @@ formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: 
     end
     x = x:detach():cpu()
     x = (real and x:float() or x):contiguous()
-    return core.write_file('save_wav', path, native.encode_wav(x, rate, bits or 0))
+    return core.write_file('save_wav', path, util.attempt('save_wav', native.encode_wav, x, rate, bits or 0))
   end)
 
 return formats
