@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
+#include "engine/io/bytes.h"
 #include "engine/text/unicode.h"
 
 namespace mt::lua {
@@ -42,7 +43,7 @@ struct Writer {
   int depth = 0;
 
   [[noreturn]] void reject(const std::string& what) const {
-    fail("json: {} {}", path.empty() ? "the value" : path, what);
+    fail("json: {} {}", path.empty() ? "the value" : printable(path), what);
   }
   void quote(int i) {
     if (!is_utf8(text_at(L, i))) reject("is a string that is not UTF-8");

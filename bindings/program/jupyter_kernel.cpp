@@ -255,11 +255,10 @@ extern "C" __attribute__((visibility("default"))) int mtorch_jupyter(
       std::fprintf(error, "mtorch: jupyter: %s\n", kernel->failure().c_str());
       return 1;
     }
-    xeus::xkernel server(configuration, "mtorch",
-                         xeus::make_context<zmq::context_t>(), std::move(kernel),
-                         xeus::make_xserver_shell_main, xeus::make_in_memory_history_manager(),
-                         nullptr, xeus::make_null_debugger, nlohmann::json::object(),
-                         nlohmann::json::error_handler_t::replace);
+    xeus::xkernel server(configuration, "mtorch", xeus::make_context<zmq::context_t>(),
+                         std::move(kernel), xeus::make_xserver_shell_main,
+                         xeus::make_in_memory_history_manager(), nullptr, xeus::make_null_debugger,
+                         nlohmann::json::object(), nlohmann::json::error_handler_t::replace);
     server.start();
   } catch (const std::exception& e) {
     std::fprintf(error, "mtorch: jupyter: %s\n", e.what());

@@ -120,7 +120,8 @@ std::string write_wav(const Tensor& x, int64_t rate, int bits) {
   else if (floats) bits = 32;
   const int64_t bytes = x.numel() * (bits / 8);
   if (channels < 1 || channels > 65535) fail("a WAV has 1 to 65535 channels, got {}", channels);
-  if (rate < 1 || rate > 0x7fffffff) fail("a sample rate of {}", rate);
+  if (rate < 1 || rate > 0x7fffffff)
+    fail("the sample rate is {}, it must lie in 1..{}", rate, 0x7fffffff);
   if (bytes > 0xffff0000) fail("a WAV holds at most 4 GiB, these samples need {} bytes", bytes);
   const auto frame = uint32_t(channels * (bits / 8));
   std::string out = "RIFF";

@@ -191,8 +191,8 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
   for (int b = 0; b < 256; ++b) alphabet[byte_letter(uint8_t(b))] = b;
   std::array<int32_t, 256> ids{};
   for (const auto& [letter, byte] : alphabet) {
-    ids[byte] = int32_t(tokens.size());
-    tokens.push_back(letter);
+    ids[byte] = int32_t(std::ranges::find(tokens, letter) - tokens.begin());
+    if (ids[byte] == int32_t(tokens.size())) tokens.push_back(letter);
   }
   BpeTrainer trainer(words_of(texts, ids));
   TextMap<int32_t> known;

@@ -129,10 +129,8 @@ void Tokenizer::pre_tokenize(std::string_view text, bool first, size_t step,
   }
   Pieces pieces;
   split(s, text, pieces);
-  for (const std::string_view piece : pieces) {
-    pre_tokenize(piece, first, step + 1, out);
-    first = false;
-  }
+  for (const std::string_view piece : pieces)
+    pre_tokenize(piece, first && piece.data() == text.data(), step + 1, out);
 }
 
 void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) const {

@@ -28,10 +28,11 @@ uint32_t next_character(const char*& p, const char* end) {
 
 const char* previous_character(const char* p, const char* begin) {
   for (int back = 1; back <= 4 && p - back >= begin; ++back) {
+    if ((uint8_t(p[-back]) & 0xc0) == 0x80) continue;
     const char* at = p - back;
     next_character(at, p);
     if (at == p) return p - back;
-    if ((uint8_t(p[-back]) & 0xc0) != 0x80) break;
+    break;
   }
   return p - 1;
 }
@@ -69,8 +70,8 @@ bool is_utf8(std::string_view text) {
 }
 
 uint32_t word_mask() {
-  static const uint32_t mask =
-      category_mask("L") | category_mask("M") | category_mask("Nd") | category_mask("Pc");
+  static const uint32_t mask = category_mask("L") | category_mask("M") | category_mask("Nd") |
+                               category_mask("Nl") | category_mask("Pc");
   return mask;
 }
 

@@ -66,6 +66,19 @@ t.test('positions, tokens, ids', function()
   t.raises(function() tokenizer:token(0) end, 'from 1')
 end)
 
+t.test('an added token of single words stands beside characters of several bytes', function()
+  local file = data.json(here .. '/data/tokenizers/gpt2.json')
+  for id, content in ipairs{'foo', 'bar'} do
+    table.insert(file.added_tokens, {id = 401 + id, content = content, single_word = id == 1, lstrip = id == 2,
+      rstrip = false, normalized = false, special = false})
+  end
+  data.save_json(path, file)
+  local tokenizer = data.BPETokenizer(path)
+  local function has(text) return tokenizer:encode(text):eq(403):any() end
+  t.eq({has 'ẞfoo', has 'Ⅷfoo', has '日foo', has '。foo', has 'a foo。'}, {false, false, false, true, true})
+  t.eq(tokenizer:encode('\xe3\x80\x80bar'):tolist(), {404}) -- an ideographic space
+end)
+
 t.test('any bytes come back from byte-level tokens', function()
   local tokenizer = data.BPETokenizer(here .. '/data/tokenizers/gpt2.json')
   mt.manual_seed(3)
@@ -92,6 +105,7 @@ t.test('training gives the merges of tokenizers', function()
   local few = data.BPETokenizer{train = {'aaaa', 'aaaa'}, vocab_size = 1000}
   t.eq({few:size(), #few:encode('aaaa')}, {258, 1})
   t.eq(data.BPETokenizer{train = 'ab ab cd', vocab_size = 300, min_frequency = 2}:size(), 257)
+  t.eq(data.BPETokenizer{train = 'abc', vocab_size = 257, special_tokens = {'a'}}:id('a'), 1) -- also a letter
   t.raises(function() data.BPETokenizer{train = 'a', vocab_size = 255} end,
     'test_tokenizer.lua:%d+: BPETokenizer: vocab_size is 255; the 256 bytes and 0 special tokens need 256')
   t.raises(function() data.BPETokenizer{vocab_size = 300} end, 'either the path of a tokenizer.json or {train=text}')
