@@ -177,10 +177,29 @@ t.test('what does not read sparse gradients refuses them', function()
   t.raises(with('Adagrad', {weight_decay = 0.1}), 'weight_decay must be 0')
   t.raises(with('LBFGS', nil, function(_, opt) opt:step(function() return mt.zeros(1):sum() end) end),
     'LBFGS: parameter 1')
+  t.raises(with('SGD', {lr = 1}, function(_, opt) optim.Sharded(opt):step() end), 'Sharded: parameter 1')
   for _, name in ipairs{'clip_grad_norm_', 'clip_grad_value_'} do
     t.raises(with('SGD', nil, function(net) nn[name](net:parameters(), 1) end), name .. ': parameter 1')
   end
   t.raises(function() nn.Embedding(6, 2, {sparse = true})(mt.long{7}) end, 'embedding: .*7')
+end)
+
+t.test('GradScaler unscales sparse gradients, and skips a step with an infinite one', function()
+  local function trained(sparse, enabled)
+    mt.manual_seed(1)
+    local net = nn.Embedding(6, 2, {sparse = sparse})
+    local opt, scaler = optim.SGD(net:parameters(), {lr = 0.1}), mt.GradScaler{enabled = enabled}
+    for i = 1, 4 do
+      opt:zero_grad()
+      scaler:scale(net(mt.long{1, 3, 3}):square():sum() * (i == 3 and enabled and math.huge or 1)):backward()
+      if i ~= 3 or enabled then scaler:step(opt) end
+      scaler:update()
+    end
+    return net.weight:detach():tolist(), scaler:get_scale()
+  end
+  local plain, scaled, scale = trained(false, false), trained(true, true)
+  t.eq(scaled, plain)
+  t.eq(scale, 32768)
 end)
 
 t.test('a step does not depend on the size of the table', function()

@@ -19,6 +19,9 @@ function row_gradients.add(parameter, rows, values)
   gradients[parameter] = {rows = rows, values = values}
 end
 
+--- The values of the sparse gradient of a parameter, or nil.
+function row_gradients.values(parameter) return (gradients[parameter] or {}).values end
+
 --- The list parameter, rows, values, parameter, .. of an optimizer's groups; nil without sparse gradients.
 function row_gradients.of(groups)
   if next(gradients) == nil then return nil end

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
+local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
 
 local GradScaler, method = object.class{called = 's', name = 'GradScaler', word = 'scaler'}
@@ -34,12 +35,28 @@ method('scale(x)', 'The loss (or a list of tensors) times the scale, which scale
     return util.map(x, function(entry) return self:scale(entry) end)
   end)
 
---- Divides the gradients of an optimizer by the scale; returns whether one of them is infinite or NaN.
-local function unscale(self, opt)
+--- The gradients of an optimizer's parameters, dense and sparse; one of float16 is an error.
+local function gradients_of(opt)
+  local list = {}
+  local function add(g, i)
+    if g and g.dtype == 'float16' then
+      core.fail('GradScaler: the gradient of parameter %d is float16; keep parameters in float32 and use ' ..
+        'mt.autocast', i)
+    end
+    list[#list + 1] = g
+  end
+  for i, p in ipairs(opt:all_parameters()) do
+    add(p.grad, i)
+    add(row_gradients.values(p), i)
+  end
+  return list
+end
+
+--- Divides gradients by the scale; returns whether one of them is infinite or NaN in any process.
+local function unscale(self, opt, gradients)
   local sizes = {} -- the largest element of each gradient, by device
-  for _, p in ipairs(opt:all_parameters()) do
-    local g = p.grad
-    if g and g:numel() > 0 then
+  for _, g in ipairs(gradients) do
+    if g:numel() > 0 then
       g:mul_(1 / self.factor)
       sizes[g.device] = sizes[g.device] or {}
       table.insert(sizes[g.device], g:norm(math.huge):float())
@@ -59,13 +76,8 @@ method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by t
     local record = record_of(self, opt)
     if record.stepped then core.fail('GradScaler: unscale_ after step; call update() first') end
     if record.unscaled then core.fail('GradScaler: unscale_ a second time since the last update()') end
-    for i, p in ipairs(opt:all_parameters()) do
-      if p.grad and p.grad.dtype == 'float16' then
-        core.fail('GradScaler: the gradient of parameter %d is float16; keep parameters in float32 and use ' ..
-          'mt.autocast', i)
-      end
-    end
-    record.unscaled, record.infinite = true, mt.no_grad(unscale, self, opt)
+    local gradients = gradients_of(opt)
+    record.unscaled, record.infinite = true, mt.no_grad(unscale, self, opt, gradients)
   end)
 
 method('step(opt, closure=nil)', "The optimizer's step, unless a gradient is infinite or NaN; unscales first if " ..

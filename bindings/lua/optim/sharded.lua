@@ -6,6 +6,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
+local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
 local Optimizer = require 'mtorch.optim.optimizer'
 local parallel = require 'mtorch.dist.parallel'
@@ -64,6 +65,7 @@ end
 
 method('step(closure=nil)', 'One step of all processes from the mean of their gradients.', function(self, closure)
   local loss = closure and self.closure_loss(closure)
+  row_gradients.refuse('Sharded', self:all_parameters())
   mt.no_grad(function()
     local lists = used(self)
     for _, list in ipairs(lists) do
