@@ -46,6 +46,25 @@ test('unknown names of a scheduler are errors', function()
   raises(function() once:step() end, 'OneCycleLR: step 4, but total_steps is 3')
 end)
 
+test('a rate that is not a number, and a step of a combination with an argument, are errors', function()
+  for _, key in ipairs{'lr', 'initial_lr'} do
+    local opt = optimizer()
+    opt.param_groups[1][key] = 'x'
+    raises(function() lr.StepLR(opt, 3) end, ("StepLR: param_groups%%[1%%].%s must be a number, got the string 'x'")
+      :format(key))
+  end
+  local opt = optimizer()
+  local step, plateau = lr.StepLR(opt, 3), lr.ReduceLROnPlateau(opt)
+  local sequential, chained = lr.SequentialLR(opt, {step, lr.ConstantLR(opt)}, {3}), lr.ChainedScheduler{step}
+  raises(function() sequential:step(5) end, 'SequentialLR: step takes no argument, got 5')
+  raises(function() chained:step(5) end, 'ChainedScheduler: step takes no argument, got 5')
+  opt.param_groups[1].lr = nil
+  eq(opt.param_groups[1].lr, nil)
+  for _, use in ipairs{function() step:step() end, function() plateau:step(1) end, function() tostring(step) end} do
+    raises(use, 'param_groups%[1%].lr must be a number, got nil')
+  end
+end)
+
 test('the number of a step: closed forms, and fractions for warm restarts', function()
   local opt = optimizer(1)
   local sched = lr.CosineAnnealingLR(opt, 10)

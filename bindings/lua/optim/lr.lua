@@ -191,6 +191,10 @@ local function checked_schedulers(self, list)
   return {unpack(list)}
 end
 
+local function refuse_argument(self, given)
+  if given ~= nil then core.fail('%s: step takes no argument, got %s', self.__name, core.describe(given)) end
+end
+
 --- Undoes the initial step of each scheduler.
 local function undo(list)
   for _, inner in ipairs(list) do
@@ -224,7 +228,8 @@ function sequential:make()
   first:initial_step()
   self._last_lr = first:get_last_lr()
 end
-function sequential:advance()
+function sequential:advance(given)
+  refuse_argument(self, given)
   self.last_epoch = self.last_epoch + 1
   local inner, from, before = current(self)
   if before > 0 and from == self.last_epoch then inner:update(0) else inner:step() end
@@ -251,7 +256,10 @@ local function step_all(self, method, ...)
   for _, inner in ipairs(self._schedulers) do inner[method](inner, ...) end
   self._last_lr = rates(self)
 end
-function chained:advance() step_all(self, 'step') end
+function chained:advance(given)
+  refuse_argument(self, given)
+  step_all(self, 'step')
+end
 function chained:update(epoch) step_all(self, 'update', epoch) end
 lr.ChainedScheduler = define('ChainedScheduler([schedulers]: list, optimizer: table = nil)',
   'All schedulers of a list at every step, one after the other.', chained)
@@ -283,9 +291,9 @@ function plateau:advance(metric)
     self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
   end
   if self.num_bad_epochs > self.patience then
-    for i, group in ipairs(groups_of(self)) do
-      local rate = max(group.lr * self.factor, self.min_lrs[i] or self.min_lrs[1])
-      if group.lr - rate > self.eps then group.lr = rate end
+    for i, before in ipairs(rates(self)) do
+      local rate = max(before * self.factor, self.min_lrs[i] or self.min_lrs[1])
+      if before - rate > self.eps then groups_of(self)[i].lr = rate end
     end
     self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
   end

@@ -102,8 +102,7 @@ local function group_meta(self)
     rawset(group, key, value)
   end
   local function get(group, key)
-    if self.extra[key] then return nil end
-    if key ~= 'state' then check_option(self, key, unknown, 'state') end
+    if key ~= 'state' then return check_option(self, key, unknown, 'state') end
     self:current()
     for i, other in ipairs(self.param_groups) do
       if rawequal(other, group) then return self:state_of(i) end

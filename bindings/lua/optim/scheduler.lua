@@ -46,8 +46,17 @@ function scheduler.of_group(self, name, i)
   return value
 end
 
+--- The field `key` of group i, a rate.
+local function rate_of(self, i, key)
+  local rate = groups_of(self)[i][key]
+  if type(rate) ~= 'number' then
+    core.fail('%s: param_groups[%d].%s must be a number, got %s', self.__name, i, key, core.describe(rate))
+  end
+  return rate
+end
+
 local function rates(self)
-  return util.map(groups_of(self), function(group) return group.lr end)
+  return util.map(groups_of(self), function(_, i) return rate_of(self, i, 'lr') end)
 end
 scheduler.rates = rates
 
@@ -56,10 +65,11 @@ scheduler.rates = rates
 local Scheduler, method = object.class{called = 'sched', word = 'scheduler'}
 scheduler.methods = Scheduler.__methods
 
---- The initial rate of a group: the optimizer's, unless another scheduler has stored one.
-local function initial_rate(group)
-  if rawget(group, 'initial_lr') == nil then group.initial_lr = group.lr end
-  return group.initial_lr
+--- The initial rate of group i: the optimizer's, unless another scheduler has stored one.
+local function initial_rate(self, i)
+  local group = groups_of(self)[i]
+  if group.initial_lr == nil then group.initial_lr = rate_of(self, i, 'lr') end
+  return rate_of(self, i, 'initial_lr')
 end
 
 -- Defaults of methods that a kind may override.
@@ -71,13 +81,12 @@ function Scheduler.started() end
 --- Sets the rates of the next step, or of `epoch` with the closed form if there is one.
 function Scheduler:update(epoch)
   local form = epoch and self.closed or self.rate
-  local groups, base_lrs, last = groups_of(self), self.base_lrs, {}
+  local groups, base_lrs, last = groups_of(self), self.base_lrs, rates(self)
   self.last_epoch = epoch or self.last_epoch + 1
   self:prepare()
   for i = 1, #groups do
-    local group = groups[i]
-    if base_lrs[i] == nil then base_lrs[i] = initial_rate(group) end
-    last[i] = form(self, group.lr, base_lrs[i], i, group)
+    if base_lrs[i] == nil then base_lrs[i] = initial_rate(self, i) end
+    last[i] = form(self, last[i], base_lrs[i], i, groups[i])
   end
   for i = 1, #groups do groups[i].lr = last[i] end
   self._last_lr = last
@@ -200,7 +209,7 @@ function Scheduler:make()
       core.fail('%s: last_epoch is %d, but param_groups[%d] has no initial_lr; load the state of the optimizer ' ..
         'first', self.__name, self.last_epoch, i)
     end
-    base_lrs[i] = initial_rate(group)
+    base_lrs[i] = initial_rate(self, i)
   end
   self.base_lrs = base_lrs
   self:initial_step()
