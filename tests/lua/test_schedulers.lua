@@ -78,6 +78,20 @@ test('the number of a step: closed forms, and fractions for warm restarts', func
   end
 end)
 
+test('a linear decay to 0 does not end below it by rounding, which an optimizer refuses', function()
+  for _, start in ipairs{0.1, 0.3, 1 / 3, 1} do
+    for n = 1, 20 do
+      local opt = optimizer()
+      local sched = lr.LinearLR(opt, start, 0, n)
+      for _ = 1, n + 2 do
+        opt:step()
+        sched:step()
+      end
+      near(opt.param_groups[1].lr, 0, 1e-15)
+    end
+  end
+end)
+
 test('combinations take schedulers of their optimizer, and no plateau', function()
   local opt = optimizer()
   local a, b = lr.ExponentialLR(opt, 0.9), lr.ConstantLR(opt)

@@ -64,7 +64,7 @@ lr.LinearLR = define('LinearLR(optimizer, start_factor: number > 0 <= 1 = 0.3333
       local t, first, change = self.last_epoch, self.start_factor, self.end_factor - self.start_factor
       if t == 0 then return rate * first end
       if self._is_initial or t > self.total_iters then return rate end
-      return rate * (1 + change / (self.total_iters * first + (t - 1) * change))
+      return rate * max(0, 1 + change / (self.total_iters * first + (t - 1) * change)) -- rounded, it may be below 0
     end,
     closed = function(self, _, base)
       local share = self.total_iters > 0 and min(self.total_iters, self.last_epoch) / self.total_iters or 1
