@@ -344,7 +344,16 @@ test('update_bn makes running statistics again', function()
   optim.swa.update_bn(mt.data.DataLoader(mt.data.TensorDataset(rows, rows), {batch_size = 8}), real)
   near(real[2].running_mean:tolist(), real[1](rows):mean(1):tolist(), 1e-6)
   eq({real[2].num_batches_tracked:item(), real[2].momentum, real.training}, {5, 0.1, true})
-  raises(function() optim.swa.update_bn(5, net) end, 'a loader, a list of batches or an iterator is needed, got 5')
+  raises(function() optim.swa.update_bn(5, real) end, 'a loader, a list of batches or an iterator is needed, got 5')
+  eq(real[2].num_batches_tracked:item(), 5)
+end)
+
+test('update_bn leaves statistics alone that are not means over batches', function()
+  local norm, x = nn.InstanceNorm1d(2, {track_running_stats = true}), mt.randn(3, 2, 4)
+  local trained = norm:clone()
+  optim.swa.update_bn({{x}}, nn.Sequential(norm, nn.BatchNorm1d(2)))
+  trained(x)
+  eq(norm.running_mean:tolist(), trained.running_mean:tolist())
 end)
 
 -- LBFGS -------------------------------------------------------------------------------------------

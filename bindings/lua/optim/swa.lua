@@ -77,22 +77,26 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
     class.check_module('update_bn', model)
     local norms, was_training = {}, model.training
     for _, inner in ipairs(model:modules()) do
-      local mean, var, count = inner.running_mean, inner.running_var, inner.num_batches_tracked
-      if mean and var and count then
+      if inner.running_mean and inner.running_var and inner.num_batches_tracked and
+        not inner.__name:find '^InstanceNorm' then -- whose statistics are not means over batches
         norms[#norms + 1] = {inner, inner.momentum}
-        mean:zero_()
-        var:fill_(1)
-        count:zero_()
-        inner.momentum = false -- averages over all batches
       end
     end
     if #norms == 0 then return end
+    local batches = util.batches('update_bn', loader)
+    for _, norm in ipairs(norms) do
+      local inner = norm[1]
+      inner.running_mean:zero_()
+      inner.running_var:fill_(1)
+      inner.num_batches_tracked:zero_()
+      inner.momentum = false -- averages over all batches
+    end
     model:train()
     util.finally(function()
       for _, norm in ipairs(norms) do norm[1].momentum = norm[2] end
       model:train(was_training)
     end, mt.no_grad, function()
-      for x in util.batches('update_bn', loader) do
+      for x in batches do
         if type(x) == 'table' then x = x[1] end
         model(device and x:to(device) or x)
       end
