@@ -191,10 +191,6 @@ local function checked_schedulers(self, list)
   return {unpack(list)}
 end
 
-local function refuse_argument(self, given)
-  if given ~= nil then core.fail('%s: step takes no argument, got %s', self.__name, core.describe(given)) end
-end
-
 --- Undoes the initial step of each scheduler.
 local function undo(list)
   for _, inner in ipairs(list) do
@@ -228,8 +224,7 @@ function sequential:make()
   first:initial_step()
   self._last_lr = first:get_last_lr()
 end
-function sequential:advance(given)
-  refuse_argument(self, given)
+function sequential:advance()
   self.last_epoch = self.last_epoch + 1
   local inner, from, before = current(self)
   if before > 0 and from == self.last_epoch then inner:update(0) else inner:step() end
@@ -256,10 +251,7 @@ local function step_all(self, method, ...)
   for _, inner in ipairs(self._schedulers) do inner[method](inner, ...) end
   self._last_lr = rates(self)
 end
-function chained:advance(given)
-  refuse_argument(self, given)
-  step_all(self, 'step')
-end
+function chained:advance() step_all(self, 'step') end
 function chained:update(epoch) step_all(self, 'update', epoch) end
 lr.ChainedScheduler = define('ChainedScheduler([schedulers]: list, optimizer: table = nil)',
   'All schedulers of a list at every step, one after the other.', chained)

@@ -115,6 +115,9 @@ method('step(metric=nil)', 'One step, after opt:step(): sets the rates of the gr
       core.step_recording:refuse('%s: a schedule cannot step inside a compiled step; call sched:step() after it',
         self.__name)
     end
+    if given ~= nil and rawget(self, '_schedulers') then
+      core.fail('%s: step takes no argument, got %s', self.__name, core.describe(given))
+    end
     self:advance(given)
   end)
 method('get_last_lr()', 'The current rates of the groups, a list.',
