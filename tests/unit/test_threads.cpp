@@ -113,7 +113,7 @@ MT_TEST("any other thread starts with the first defaults, and with nothing under
   const CheckpointScope scope(again, false);
   std::thread([&] {
     first = defaults();
-    idle = !Into::take() && !in_checkpoint() && !thread_state.walk && !thread_state.function;
+    idle = !Into::take() && !in_checkpoint() && !thread_state.backward && !thread_state.function;
     const Tensor x = ones({2}).requires_grad_();
     (x * x).sum().backward();
     idle &= x.grad().at(1) == 2;
