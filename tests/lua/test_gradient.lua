@@ -689,7 +689,10 @@ test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
   local _, parts = mt.jvp(function(a) return constant(), a * 2 end, x, x)
   is(parts[1], {0, 0})
   is(parts[2], {2, 4})
-  raises(function() mt.hessian(function(a) return a end, x) end, 'must return one number')
+  local rows = mt.jacobian(function() return mt.tensor{true, false}, constant() end, x)
+  for k = 1, 2 do eq({rows[k].dtype, rows[k]:tolist()}, {'float64', {{0, 0}, {0, 0}}}) end
+  raises(function() mt.hessian(function(a) return a end, x) end, 'must return one number, it returned a tensor %(2%)')
+  raises(function() mt.hessian(function(a) return a:sum(), a:sum() end, x) end, 'one number, it returned 2 tensors')
   raises(function() mt.jacobian(function() return 7 end, x) end, 'must return tensors, it returned 7')
   for _, name in ipairs{'jacobian', 'hessian', 'vjp', 'jvp'} do
     raises(function() mt[name](function(a) return a end, mt.ones(2, 'int64'), mt.ones(2)) end,

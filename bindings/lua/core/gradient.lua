@@ -143,7 +143,7 @@ local function jacobian_of(y, inputs, create_graph)
   end
   return util.map(inputs, function(x, i)
     local shape = util.append({unpack(y.shape)}, x.shape)
-    return #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or mt.zeros(shape, {dtype = y.dtype, device = y.device})
+    return #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or x:new_zeros(shape)
   end)
 end
 
@@ -165,9 +165,11 @@ gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=fals
   'for a list H[input][input].',
   recorded(function(fn, inputs, create_graph)
     local list, single = new_inputs('hessian', inputs, create_graph)
-    local y = results_of('hessian', fn, list)[1]
-    if y:numel() ~= 1 then
-      core.fail('hessian: the function must return one number, it returned a tensor %s', tostring(y.shape))
+    local results = results_of('hessian', fn, list)
+    local y = results[1]
+    if results.n > 1 or y:numel() ~= 1 then
+      core.fail('hessian: the function must return one number, it returned %s',
+        results.n > 1 and results.n .. ' tensors' or core.describe(y))
     end
     local slopes = y.requires_grad and
       mt.grad(y:reshape({}), list, {create_graph = true, allow_unused = true}) or {}
