@@ -701,6 +701,12 @@ test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
   raises(function() mt.jvp(function(a) return a:argmax() end, x, x) end,
     'jvp: the function must return float tensors, it returned a tensor %(%) int64')
   raises(function() mt.jvp(function(a) return a end, x, mt.ones(3)) end, 'vector 1 must have the shape %(2%)')
+  for _, name in ipairs{'jacobian', 'hessian', 'vjp', 'jvp'} do -- a list does not end at a hole
+    raises(function() mt[name](function(a) return a:sum() end, {x, nil, y}) end,
+      name .. ': input 2 must be a float tensor, got nil')
+  end
+  raises(function() mt.jvp(function(a) return a end, {x, y, x}, {x, nil, x}) end,
+    'vector 2 must have the shape %(3%), got nil')
 end)
 
 -- recompute ------------------------------------------------------------------------------------------

@@ -104,7 +104,8 @@ local function new_inputs(name, inputs, create_graph)
     core.fail('%s: inputs must be a tensor or a list of tensors, got %s', name, core.describe(inputs))
   end
   local new = {}
-  for i, x in ipairs(list) do
+  for i = 1, #list do
+    local x = list[i]
     if not (mt.is_tensor(x) and is_float(x)) then
       core.fail('%s: input %d must be a float tensor, got %s', name, i, core.describe(x))
     end
@@ -186,10 +187,9 @@ local function vectors(name, v, like)
   if type(list) ~= 'table' or #list ~= #like then
     core.fail('%s: v must be a tensor or a list of %d tensors, got %s', name, #like, core.describe(v))
   end
-  for i, t in ipairs(list) do
-    if not mt.is_tensor(t) or t.shape ~= like[i].shape then
-      core.fail('%s: vector %d must have the shape %s, got %s', name, i, tostring(like[i].shape),
-        core.describe(t))
+  for i, x in ipairs(like) do
+    if not mt.is_tensor(list[i]) or list[i].shape ~= x.shape then
+      core.fail('%s: vector %d must have the shape %s, got %s', name, i, tostring(x.shape), core.describe(list[i]))
     end
   end
   return list
