@@ -563,6 +563,28 @@ test('Function: errors name the function and the line', function()
   raises(function() Dotted(x) end, 'save_for_backward: call it with a colon, ctx:save_for_backward%(..%)')
 end)
 
+test('Function: nil among the saved tensors, as an omitted bias', function()
+  local Linear = mt.Function{
+    forward = function(ctx, x, w, bias, scale)
+      ctx:save_for_backward(x, bias, w, scale)
+      return bias and x:matmul(w:t()) * (scale or 1) + bias or x:matmul(w:t()) * (scale or 1)
+    end,
+    backward = function(ctx, g)
+      local x, bias, w, scale = ctx:saved_tensors()
+      eq(select('#', ctx:saved_tensors()), 4)
+      eq(scale, nil)
+      return g:matmul(w), g:t():matmul(x), bias and g:sum(1), nil
+    end,
+  }
+  local x, w, bias = leaf{{1, 2}}, leaf{{3, 4}, {5, 6}}, leaf{7, 8}
+  for _, given in ipairs{{x, w}, {x, w, bias}} do
+    mt.gradgradcheck(function(a, b) return (Linear(a, b, given[3], nil)) end, {x, w})
+    Linear(x, w, given[3], nil):sum():backward()
+  end
+  is(x.grad, {{16, 20}})
+  is(bias.grad, {1, 1})
+end)
+
 test('Function: a saved tensor that was changed is refused, a graph is used once', function()
   local x = leaf{1, 2}
   local y = Exp(x)

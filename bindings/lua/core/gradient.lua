@@ -18,19 +18,28 @@ Context.__index = Context
 local function check_context(self, name)
   if getmetatable(self) ~= Context then core.fail('%s: call it with a colon, ctx:%s(..)', name, name) end
 end
---- Saves tensors for backward. Inputs and results saved this way do not form reference cycles; fields of ctx may.
+--- Saves tensors and nils for backward. Inputs and results saved this way form no reference cycles; fields of ctx may.
 function Context:save_for_backward(...)
   check_context(self, 'save_for_backward')
-  local list = {...}
-  for i = 1, select('#', ...) do
-    if not mt.is_tensor(list[i]) then
-      core.fail('save_for_backward: argument %d must be a tensor, got %s', i, core.describe(list[i]))
+  local list, places = {}, {n = select('#', ...)}
+  for i = 1, places.n do
+    local x = select(i, ...)
+    if mt.is_tensor(x) then
+      list[#list + 1], places[#list + 1] = x, i
+    elseif x ~= nil then
+      core.fail('save_for_backward: argument %d must be a tensor, got %s', i, core.describe(x))
     end
   end
   rawset(self, 'saved_by_forward', list)
+  rawset(self, 'saved_places', places)
 end
---- The saved tensors, as several values; only inside backward.
-function Context:saved_tensors() return unpack(engine.saved_tensors()) end
+--- The saved values, as several; only inside backward.
+function Context:saved_tensors()
+  check_context(self, 'saved_tensors')
+  local list, places, values = engine.saved_tensors(), self.saved_places or {n = 0}, {}
+  for k, x in ipairs(list) do values[places[k]] = x end
+  return unpack(values, 1, places.n)
+end
 --- Marks results that have no gradient.
 function Context:mark_non_differentiable(...)
   check_context(self, 'mark_non_differentiable')

@@ -20,7 +20,7 @@ return {
    unpack(require('mtorch.data.loader').__methods)},
   {
     title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
-    {'save_for_backward(..)', 'Saves tensors for backward; an in-place change of one before that is an error.'},
+    {'save_for_backward(..)', 'Saves tensors, or nil, for backward; until then changing one in place is an error.'},
     {'saved_tensors()', 'The saved tensors, as several values, not a list: local x, y = ctx:saved_tensors().'},
   },
   {
