@@ -161,6 +161,7 @@ int clamp_body(Args& a) {
     numbers &= !tensor_at(a.L, i) && !(a.given(i) && std::isnan(a.number(i)));
   if (numbers) return clamp_to_numbers(a, 2, 3);
   Tensor y = a.tensor(1);
+  if (a.entry().in_place && wants_grad(y)) y = clone(y);  // backward needs it
   if (a.given(2)) y = maximum(y, a.operand(2));
   if (a.given(3)) y = minimum(y, a.operand(3));
   return push_or_write(a, y);

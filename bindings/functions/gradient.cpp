@@ -31,17 +31,28 @@ int detect_anomaly(Args& a) {
   return lua_gettop(a.L);
 }
 
+/// The function at index i: its first result, joined with the others that the first call records.
 TensorFunction lua_function(const Args& a, int i) {
   lua_State* L = a.L;
-  return [L, i](const TensorList& inputs) {
+  return [L, i, places = std::vector<int>()](const TensorList& inputs) mutable {
+    const int top = lua_gettop(L);
     lua_pushvalue(L, i);
     for (const Tensor& t : inputs) push_tensor(L, t);
-    lua_call(L, int(inputs.size()), 1);
-    const Tensor* out = tensor_at(L, -1);
-    if (!out) fail("gradcheck: the function must return a tensor, it returned {}", describe(L, -1));
-    const Tensor result = *out;
-    lua_pop(L, 1);
-    return result;
+    lua_call(L, int(inputs.size()), LUA_MULTRET);
+    if (lua_gettop(L) == top) lua_pushnil(L);
+    if (places.empty())
+      for (int k = 1; k <= lua_gettop(L) - top; ++k)
+        if (const Tensor* t = tensor_at(L, top + k); k == 1 || (t && t->requires_grad()))
+          places.push_back(k);
+    TensorList parts;
+    for (const int k : places) {
+      const Tensor* out = tensor_at(L, top + k);
+      if (!out)
+        fail("gradcheck: the function must return a tensor, it returned {}", describe(L, top + k));
+      parts.push_back(places.size() == 1 ? *out : reshape(*out, {-1}));
+    }
+    lua_settop(L, top);
+    return parts.size() == 1 ? parts[0] : cat(parts, 0);
   };
 }
 

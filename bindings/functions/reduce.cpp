@@ -266,8 +266,10 @@ const Entry kReduceMethods[] = {
      bind<corrcoef>},
     {"renorm(x, p, dim, maxnorm)",
      "The parts along dim scaled to a p-norm of maxnorm where theirs is larger.",
-     bind<[](const Tensor& x, double p, Dim dim, double most) { return renorm(x, p, dim, most); }> |
-         kInPlaceToo},
+     bind<[](const Tensor& x, double p, Dim dim, double most, InPlace in_place) {
+       if (!in_place) return renorm(x, p, dim, most);
+       return write_("renorm_", x, renorm(wants_grad(x) ? clone(x) : x, p, dim, most));
+     }> | kInPlaceToo},
     {"norm(x, p='fro', [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
      "or -math.huge. Where it is 0 its gradient is 0.",

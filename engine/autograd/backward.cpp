@@ -218,10 +218,16 @@ class BackwardPass : public BackwardState {
     }
   }
 
-  /// Calls the hooks of the leaves that are in no group.
+  /// Calls the hooks of the leaves that are in no group. Those frozen since the forward pass are left out.
   void call_leaf_hooks() {
+    const auto in_group = [&](const auto& leaf) {
+      return groups_ && groups_->contains(leaf.get());
+    };
+    std::erase_if(leaves_, [&](auto& leaf) {
+      return !leaf->requires_grad && !in_group(leaf) && (take(*leaf), true);
+    });
     for (size_t i = 0; i < leaves_.size(); ++i)
-      if (!groups_ || !groups_->contains(leaves_[i].get())) finish_leaf(*leaves_[i]);
+      if (!in_group(leaves_[i])) finish_leaf(*leaves_[i]);
   }
 
   void end_groups() {

@@ -142,7 +142,7 @@ struct CheckpointScope {
   CheckpointScope* const before;
 };
 inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
-void checkpoint_save(Node&, int slot, const Tensor&, int from);
+bool checkpoint_save(Node&, int slot, const Tensor&, int from);
 /// Call it before the storage changes in place: copies what the node saved of it in this region.
 void checkpoint_keep(const Node&, const Storage*);
 

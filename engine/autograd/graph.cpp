@@ -70,7 +70,7 @@ NodeExtra& Node::ensure_extra() {
 
 Node& Node::save(int slot, const Tensor& t, int from) {
   if (!t.defined()) return *this;
-  if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from), *this;
+  if (from != kOther && in_checkpoint() && checkpoint_save(*this, slot, t, from)) return *this;
   if (ReleaseScope* const region = thread_state.release;
       region && region->leave_out(*this, slot, t, from))
     return *this;

@@ -212,8 +212,10 @@ void keep_saved(const Tensor& result, const Tensor& target) {
   if (!node) return;
   for (int slot = 0; slot < kMaxSaved; ++slot) {
     const TensorImpl* held = node->saved[slot].get();
-    if (held && held->storage && held->storage == target.impl()->storage)
-      node->save(slot, clone(Tensor(node->saved[slot])), node->source[slot]);
+    if (!held || !held->storage || held->storage != target.impl()->storage) continue;
+    const Tensor copy = clone(Tensor(node->saved[slot]));
+    node->saved[slot] = Ref<TensorImpl>::share(copy.impl());
+    node->version[slot] = copy.impl()->storage->version;
   }
   checkpoint_keep(*node, target.impl()->storage);
 }

@@ -546,7 +546,8 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
   for (int i = 1; i < row.inputs; ++i)
     overlaps |=
         inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
-  if (!wants && !overlaps && answer == target.dtype()) {
+  const bool has_history = grad_enabled() && target.requires_grad();
+  if (!wants && !has_history && !overlaps && answer == target.dtype()) {
     const BroadcastInputs p = prepare(op, inputs, params);
     check_fits(name.c_str(), target, p.shape);
     if (p.device != &target.device())

@@ -323,6 +323,7 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
   copy_elements(out, x);
   scatter_into(name, out, d, index, part, join);
   if (wants) record_scatter(join, out, x, d, index, part);
+  if (in_place && wants) keep_saved(out, x);
   return in_place ? write_(name, x, out) : out;
 }
 

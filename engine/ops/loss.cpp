@@ -37,17 +37,17 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, double beta) {
   check_same_shape("smooth_l1_loss", x, target);
   if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
-  const Tensor d = abs(x - target);
+  const Tensor difference = x - target, d = abs(difference);
   if (beta == 0) return reduce_loss(d, how);
-  return reduce_loss(where(lt(d, beta), square(d) * (0.5 / beta), d - (0.5 * beta)), how);
+  return reduce_loss(where(lt(d, beta), square(difference) * (0.5 / beta), d - (0.5 * beta)), how);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction how, double delta) {
   check_same_shape("huber_loss", x, target);
   if (!(delta > 0)) fail("huber_loss: delta is {}, it must be above 0", show(delta));
-  const Tensor d = abs(x - target);
+  const Tensor difference = x - target, d = abs(difference);
   const Tensor far = (d - (0.5 * delta)) * delta;
-  return reduce_loss(where(le(d, delta), square(d) * 0.5, far), how);
+  return reduce_loss(where(le(d, delta), square(difference) * 0.5, far), how);
 }
 
 namespace {

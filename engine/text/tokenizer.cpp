@@ -220,12 +220,13 @@ void Tokenizer::add_unknown(std::string_view character, std::vector<int32_t>& ou
   if (unknown_ < 0) {
     const char* p = character.data();
     const uint32_t code = next_character(p, p + character.size());
-    if (code < 0x20 || code >= 0x7f)
-      fail("encode: the character {}U+{:04X} is not among the tokenizer's {} tokens",
-           code < 0x110000 && code >= 0xa0 ? fmt::format("'{}', ", character) : "",
-           code < 0x110000 ? code : code - 0x110000, tokens_.size());
-    fail("encode: the character '{}' is not among the tokenizer's {} tokens", character,
-         tokens_.size());
+    const std::string shown =
+        code >= 0x110000 ? fmt::format("byte 0x{:02X}", code - 0x110000)
+        : code >= 0x20 && code < 0x7f
+            ? fmt::format("character '{}'", character)
+            : fmt::format("character {}U+{:04X}",
+                          code >= 0xa0 ? fmt::format("'{}', ", character) : "", code);
+    fail("encode: the {} is not among the tokenizer's {} tokens", shown, tokens_.size());
   }
   if (!joins_unknown_ || out.empty() || out.back() != unknown_) out.push_back(unknown_);
 }

@@ -13,6 +13,7 @@
 #include "kernels/cuda/nccl.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/verbs.h"
+#include "kernels/table.h"
 
 namespace mt::cuda {
 namespace {

@@ -672,6 +672,49 @@ test('gradcheck: a gradient that differs the second time is refused', function()
   raises(function() mt.gradcheck(f, x, {nondet_tol = -1}) end, 'nondet_tol %-1; they must be 0 or more')
 end)
 
+test('gradcheck: all results count; gradgradcheck: the gradient of the result counts as an input', function()
+  local x = mt.rand(3, {dtype = 'float64', requires_grad = true})
+  local wrong = mt.Function{name = 'wrong', forward = function(_, a) return a * 1 end,
+    backward = function(_, g) return g * 2 end}
+  raises(function() mt.gradcheck(function(a) return a * 2, wrong(a) end, {x}) end, 'finite differences give 1')
+  mt.gradcheck(function(a) return a:max(1) end, {x})
+  local cut = mt.Function{name = 'cut', forward = function(_, a) return a * 2 end,
+    backward = function(_, g) return g:detach() * 2 end}
+  mt.gradcheck(cut, {x})
+  raises(function() mt.gradgradcheck(cut, {x}) end, 'gradgradcheck: the gradient changes with input 2')
+  local softmax = mt.Function{name = 'softmax', forward = function(ctx, a)
+    local y = a:softmax(1)
+    ctx:save_for_backward(y)
+    return y
+  end, backward = function(ctx, g)
+    local y = ctx:saved_tensors():detach()
+    return y * (g - (g * y):sum())
+  end}
+  mt.gradcheck(softmax, {x})
+  raises(function() mt.gradgradcheck(softmax, {x}) end, 'finite differences')
+end)
+
+test('backward: a leaf that was frozen after its forward gets no gradient', function()
+  local x, w = mt.ones(2):requires_grad_(), mt.ones(2):requires_grad_()
+  local called = false
+  w:register_hook(function() called = true end)
+  local loss = (x * w):sum()
+  w:requires_grad_(false)
+  loss:backward()
+  eq({w.grad == nil, called, x.grad:tolist()}, {true, false, {1, 1}})
+  w:requires_grad_(true);
+  (x * w):sum():backward()
+  eq(w.grad:tolist(), {1, 1})
+end)
+
+test('views without a change are tensors of their own', function()
+  local x = mt.ones(2, 3)
+  local views = {x:squeeze(), x:squeeze(1), x:expand(2, 3), x:expand_as(x), x:broadcast_to(2, -1), x[1]:t()}
+  for _, y in ipairs(views) do y:add_(1) end
+  for _, y in ipairs(views) do y:requires_grad_() end
+  eq({x:tolist(), x.requires_grad}, {{{7, 7, 7}, {6, 6, 6}}, false})
+end)
+
 test('gradcheck: no .grad changes, neither of inputs nor of what the function captures', function()
   local x, w = leaf{1, 2}, leaf{3, 4}
   x.grad = mt.tensor({5, 6}, 'float64')
@@ -890,6 +933,25 @@ test('recompute: what the function captures and what was changed since is refuse
     w:copy_(kept) -- writing the same values is allowed
   end)
   is(mt.grad(y:sum(), x), kept:tolist())
+end)
+
+test('recompute: backward inside the function, and through what the second run left', function()
+  local x = mt.tensor({0.5, 2}, {dtype = 'float64', requires_grad = true})
+  local function f(a)
+    local u = a:detach():requires_grad_()
+    return (a:exp() * mt.grad((u ^ 3):sum(), u)):sin()
+  end
+  local y, z = mt.recompute(f, x), f(x)
+  eq(mt.grad(y:sum(), x):tolist(), mt.grad(z:sum(), x):tolist())
+  local kept
+  y = mt.recompute(function(a)
+    kept = a:sin()
+    return kept:exp()
+  end, x)
+  y:sum():backward()
+  x.grad = nil
+  kept:sum():backward()
+  eq(x.grad:tolist(), x:detach():cos():tolist())
 end)
 
 test('recompute: a second run that fails leaves nothing behind', function()

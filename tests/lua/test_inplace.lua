@@ -336,6 +336,27 @@ test('sums so far, triangles and products written into a tensor', function()
   is(w.grad, {{4, 4}, {1, 2}})
 end)
 
+test('operations in place that need the old values, or have no gradient', function()
+  local x = leaf({-1, 0.5, 2}, 'float64')
+  local function slope(change)
+    local y = x * 1
+    change(y)
+    return mt.grad(y:sum(), x, {allow_unused = true})
+  end
+  is(slope(function(y) y:clamp_(mt.zeros(3, {dtype = 'float64'}), 1) end), {0, 1, 0})
+  eq(slope(function(y) y:heaviside_(mt.ones(1, {dtype = 'float64'})) end), false)
+  is(slope(function(y) y[{ {1, 2}}]:heaviside_(mt.ones(1, {dtype = 'float64'})) end), {0, 0, 1})
+  local index, source = mt.tensor({1, 3}, 'int64'), mt.tensor({5, 1}, 'float64')
+  for reduce, values in pairs{prod = {5, 1, 1}, amax = {0, 1, 1}, amin = {1, 1, 0}} do
+    is(slope(function(y) y:scatter_reduce_(1, index, source, reduce) end), values)
+    is(slope(function(y) y:index_reduce_(1, index, source, reduce) end), values)
+  end
+  local rows = leaf({{3, 4}, {0, 1}}, 'float64')
+  local y = rows * 1
+  y:renorm_(2, 1, 1)
+  eq(mt.grad(y:sum(), rows):tolist(), mt.grad(rows:renorm(2, 1, 1):sum(), rows):tolist())
+end)
+
 test('fill_ takes a 0-d tensor', function()
   local w = leaf(2)
   local x = mt.zeros(2, 3)

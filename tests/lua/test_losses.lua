@@ -154,4 +154,11 @@ t.test('the lengths of a cosine embedding loss have 1e-12 added, as in PyTorch',
   t.near(mt.cosine_embedding_loss(a, a, mt.tensor{1}):item(), 0.5, 1e-9)
 end)
 
+test('huber_loss and smooth_l1_loss: second derivatives where the input is the target', function()
+  local input, target = mt.tensor({1, 2.5, 3, 9}, 'float64'), mt.tensor({1, 2, 3, 4}, 'float64')
+  for _, loss in ipairs{mt.huber_loss, mt.smooth_l1_loss} do
+    eq(mt.hessian(function(z) return loss(z, target, {reduction = 'sum'}) end, input):diagonal():tolist(), {1, 1, 1, 0})
+  end
+end)
+
 t.finish()
