@@ -59,7 +59,7 @@ int run_processes(const Processes&, const std::vector<std::string>& words);
 /// reports with the last call of mt.dist.
 void report_end();
 
-/// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing if the words are not a command.
+/// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing for other words.
 std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 
 /// The functions of the program that the Jupyter plug-in calls.
