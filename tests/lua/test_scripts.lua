@@ -34,7 +34,7 @@ t.test('invalid flags are one sentence, before any training', function()
     {'vae', '--plot /nope/a.svg', "--plot: '/nope/a.svg' cannot be written: there is no folder '/nope'"},
     {'char_lstm', '--plot a.gif', "--plot must be a file to write that ends in .svg or .png, got 'a.gif'"},
     {'tools/reference', '--help',
-      "'--help' is no file to write; mtorch scripts/tools/reference.lua [FILE.md | FILE.lua]"},
+      "'--help' is not a page or stubs; mtorch scripts/tools/reference.lua [FILE.md | FILE.lua]"},
     {'char_gpt', "--dry-run --prompt 'ZZ#'", "--prompt 'ZZ#' has characters that the text lacks"},
   } do
     local name, flags, sentence = unpack(case)
