@@ -22,7 +22,7 @@ template <class Op> constexpr int id = index_in<Op>(Operations{});
 /// The numbers of a reduction and of a scan.
 template <class Op> constexpr int reduction_id = index_in<Op>(Reductions{});
 template <class Op> constexpr int scan_id = index_in<Op>(Scans{});
-/// The version of a plug-in, for which operations and dtypes are such numbers.
+/// The version of the interface to a plug-in. It changes with the numbers of operations and dtypes, whose ids both use.
 constexpr uint32_t kPluginAbi =
     ((kGpuAbi * 257 + Operations::size) * 257 + Reductions::size + Scans::size) * 257 + kDtypes;
 

@@ -49,6 +49,9 @@ TensorFunction lua_function(const Args& a, int i) {
       const Tensor* out = tensor_at(L, top + k);
       if (!out)
         fail("gradcheck: the function must return a tensor, it returned {}", describe(L, top + k));
+      if (out->requires_grad() && out->dtype() != Dtype::f64)
+        fail("gradcheck: result {} of the function is {}; finite differences need float64", k,
+             out->dtype());
       parts.push_back(places.size() == 1 ? *out : reshape(*out, {-1}));
     }
     lua_settop(L, top);
@@ -234,6 +237,7 @@ int checkpoint_body(Args& a) {
   };
   const CheckpointScope scope(checkpoint, false);
   lua_call(a.L, lua_gettop(a.L) - 2, LUA_MULTRET);
+  checkpoint->values.clear();  // made for a backward pass inside fn, before its end
   return lua_gettop(a.L) - 1;
 }
 
@@ -269,11 +273,12 @@ const Entry kGradientFunctions[] = {
      bind<set_grad_enabled>},
     {"is_grad_enabled()", "Whether operations are recorded.", bind<grad_enabled>},
     {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
-     "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where "
+     "Compares the gradients of all results of fn(inputs..), float64, with finite differences; an error where "
      "they differ, or where two backwards differ by more than nondet_tol.",
      gradcheck_body<gradcheck> | kKeepsNames},
     {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
-     "gradcheck for the gradients of the gradients.", gradcheck_body<gradgradcheck> | kKeepsNames},
+     "gradcheck for the gradients of the gradients, by the inputs and by the gradient of the result.",
+     gradcheck_body<gradgradcheck> | kKeepsNames},
 };
 
 const Entry kGradientMethods[] = {

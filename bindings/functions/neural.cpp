@@ -116,7 +116,7 @@ const Entry kNeuralMethods[] = {
     {"dropout_(x, p=0.5, training=true)", "dropout in place.", bind<dropout_>},
     {"alpha_dropout(x, p=0.5, training=false)",
      "Elements dropped to where selu is flat, with probability p; mean and variance stay. Only "
-     "with training=true, as in PyTorch.",
+     "in training; the function's default is training=false, as in PyTorch.",
      bind<alpha_dropout>},
     {"feature_alpha_dropout(x, p=0.5, training=false)",
      "alpha_dropout of whole channels of [n x c x ..].", bind<feature_alpha_dropout>},

@@ -218,7 +218,7 @@ class BackwardPass : public BackwardState {
     }
   }
 
-  /// Calls the hooks of the leaves that are in no group. Those frozen since the forward pass are left out.
+  /// Calls the hooks of the leaves that are in no group; leaves out those frozen since the forward pass.
   void call_leaf_hooks() {
     const auto in_group = [&](const auto& leaf) {
       return groups_ && groups_->contains(leaf.get());

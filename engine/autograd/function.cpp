@@ -302,22 +302,19 @@ bool checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
     checkpoint->different = t.dim() == 0  // it is a number
                                 ? fmt::format("'{}'", node.type->name)
                                 : fmt::format("'{}' {}", node.type->name, t.shape());
-  checkpoint->values.push_back({t.detach(), t.impl()->storage->version, &node});
+  checkpoint->values.push_back({t.detach(), t.impl()->storage->version, &node, slot});
   return false;  // for a backward pass inside the function
 }
 
-void checkpoint_keep(const Node& node, const Storage* storage) {
+void checkpoint_keep(const Node& node, int slot, const Tensor& copy) {
   if (!in_checkpoint() || !thread_state.checkpoint->again) return;
   std::vector<Checkpoint::Value>& values = thread_state.checkpoint->checkpoint->values;
-  for (auto v = values.rbegin(); v != values.rend() && v->node == &node; ++v) {
-    if (v->tensor.impl()->storage != storage) continue;
-    v->tensor = clone(v->tensor);
-    v->version = v->tensor.impl()->storage->version;
-  }
+  for (auto v = values.rbegin(); v != values.rend() && v->node == &node; ++v)
+    if (v->slot == slot) v->tensor = copy, v->version = copy.impl()->storage->version;
 }
 
 Unsaved::Value Checkpoint::at(int place) {
-  if (!values.empty()) return values[place];
+  if (size_t(place) < values.size()) return values[place];
   const auto second = std::make_shared<Checkpoint>();  // this gets all its values or none
   second->digests = digests;
   const NoGrad on(true);

@@ -58,6 +58,7 @@ struct Unsaved {
     Tensor tensor;
     uint32_t version = 0;
     const Node* node = nullptr;  // of a checkpoint's second run, only for comparison
+    int slot = 0;                // of the node
   };
   virtual ~Unsaved() = default;
   virtual Value at(int place) = 0;
@@ -143,7 +144,7 @@ struct CheckpointScope {
 };
 inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 bool checkpoint_save(Node&, int slot, const Tensor&, int from);
-/// Call it before the storage changes in place: copies what the node saved of it in this region.
-void checkpoint_keep(const Node&, const Storage*);
+/// What the node saved in the slot in this region is the copy, because the storage changes in place.
+void checkpoint_keep(const Node&, int slot, const Tensor& copy);
 
 }  // namespace mt

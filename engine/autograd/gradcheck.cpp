@@ -62,24 +62,30 @@ std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
   return g.defined() ? values_of(g) : std::vector<double>(x.numel(), 0.0);
 }
 
+/// "input 2", or what comes after the `given` inputs.
+std::string name_of(size_t k, size_t given) {
+  return k < given ? fmt::format("input {}", k + 1) : "the gradient of the result";
+}
+
 /// The row of the Jacobian, which must be the same in two backward passes.
 std::vector<double> checked_row(const Tensor& out, int64_t o, const TensorList& inputs, size_t k,
-                                double tolerance) {
+                                size_t given, double tolerance) {
   const std::vector<double> first = analytic(out, o, inputs[k]),
                             second = analytic(out, o, inputs[k]);
   for (size_t j = 0; j < first.size(); ++j)
     if (!(std::fabs(first[j] - second[j]) <= tolerance) &&  // equal infinities are equal
         first[j] != second[j] && !(std::isnan(first[j]) && std::isnan(second[j])))
       fail(
-          "gradcheck: input {}, element {}, output {}: the gradient is {}, and {} when it is computed "
+          "gradcheck: {}, element {}, output {}: the gradient is {}, and {} when it is computed "
           "again; it must be the same both times",
-          k + 1, int64_t(j) + message_base(), o + message_base(), show(first[j]), show(second[j]));
+          name_of(k, given), int64_t(j) + message_base(), o + message_base(), show(first[j]),
+          show(second[j]));
   return first;
 }
 
 /// A gradient without a graph must be constant: checks that it is the same at inputs with a small
 /// offset.
-void check_constant(const TensorFunction& gradient, const TensorList& inputs,
+void check_constant(const TensorFunction& gradient, const TensorList& inputs, size_t given,
                     const std::vector<double>& here, const GradcheckOptions& o) {
   NoGrad off;
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -91,7 +97,8 @@ void check_constant(const TensorFunction& gradient, const TensorList& inputs,
       if (nearby.size() != here.size()) fail("gradgradcheck: the function changes its shape");
       for (size_t i = 0; i < here.size(); ++i)
         if (std::fabs(nearby[i] - here[i]) > o.atol + 1e-3 * std::fabs(here[i]))
-          fail("gradgradcheck: the gradient changes with input {}, but was not recorded", k + 1);
+          fail("gradgradcheck: the gradient changes with {}, but was not recorded",
+               name_of(k, given));
     }
   }
 }
@@ -104,9 +111,8 @@ Tensor evaluate(const TensorFunction& f, const TensorList& inputs) {
   return out;
 }
 
-}  // namespace
-
-void gradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
+void check(const TensorFunction& f, const TensorList& inputs, size_t given,
+           const GradcheckOptions& o) {
   check_inputs("gradcheck", inputs);
   const Tensor out = evaluate(f, inputs);
   auto values_at = [&] {
@@ -117,10 +123,11 @@ void gradcheck(const TensorFunction& f, const TensorList& inputs, const Gradchec
   for (size_t k = 0; k < inputs.size(); ++k) {
     const Tensor& x = inputs[k];
     if (!x.requires_grad()) continue;
-    if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
+    if (!out.requires_grad())
+      fail("gradcheck: the result does not depend on {}", name_of(k, given));
     std::vector<std::vector<double>> jacobian;
     for (int64_t i = 0; i < out.numel(); ++i)
-      jacobian.push_back(checked_row(out, i, inputs, k, o.nondet_tol));
+      jacobian.push_back(checked_row(out, i, inputs, k, given, o.nondet_tol));
     NoGrad off;
     for (int64_t j = 0; j < x.numel(); ++j) {
       Perturbation perturbation(x, j);
@@ -132,17 +139,23 @@ void gradcheck(const TensorFunction& f, const TensorList& inputs, const Gradchec
         const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][j];
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
           fail(
-              "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
-              "give {}",
-              k + 1, j + message_base(), int64_t(i) + message_base(), show(got), show(numeric));
+              "gradcheck: {}, element {}, output {}: the gradient is {}, finite differences give {}",
+              name_of(k, given), j + message_base(), int64_t(i) + message_base(), show(got),
+              show(numeric));
       }
     }
   }
 }
 
+}  // namespace
+
+void gradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
+  check(f, inputs, inputs.size(), o);
+}
+
 void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
   check_inputs("gradgradcheck", inputs);
-  // The gradient of the result, of unequal numbers, counts as one more input.
+  // The gradient of the result, of unequal numbers, is one more input.
   const Tensor probe = evaluate(f, inputs);
   const Tensor line = linspace(0.5, 1.5, probe.numel(), Dtype::f64, probe.device());
   TensorList all = inputs;
@@ -157,8 +170,8 @@ void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const Grad
       return g.defined() ? g : zeros_like(in[k]);
     };
     const Tensor first = gradient(all);
-    if (first.requires_grad()) gradcheck(gradient, all, o);
-    else check_constant(gradient, all, values_of(first), o);
+    if (first.requires_grad()) check(gradient, all, inputs.size(), o);
+    else check_constant(gradient, all, inputs.size(), values_of(first), o);
   }
 }
 

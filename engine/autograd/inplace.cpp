@@ -216,8 +216,8 @@ void keep_saved(const Tensor& result, const Tensor& target) {
     const Tensor copy = clone(Tensor(node->saved[slot]));
     node->saved[slot] = Ref<TensorImpl>::share(copy.impl());
     node->version[slot] = copy.impl()->storage->version;
+    checkpoint_keep(*node, slot, copy);
   }
-  checkpoint_keep(*node, target.impl()->storage);
 }
 
 const Tensor& copy_(const Tensor& target, const Tensor& source) {

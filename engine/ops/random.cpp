@@ -217,7 +217,11 @@ const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator*
 
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* g) {
   check_float("uniform_", x.dtype());
-  if (!(low <= high) || !std::isfinite(scalar(high - low, x.dtype()).item()))
+  const auto in_dtype = [&](double value) {
+    return with_dtype(x.dtype(), [&]<class T>(T) { return double(math::convert<T>(value)); });
+  };
+  if (!(low <= high) || !(std::isfinite(in_dtype(low)) && std::isfinite(in_dtype(high)) &&
+                          std::isfinite(in_dtype(high - low))))
     fail("uniform_: {} to {} is not a range of {}", show(low), show(high), x.dtype());
   check_writable("uniform_", x);
   Tensor r = rand(x.shape(), x.dtype(), x.device(), g);

@@ -52,7 +52,9 @@ def on_page_markdown(markdown, page, config, files):
     folder = posixpath.dirname(page.file.src_uri) or '.'
 
     def link(path):
-        return posixpath.relpath(pages[path], folder) if path in pages else None
+        picture = path.startswith('docs/') and path.endswith('.svg')
+        to = path[len('docs/'):] if picture else pages.get(path)
+        return to and posixpath.relpath(to, folder)
 
     def target(found):
         path, mark, anchor = found[1].partition('#')

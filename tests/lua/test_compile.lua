@@ -1323,4 +1323,12 @@ t.test('what an optimizer changes between the parts of a step is counted once', 
   t.eq(version(true), version(false))
 end)
 
+test('uniform_ is recorded', function()
+  local step = mt.compile(function(x) return x + mt.empty(3):uniform_(1, 2) end)
+  eq(told(function()
+    for _ = 1, 4 do step(mt.zeros(3)) end
+  end), '')
+  assert(mt.explain(step):find 'replay')
+end)
+
 t.finish()

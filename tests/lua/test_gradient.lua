@@ -672,16 +672,17 @@ test('gradcheck: a gradient that differs the second time is refused', function()
   raises(function() mt.gradcheck(f, x, {nondet_tol = -1}) end, 'nondet_tol %-1; they must be 0 or more')
 end)
 
-test('gradcheck: all results count; gradgradcheck: the gradient of the result counts as an input', function()
+test('gradcheck: all results count; gradgradcheck: so does the gradient of the result', function()
   local x = mt.rand(3, {dtype = 'float64', requires_grad = true})
   local wrong = mt.Function{name = 'wrong', forward = function(_, a) return a * 1 end,
     backward = function(_, g) return g * 2 end}
   raises(function() mt.gradcheck(function(a) return a * 2, wrong(a) end, {x}) end, 'finite differences give 1')
   mt.gradcheck(function(a) return a:max(1) end, {x})
+  raises(function() mt.gradcheck(function(a) return a * a, a:float() end, {x}) end, 'result 2 of the function is')
   local cut = mt.Function{name = 'cut', forward = function(_, a) return a * 2 end,
     backward = function(_, g) return g:detach() * 2 end}
   mt.gradcheck(cut, {x})
-  raises(function() mt.gradgradcheck(cut, {x}) end, 'gradgradcheck: the gradient changes with input 2')
+  raises(function() mt.gradgradcheck(cut, {x}) end, 'the gradient changes with the gradient of the result')
   local softmax = mt.Function{name = 'softmax', forward = function(ctx, a)
     local y = a:softmax(1)
     ctx:save_for_backward(y)
@@ -943,6 +944,15 @@ test('recompute: backward inside the function, and through what the second run l
   end
   local y, z = mt.recompute(f, x), f(x)
   eq(mt.grad(y:sum(), x):tolist(), mt.grad(z:sum(), x):tolist())
+  local n = 0
+  y = mt.recompute(function(a)
+    n = n + 1
+    local run, b = n, (a * a):exp()
+    local g = mt.grad(b:sum(), a, {retain_graph = true})
+    for _ = 1, run == 1 and 300 or 0 do b = b:sin() end
+    return b * g
+  end, x)
+  raises(function() y:sum():backward() end, 'recompute: the second run of the function made')
   local kept
   y = mt.recompute(function(a)
     kept = a:sin()

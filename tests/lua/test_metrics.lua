@@ -206,4 +206,12 @@ test('errors', function()
   raises(function() metrics.F1{average = 'binary'}:update(scores, labels):compute() end, 'is of 2 classes, there are 4')
 end)
 
+test('targets of uint8', function()
+  for _, case in ipairs{{mt.tensor{0.2, 0.8, 0.9}, {1, 0, 1}, 1 / 3}, {mt.tensor({1, 2}, 'int64'), {1, 2}, 1}} do
+    local accuracy = metrics.Accuracy()
+    accuracy:update(case[1], mt.tensor(case[2], 'uint8'))
+    near(accuracy:compute(), case[3], 1e-12)
+  end
+end)
+
 t.finish()

@@ -88,7 +88,8 @@ gradient.Function = core.declare("Function(forward: function, backward: function
 
 gradient.recompute = core.declare('recompute(fn: function, ..)',
   'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers. ' ..
-    'The running statistics of normalisation layers are updated once; what fn itself changes is changed twice.',
+    'The running statistics of normalisation layers are updated once; what fn itself changes is changed twice. A ' ..
+    'backward inside fn runs it once more.',
   function(fn, ...)
     local arguments, state = pack(...), mt.get_rng_state()
     local function rerun()

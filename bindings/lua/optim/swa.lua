@@ -76,9 +76,11 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
   function(loader, model, device)
     class.check_module('update_bn', model)
     local norms, was_training = {}, model.training
+    local function is_instance_norm(m) -- whose statistics are not means over batches
+      return class.is(m, 'InstanceNorm1d') or class.is(m, 'InstanceNorm2d') or class.is(m, 'InstanceNorm3d')
+    end
     for _, inner in ipairs(model:modules()) do
-      if inner.running_mean and inner.running_var and inner.num_batches_tracked and
-        not inner.__name:find '^InstanceNorm' then -- whose statistics are not means over batches
+      if inner.running_mean and inner.running_var and inner.num_batches_tracked and not is_instance_norm(inner) then
         norms[#norms + 1] = {inner, inner.momentum}
       end
     end

@@ -287,7 +287,7 @@ function(defaults, arguments)
   for _, effect in ipairs{{core.set_num_threads, 'threads'}, {require('mtorch').manual_seed, 'seed'}} do
     if values and reason == '' then
       local ok, problem = pcall(effect[1], values[effect[2]])
-      reason = ok and '' or problem:gsub('^%S+:%d+: [%w_]+', '--' .. effect[2])
+      reason = ok and '' or problem:gsub('^.-:%d+: [%w_]+', '--' .. effect[2])
     end
   end
   if reason ~= '' then values, message = nil, reason end

@@ -65,7 +65,8 @@ local function need_tensors(self, prediction, target)
     core.fail('%s: update takes predictions and targets, tensors, got %s and %s', self.__name,
       core.describe(prediction), core.describe(target))
   end
-  return prediction:detach(), target:detach():to(prediction.device)
+  target = target:detach():to(prediction.device)
+  return prediction:detach(), target.dtype == 'uint8' and target:long() or target -- ignore_index may be negative
 end
 
 local function is_float(x) return x.dtype:find('float') ~= nil end

@@ -93,7 +93,10 @@ local function described(call) return call.op .. (call.line and ' at ' .. call.l
 function Lowering:entered(entry, a, call)
   local made = {pcall(entry, self.graph, a, call, self)}
   if table.remove(made, 1) then return made end
-  if #self.graph.known_sizes == 0 or made[1]:find('onnx.export: ', 1, true) then error(made[1], 0) end
+  if type(made[1]) ~= 'string' or extend.interrupted() or #self.graph.known_sizes == 0 or
+    made[1]:find('onnx.export: ', 1, true) then
+    error(made[1], 0)
+  end
   extend.fail('onnx.export: %s has no ONNX form where its numbers or sizes follow the dynamic axes; leave ' ..
     'dynamic_axes out', described(call))
 end
