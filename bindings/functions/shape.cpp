@@ -158,17 +158,11 @@ int broadcast_shapes_body(Args& a) {
   return a.push(shape);
 }
 
-/// The view, or a new one of x if it is x itself, so that flags and hooks of the result are its own.
-Tensor own_view(const Tensor& x, const Tensor& seen) {
-  return seen.impl() == x.impl() ? view(x, x.shape()) : seen;
-}
-Tensor expand_view(const Tensor& x, const Shape& shape) { return own_view(x, expand(x, shape)); }
-
 int squeeze_body(Args& a) {
   const Tensor& x = a.tensor(1);
-  return a.push(own_view(x, !a.given(2)                      ? squeeze(x)
-                            : lua_type(a.L, 2) == LUA_TTABLE ? squeeze(x, a.dims(2))
-                                                             : squeeze(x, a.position(2))));
+  if (!a.given(2)) return a.push(squeeze(x));
+  if (lua_type(a.L, 2) == LUA_TTABLE) return a.push(squeeze(x, a.dims(2)));
+  return a.push(squeeze(x, a.position(2)));
 }
 int unsqueeze_body(Args& a) {
   if (lua_type(a.L, 2) == LUA_TTABLE) return a.push(unsqueeze(a.tensor(1), a.dims(2)));
@@ -225,13 +219,11 @@ const Entry kShapeMethods[] = {
     {"transpose(x, dim1, dim2)", "Two dimensions exchanged.", bind<transpose>},
     {"swapaxes(x, dim1, dim2)", "Two dimensions exchanged.", bind<transpose>},
     {"swapdims(x, dim1, dim2)", "Two dimensions exchanged.", bind<transpose>},
-    {"t(x)", "The transposed matrix; a vector as it is.",
-     bind<[](const Tensor& x) { return own_view(x, t(x)); }>},
-    {"expand(x, [shape..])", "Sizes of 1 repeated without a copy; -1 keeps a size.",
-     bind<expand_view>},
-    {"broadcast_to(x, [shape..])", "Sizes of 1 repeated without a copy.", bind<expand_view>},
+    {"t(x)", "The transposed matrix; a vector as it is.", bind<t>},
+    {"expand(x, [shape..])", "Sizes of 1 repeated without a copy; -1 keeps a size.", bind<expand>},
+    {"broadcast_to(x, [shape..])", "Sizes of 1 repeated without a copy.", bind<expand>},
     {"expand_as(x, y)", "x expanded to the shape of y.",
-     bind<[](const Tensor& x, const Tensor& y) { return expand_view(x, y.shape()); }>},
+     bind<[](const Tensor& x, const Tensor& y) { return expand(x, y.shape()); }>},
     {"squeeze(x, [dim]=nil)", "x without the dimensions of size 1, or without some of them.",
      takes<Tensor, Dims>(squeeze_body)},
     {"unsqueeze(x, [dim])", "x with a new dimension of size 1, or several.",
