@@ -9,6 +9,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/cubic.h"
+#include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/weighted_gather.h"
 #include "kernels/cpu/pool/parallel.h"
