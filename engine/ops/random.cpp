@@ -225,8 +225,8 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator* g) {
     fail("uniform_: {} to {} is not a range of {}", show(low), show(high), x.dtype());
   check_writable("uniform_", x);
   Tensor r = rand(x.shape(), x.dtype(), x.device(), g);
-  if (low != 0 || high != 1) r = r * (high - low) + low;
-  if (low < high && (low != 0 || high != 1)) r = where(lt(r, high), r, low);  // rounded to the end
+  // The sum may be rounded to the end.
+  if (low != 0 || high != 1) r = r * (high - low) + low, r = where(lt(r, high), r, low);
   return write_("uniform_", x, r);
 }
 

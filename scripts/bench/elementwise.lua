@@ -65,7 +65,7 @@ local function described(op)
       names[#names + 1], inputs[#inputs + 1] = letters[i], ('%s=%s:N'):format(letters[i], kind)
     end
   end
-  for i = op.inputs + 1, op.inputs + #op.params do words[i] = given[i] or op.values[i - op.inputs] end
+  for i = op.inputs + 1, op.inputs + #op.params do words[i] = given[i] end
   return names, table.concat(inputs, ' '), table.concat(words, ', ')
 end
 
