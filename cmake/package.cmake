@@ -31,8 +31,8 @@ endforeach()
 # instructions they have.
 find_library(MTORCH_OPENBLAS_STATIC libopenblas.a REQUIRED HINTS ${OPENBLAS_LIBRARY_DIRS} ${OPENBLAS_LIBDIR}
   PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} PATH_SUFFIXES openblas-openmp)
-file(STRINGS kernels/cpu/libraries/openblas.h functions REGEX "X\\([a-z_]+\\)")
-string(REGEX MATCHALL "X\\([a-z_]+\\)" functions "${functions}")
+file(STRINGS kernels/cpu/libraries/openblas.h functions REGEX "X\\([a-z0-9_]+\\)")
+string(REGEX MATCHALL "X\\([a-z0-9_]+\\)" functions "${functions}")
 list(TRANSFORM functions REPLACE "X\\((.+)\\)" "-Wl,-u,\\1")
 set(kinds COOPERLAKE=SKYLAKEX EXCAVATOR=HASWELL)
 foreach(old CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON OPTERON_SSE3 BARCELONA BOBCAT)

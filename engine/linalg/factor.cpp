@@ -69,22 +69,24 @@ const NodeType kQr{"qr", qr_backward};
 
 // ---- singular values ----------------------------------------------------------------------------
 
-/// job is LAPACK's: 'N', 'S', 'A'.
+/// job is LAPACK's: 'N', 'S', 'A'. The memory of a matrix with more columns than rows is its column-major transpose,
+/// which LAPACK decomposes: left vectors are then right ones. Others are transposed, so that LAPACK's is never wide.
 Svd svd_values(const char* name, const Tensor& a, char job) {
-  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
+  if (rows_of(a) > columns_of(a)) {
+    const Svd f = svd_values(name, mT(a), job);
+    return {contiguous(mT(f.vh)), f.s, contiguous(mT(f.u))};
+  }
+  const int64_t m = rows_of(a), n = columns_of(a);
   const Shape batch = batch_of(a);
-  check_workspace(name, k);
-  const int64_t mu = job == 'A' ? m : job == 'S' ? k : 0, nv = job == 'A' ? n : job == 'S' ? k : 0;
-  Svd f{empty(joined(batch, {m, mu}), a.dtype()), empty(joined(batch, {k}), a.dtype()),
+  check_workspace(name, m);
+  const int64_t mu = job == 'N' ? 0 : m, nv = job == 'A' ? n : mu;
+  Svd f{empty(joined(batch, {m, mu}), a.dtype()), empty(joined(batch, {m}), a.dtype()),
         empty(joined(batch, {nv, n}), a.dtype())};
-  const Tensor work = clone(a.detach());
+  const Tensor work = clone(contiguous(a.detach()));
   const auto run = [&]<class T>(T* w, T* u, T* s, T* vh) {
     if (!lapack::finite(w, m * n)) return -1;
-    for (int64_t e = 0; k == 0 && e < m * mu; ++e) u[e] = T(e % (m + 1) == 0);
-    for (int64_t e = 0; k == 0 && e < nv * n; ++e) vh[e] = T(e % (n + 1) == 0);
-    if (k == 0) return 0;
-    // The memory is the column-major transpose: its left vectors are our right ones.
-    return lapack::svd(job, int(n), int(m), w, s, vh, u);
+    for (int64_t e = 0; m == 0 && e < nv * n; ++e) vh[e] = T(e % (n + 1) == 0);
+    return m == 0 ? 0 : lapack::svd(job, int(n), int(m), w, s, vh, u);
   };
   check_converged(name, batch, each(name, batch, double(m) * double(n), run, work, f.u, f.s, f.vh));
   return f;

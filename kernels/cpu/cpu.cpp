@@ -75,6 +75,8 @@ struct Choice {
   void (*fill)(Verbs&);   // null: not in this build
   bool runs, by_default;  // on this machine
   void (*run_tree)(const Tree&);
+  void (*strip)(const SymmetricStrip<float>&);
+  void (*wide_strip)(const SymmetricStrip<double>&);
 };
 
 #ifdef MT_WITH_COMPILER
@@ -82,11 +84,12 @@ struct Choice {
 #else
 #define MT_TREE(isa) nullptr
 #endif
+#define MT_FUNCTIONS(isa) MT_TREE(isa), isa::symmetric_strip, isa::symmetric_strip
 
 // The best choice is last. Not every build has all of them; the other names are rejected.
 #ifdef __aarch64__
 std::array<Choice, 1> all_choices() {
-  return {{{"neon", isa_neon::fill_verbs, true, true, MT_TREE(isa_neon)}}};
+  return {{{"neon", isa_neon::fill_verbs, true, true, MT_FUNCTIONS(isa_neon)}}};
 }
 #else
 // clang 14's __builtin_cpu_supports does not know f16c.
@@ -105,19 +108,19 @@ std::array<Choice, 3> all_choices() {
   [[maybe_unused]] const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
   return {{
 #ifdef MT_BUILT_BASE
-      {"base", isa_base::fill_verbs, true, true, MT_TREE(isa_base)},
+      {"base", isa_base::fill_verbs, true, true, MT_FUNCTIONS(isa_base)},
 #else
-      {"base", nullptr, true, false, nullptr},
+      {"base", nullptr, true, false, nullptr, nullptr, nullptr},
 #endif
 #ifdef MT_BUILT_AVX2
-      {"avx2", isa_avx2::fill_verbs, avx2, avx2, MT_TREE(isa_avx2)},
+      {"avx2", isa_avx2::fill_verbs, avx2, avx2, MT_FUNCTIONS(isa_avx2)},
 #else
-      {"avx2", nullptr, avx2, false, nullptr},
+      {"avx2", nullptr, avx2, false, nullptr, nullptr, nullptr},
 #endif
 #ifdef MT_BUILT_AVX512
-      {"avx512", fill_mixed, avx512, fast512, MT_TREE(isa_avx512)},
+      {"avx512", fill_mixed, avx512, fast512, MT_FUNCTIONS(isa_avx512)},
 #else
-      {"avx512", nullptr, avx512, false, nullptr},
+      {"avx512", nullptr, avx512, false, nullptr, nullptr, nullptr},
 #endif
   }};
 }
@@ -177,5 +180,7 @@ const Device& start_cpu() {
 }
 const char* cpu_isa() { return choice().name; }
 void run_tree_on_cpu(const Tree& t) { choice().run_tree(t); }
+void symmetric_strip_on_cpu(const SymmetricStrip<float>& s) { choice().strip(s); }
+void symmetric_strip_on_cpu(const SymmetricStrip<double>& s) { choice().wide_strip(s); }
 
 }  // namespace mt

@@ -1,24 +1,22 @@
 // isa.h -- the interface of each instruction set's copy of the CPU kernels, for cpu.cpp
 #pragma once
+#include "kernels/cpu/symmetric.h"
 #include "kernels/device.h"
 
 namespace mt {
 struct Tree;  // kernels/tree.h
 
-namespace isa_base {
-void fill_verbs(Verbs&);
-void run_tree(const Tree&);
-}  // namespace isa_base
-namespace isa_avx2 {
-void fill_verbs(Verbs&);
-void run_tree(const Tree&);
-}  // namespace isa_avx2
-namespace isa_avx512 {
-void fill_verbs(Verbs&);
-void run_tree(const Tree&);
-}  // namespace isa_avx512
-namespace isa_neon {
-void fill_verbs(Verbs&);
-void run_tree(const Tree&);
-}  // namespace isa_neon
+#define MT_KERNELS_OF(isa)                             \
+  namespace isa {                                      \
+  void fill_verbs(Verbs&);                             \
+  void run_tree(const Tree&);                          \
+  void symmetric_strip(const SymmetricStrip<float>&);  \
+  void symmetric_strip(const SymmetricStrip<double>&); \
+  }
+MT_KERNELS_OF(isa_base)
+MT_KERNELS_OF(isa_avx2)
+MT_KERNELS_OF(isa_avx512)
+MT_KERNELS_OF(isa_neon)
+#undef MT_KERNELS_OF
+
 }  // namespace mt

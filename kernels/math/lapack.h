@@ -5,7 +5,7 @@
 //
 // Matrices are column-major, without gaps. T is float or double. The engine has checked every
 // argument: sizes fit 32 bits, values are finite where required, openblas::open() is not null. Large
-// LU and Cholesky factorizations and triangular systems run on all threads, the others on one; bits
+// LU, Cholesky, QR, eigh and svd, and triangular systems, run on all threads, the others on one; bits
 // do not depend on the number of threads. Results are LAPACK's `info`: 0 is success, i > 0 is the
 // index of the pivot, minor or value that failed; kNoMemory is not one of LAPACK's.
 #pragma once
@@ -39,7 +39,8 @@ void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, 
 template <class T> int qr(int m, int n, T* a, T* tau);
 /// Computes the first `columns` columns of Q from k Householder vectors, in place (m x columns).
 template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau);
-/// job: 'N' only values, 'S' the first min(m, n) vectors, 'A' all. Needs finite values; destroys a.
+/// job: 'N' only values, 'S' the first min(m, n) vectors, 'A' all. Needs finite values; destroys a. Large matrices run
+/// on all threads if m >= n.
 template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt);
 /// Ascending eigenvalues from the upper (or lower) triangle; a is replaced by the vectors if
 /// requested. Needs finite values.

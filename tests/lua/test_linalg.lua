@@ -512,4 +512,52 @@ test('refusals, and no crash for any argument', function()
   raises(function() la.svdvals(mt.zeros({1, 1}, {device = 'cpu'}):expand(2 ^ 15, 2 ^ 15)) end, 'too large for LAPACK')
 end)
 
+
+test('large matrices are reduced in blocks: residuals, values, bits', function()
+  mt.manual_seed(9)
+  local before = mt.get_num_threads()
+  local function is_orthogonal(q) small(mT(q):matmul(q) - mt.eye(q:size(2), {dtype = 'float64'}), 1e-11) end
+  for _, size in ipairs{{300, 300}, {700, 300}, {300, 700}, {545, 545}, {700, 530}, {530, 1100}, {1100, 530}} do
+    local a, m, n = randn(size[1], size[2]), size[1], size[2]
+    local k = math.min(m, n)
+    for _, mode in ipairs{'reduced', 'complete'} do
+      local q, r = la.qr(a, mode)
+      small(q:matmul(r) - a, 1e-11)
+      is_orthogonal(q)
+      eq(largest(r:tril(-1)), 0)
+    end
+    for _, full in ipairs{false, true} do
+      local u, s, vh = la.svd(a, {full_matrices = full})
+      small((u:narrow(2, 1, k) * s):matmul(vh:narrow(1, 1, k)) - a, 1e-10)
+      is_orthogonal(u)
+      is_orthogonal(mT(vh))
+      small(la.svdvals(a) - s, 1e-10)
+      eq(s:sort(1, true):equal(s), true)
+    end
+    local runs = {function() return (la.qr(a)) end, function() return (la.svd(a)) end,
+      function() return la.svdvals(a:float()) end}
+    if m == n then
+      local p = a + mT(a)
+      for _, triangle in ipairs{'L', 'U'} do -- the other triangle is not read
+        local w, v = la.eigh((triangle == 'L' and p:tril() or p:triu()) + (triangle == 'L' and a:triu(1) or a:tril(-1)),
+          triangle)
+        small((v * w):matmul(mT(v)) - p, 1e-10)
+        is_orthogonal(v)
+        small(la.eigvalsh(p) - w, 1e-10)
+      end
+      near((la.eigvalsh(p * 1e-200):narrow(1, 1, 3) * 1e200):tolist(), la.eigvalsh(p):narrow(1, 1, 3):tolist(), 1e-9)
+      runs[4] = function() return select(2, la.eigh(p)) end
+    end
+    for i, run in ipairs(runs) do
+      mt.set_num_threads(1)
+      local first = run()
+      for _, threads in ipairs{2, 3} do
+        mt.set_num_threads(threads)
+        eq({i, run():equal(first)}, {i, true})
+      end
+    end
+  end
+  mt.set_num_threads(before)
+end)
+
 t.finish()

@@ -101,7 +101,7 @@ has 'a library that is something else' "$(lua MTORCH_BLAS=libz.so.1 "$large")" \
   '*libz.so.1: openblas_get_parallel is not in it;*'
 if command -v "${CC:-cc}" >/dev/null; then
   {
-    grep -o "X([a-z_]*)" "$here/kernels/cpu/libraries/openblas.h" | grep -v parallel |
+    grep -o "X([a-z0-9_]*)" "$here/kernels/cpu/libraries/openblas.h" | grep -v parallel |
       sed "s/X(\(.*\))/void \1(void) {}/"
     echo 'int openblas_get_parallel(void) { return 1; }'
   } >"$folder/threads.c"

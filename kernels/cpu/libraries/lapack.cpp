@@ -2,116 +2,17 @@
 #include "kernels/math/lapack.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
-#include <omp.h>
-
-#include <algorithm>
-#include <atomic>
-#include <utility>
-
-#include "kernels/cpu/libraries/openblas.h"
-#include "kernels/cpu/pool/parallel.h"
-#include "kernels/interrupt.h"
+#include "kernels/cpu/libraries/householder.h"
+#include "kernels/cpu/libraries/lapack_blocks.h"
 
 namespace mt::lapack {
 namespace {
 
-/// A LAPACK routine for T. The engine has called openblas::open() before.
-template <class T, class Single, class Double>
-auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) {
-  if constexpr (sizeof(T) == 4) return openblas::open()->*single;
-  else return openblas::open()->*wide;
-}
-#define MT_ROUTINE(name) choose<T>(&openblas::Library::s##name##_, &openblas::Library::d##name##_)
-
-/// OpenBLAS splits its work by its number of threads, which changes bits: a scope sets one thread.
-std::atomic<int> calls_under_way{0};
-struct SerialBlasScope {
-  const int before = omp_get_max_threads();
-  SerialBlasScope() {
-    ++calls_under_way;
-    if (before > 1) omp_set_num_threads(1);
-  }
-  ~SerialBlasScope() {
-    --calls_under_way;
-    if (before > 1) omp_set_num_threads(before);
-  }
-  SerialBlasScope(const SerialBlasScope&) = delete;
-};
-
-/// An array that is freed by the destructor; null if it cannot be allocated.
-template <class T> struct Array {
-  T* const at;
-  explicit Array(double n) : at(static_cast<T*>(std::calloc(size_t(n < 1 ? 1 : n), sizeof(T)))) {}
-  ~Array() { std::free(at); }
-  Array(const Array&) = delete;
-  operator T*() const { return at; }
-};
-
-/// Calls `routine(work, length, info)` twice: as a workspace query, and for the computation.
-template <class T> int with_workspace(const auto& routine, double least = 1) {
-  T wish = 0;
-  int query = -1, info = 0;
-  routine(&wish, &query, &info);
-  if (info != 0) return info;
-  double size = double(wish) * (sizeof(T) == 4 ? 1.0000003 : 1) + 1;  // a float may be rounded down
-  if (size < least) size = least;
-  if (size > 2147483000.0) return kNoMemory;
-  const Array<T> work(size);
-  if (!work.at) return kNoMemory;
-  const int length = int(size);
-  routine(work.at, &length, &info);
-  return info;
-}
-
-constexpr int lead(int n) { return n > 1 ? n : 1; }
-
-// ---- blocks ---------------------------------------------------------------------------------------
-// A panel of columns is factored by LAPACK; the other columns are updated in strips, several at a time. Panels and
-// strips depend only on the size, so that bits do not depend on the number of threads.
-
-constexpr int kPanel = 64, kStrip = 128, kMinSplit = 256, kMinColumns = 16;
-
-/// Calls `f(first, count)` for strips of the columns begin .. end - 1.
-template <class F> void for_strips(int begin, int end, int width, const F& f) {
-  if (begin >= end) return;
-  const int64_t strips = (end - begin + width - 1) / width;
-  parallel(strips, true, [&](int64_t i) {
-    const int first = begin + int(i) * width;
-    f(first, std::min(width, end - first));
-  });
-}
-
-/// Columns of a matrix: row i of column j is at(i, j). All matrices of a call have as many rows.
-template <class T> struct Columns {
-  T* const a;
-  const int ld;
-  T* at(int i, int j) const { return a + i + int64_t(j) * ld; }
-
-  /// c -= a b, or a' b; c has m x n elements, k are added.
-  void subtract_product(bool transposed, int m, int n, int k, const T* x, const T* y, T* z) const {
-    constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
-    if (m > 0 && n > 0)
-      choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
-          kColumns, transposed ? kTransposed : kPlain, kPlain, m, n, k, T(-1), x, ld, y, ld, T(1),
-          z, ld);
-  }
-  /// Replaces n columns at `b` by the solution with the triangle of k rows at `t`.
-  void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,
-                      const T* t, T* b) const {
-    const T one = 1;
-    MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
-  }
-  /// Exchanges the rows first .. end - 1 of `count` columns with the rows of their pivots, from 1.
-  void exchange_rows(int column, int count, int first, int end, const int* pivots) const {
-    for (int j = column; j < column + count; ++j) {
-      T* const x = at(0, j);
-      for (int i = first; i < end; ++i) std::swap(x[i], x[pivots[i] - 1]);
-    }
-  }
-};
+constexpr int kMinColumns = 16;  // fewer right-hand sides are solved as a whole
+/// Smaller matrices are reduced by LAPACK: for them, waking threads at each column costs more than it saves.
+constexpr int kMinReduction = 512;
 
 /// The inverse of the triangle L of a panel. Its elements are at most 1 by pivoting, so a product with it is about as
 /// exact as OpenBLAS's triangular solve, and five times as fast.
@@ -244,8 +145,17 @@ void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, 
   substitute(upper, transposed, unit, n, columns, a, b);
 }
 
+/// Whether squares of n elements neither overflow nor vanish: otherwise LAPACK's drivers scale the matrix.
+template <class T> bool needs_no_scaling(int64_t n, const T* a) {
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(a[i]));
+  return largest > (sizeof(T) == 4 ? T(1e-12) : T(1e-145)) &&
+         largest < (sizeof(T) == 4 ? T(1e12) : T(1e145));
+}
+
 template <class T> int qr(int m, int n, T* a, T* tau) {
   const SerialBlasScope one;
+  if (std::min(m, n) >= kMinSplit) return blocked_qr(m, n, a, tau);
   const int ld = lead(m);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(geqrf)(&m, &n, a, &ld, tau, work, length, info);
@@ -254,6 +164,7 @@ template <class T> int qr(int m, int n, T* a, T* tau) {
 
 template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau) {
   const SerialBlasScope one;
+  if (k >= kMinSplit) return blocked_qr_q(m, columns, k, a, tau);
   const int ld = lead(m);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(orgqr)(&m, &columns, &k, a, &ld, tau, work, length, info);
@@ -268,10 +179,13 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
   const Array<int> whole(8.0 * k);
   if (!copy.at || !whole.at) return kNoMemory;
   std::memcpy(copy.at, a, bytes);
-  int info = with_workspace<T>([&](T* work, const int* length, int* result) {
-    MT_ROUTINE(gesdd)
-    (&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result, 1);
-  });
+  int info =
+      n <= m && n >= kMinReduction && needs_no_scaling(bytes / sizeof(T), a)
+          ? blocked_svd(job, m, n, a, s, u, vt)
+          : with_workspace<T>([&](T* work, const int* length, int* result) {
+              MT_ROUTINE(gesdd)
+              (&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result, 1);
+            });
   if (info <= 0 || mt_interrupted) return info;
   // Divide and conquer can fail where the slower method does not.
   std::memcpy(a, copy.at, bytes);
@@ -283,6 +197,11 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
 
 template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
   const SerialBlasScope one;
+  if (n >= kMinReduction && needs_no_scaling(int64_t(n) * n, a)) {
+    for (int j = 1; upper && j < n; ++j)
+      for (int i = 0; i < j; ++i) a[j + int64_t(i) * n] = a[i + int64_t(j) * n];
+    return blocked_eigh(vectors, n, a, values);
+  }
   const int ld = lead(n), whole_length = 3 + 5 * n;
   const Array<int> whole(whole_length);
   if (!whole.at) return kNoMemory;

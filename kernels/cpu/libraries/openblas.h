@@ -13,9 +13,13 @@
   X(cblas_sgemm) X(cblas_dgemm)                                            \
   X(sgetrf_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)                    \
   X(sorgqr_) X(sgesdd_) X(sgesvd_) X(ssyevd_) X(sgeev_)                    \
+  X(sgeqrt3_) X(slarfg_) X(slarft_) X(slarfb_) X(sgemv_) X(ssymv_)    \
+  X(ssytrd_) X(sstedc_) X(sgebrd_) X(sbdsdc_)                           \
   X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_) X(slaswp_) X(ssyrk_)          \
   X(dgetrf_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)                    \
   X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
+  X(dgeqrt3_) X(dlarfg_) X(dlarft_) X(dlarfb_) X(dgemv_) X(dsymv_)    \
+  X(dsytrd_) X(dstedc_) X(dgebrd_) X(dbdsdc_)                           \
   X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_) X(dlaswp_) X(dsyrk_)
 // clang-format on
 
@@ -44,6 +48,24 @@ char* openblas_get_corename(void);
                  const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
   void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
                  const int*, int*, size_t, size_t);                                                \
+  void x##geqrt3_(const int*, const int*, T*, const int*, T*, const int*, int*);                   \
+  void x##larfg_(const int*, T*, T*, const int*, T*);                                              \
+  void x##larft_(const char*, const char*, const int*, const int*, const T*, const int*, const T*, \
+                 T*, const int*, size_t, size_t);                                                  \
+  void x##larfb_(const char*, const char*, const char*, const char*, const int*, const int*,       \
+                 const int*, const T*, const int*, const T*, const int*, T*, const int*, T*,       \
+                 const int*, size_t, size_t, size_t, size_t);                                      \
+  void x##gemv_(const char*, const int*, const int*, const T*, const T*, const int*, const T*,     \
+                const int*, const T*, T*, const int*, size_t);                                     \
+  void x##symv_(const char*, const int*, const T*, const T*, const int*, const T*, const int*,     \
+                const T*, T*, const int*, size_t);                                                 \
+  void x##sytrd_(const char*, const int*, T*, const int*, T*, T*, T*, T*, const int*, int*,        \
+                 size_t);                                                                          \
+  void x##stedc_(const char*, const int*, T*, T*, T*, const int*, T*, const int*, int*,            \
+                 const int*, int*, size_t);                                                        \
+  void x##gebrd_(const int*, const int*, T*, const int*, T*, T*, T*, T*, T*, const int*, int*);    \
+  void x##bdsdc_(const char*, const char*, const int*, T*, T*, T*, const int*, T*, const int*, T*, \
+                 int*, T*, int*, int*, size_t, size_t);                                            \
   void x##geev_(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*,  \
                 const int*, T*, const int*, int*, size_t, size_t);                                 \
   void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \

@@ -1,0 +1,114 @@
+// lapack_blocks.h -- what blocked factorizations share: routines by type, workspaces, strips of columns, products
+//
+// A panel of columns is factored by LAPACK; the other columns are updated in strips, several at a time. Panels and
+// strips depend only on the size, so that bits do not depend on the number of threads.
+#pragma once
+#include <cstdlib>
+#include <utility>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/cpu/libraries/openblas.h"
+#include "kernels/cpu/pool/parallel.h"
+#include "kernels/interrupt.h"
+#include "kernels/math/lapack.h"
+
+namespace mt::lapack {
+
+/// A LAPACK routine for T. The engine has called openblas::open() before.
+template <class T, class Single, class Double>
+auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) {
+  if constexpr (sizeof(T) == 4) return openblas::open()->*single;
+  else return openblas::open()->*wide;
+}
+#define MT_ROUTINE(name) choose<T>(&openblas::Library::s##name##_, &openblas::Library::d##name##_)
+
+/// OpenBLAS splits its work by its number of threads, which changes bits: a scope sets one thread.
+inline std::atomic<int> calls_under_way{0};
+struct SerialBlasScope {
+  const int before = omp_get_max_threads();
+  SerialBlasScope() {
+    ++calls_under_way;
+    if (before > 1) omp_set_num_threads(1);
+  }
+  ~SerialBlasScope() {
+    --calls_under_way;
+    if (before > 1) omp_set_num_threads(before);
+  }
+  SerialBlasScope(const SerialBlasScope&) = delete;
+};
+
+/// An array that is freed by the destructor; null if it cannot be allocated.
+template <class T> struct Array {
+  T* const at;
+  explicit Array(double n) : at(static_cast<T*>(std::calloc(size_t(n < 1 ? 1 : n), sizeof(T)))) {}
+  ~Array() { std::free(at); }
+  Array(const Array&) = delete;
+  operator T*() const { return at; }
+};
+
+/// Calls `routine(work, length, info)` twice: as a workspace query, and for the computation.
+template <class T> int with_workspace(const auto& routine, double least = 1) {
+  T wish = 0;
+  int query = -1, info = 0;
+  routine(&wish, &query, &info);
+  if (info != 0) return info;
+  double size = double(wish) * (sizeof(T) == 4 ? 1.0000003 : 1) + 1;  // a float may be rounded down
+  if (size < least) size = least;
+  if (size > 2147483000.0) return kNoMemory;
+  const Array<T> work(size);
+  if (!work.at) return kNoMemory;
+  const int length = int(size);
+  routine(work.at, &length, &info);
+  return info;
+}
+
+/// The leading dimension of columns of n rows.
+constexpr int lead(int n) { return n > 1 ? n : 1; }
+
+/// Columns of a panel and of a strip; smaller matrices are factored as a whole.
+constexpr int kPanel = 64, kStrip = 128, kMinSplit = 256;
+
+/// Calls `f(first, count)` for strips of the columns begin .. end - 1.
+template <class F> void for_strips(int begin, int end, int width, const F& f) {
+  if (begin >= end) return;
+  const int64_t strips = (end - begin + width - 1) / width;
+  parallel(strips, true, [&](int64_t i) {
+    const int first = begin + int(i) * width;
+    f(first, std::min(width, end - first));
+  });
+}
+
+/// Columns of a matrix: row i of column j is at(i, j). All matrices of a call have as many rows.
+template <class T> struct Columns {
+  T* const a;
+  const int ld;
+  T* at(int i, int j) const { return a + i + int64_t(j) * ld; }
+
+  /// c -= a b, or a' b; c has m x n elements, k are added.
+  void subtract_product(bool transposed, int m, int n, int k, const T* x, const T* y, T* z) const {
+    constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
+    if (m > 0 && n > 0)
+      choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
+          kColumns, transposed ? kTransposed : kPlain, kPlain, m, n, k, T(-1), x, ld, y, ld, T(1),
+          z, ld);
+  }
+  /// Replaces n columns at `b` by the solution with the triangle of k rows at `t`.
+  void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,
+                      const T* t, T* b) const {
+    const T one = 1;
+    MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
+  }
+  /// Exchanges the rows first .. end - 1 of `count` columns with the rows of their pivots, from 1.
+  void exchange_rows(int column, int count, int first, int end, const int* pivots) const {
+    for (int j = column; j < column + count; ++j) {
+      T* const x = at(0, j);
+      for (int i = first; i < end; ++i) std::swap(x[i], x[pivots[i] - 1]);
+    }
+  }
+};
+
+}  // namespace mt::lapack
