@@ -185,6 +185,7 @@ template <class T> int tridiagonal(int n, T* a, T* d, T* e, T* tau) {
     if (const int info = subtract_products(true, rest, rest, v, update, update, v, c, n); info != 0)
       return info;
   }
+  if (mt_interrupted) return 0;
   const int rest = n - j;
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(sytrd)("L", &rest, in.at(j, j), &n, d + j, e + j, tau + j, work, length, info, 1);
@@ -258,6 +259,7 @@ template <class T> int bidiagonal(int m, int n, T* a, T* d, T* e, T* tau_q, T* t
         info != 0)
       return info;
   }
+  if (mt_interrupted) return 0;
   const int rows = m - j, columns = n - j;
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(gebrd)
