@@ -317,7 +317,7 @@ void onednn_product(const Product<float>& product) {
     Product<float> part = q;
     part.k = smaller(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
-    if (q.backend == GemmBackend::onednn_same_order) {
+    if (q.backend == GemmBackend::onednn) {
       part.a = by_rows(part.a, q.m, part.k, q.n, false);
       part.b = by_rows(part.b, part.k, q.n, q.m, true);
     }
@@ -385,13 +385,12 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
       return GemmBackend::automatic;
     const Gemm<float> g = gemm_of(q);
     const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
-    if (!library) return GemmBackend::automatic;
-    if (!library->avx512 || sizeof(F32s) < 32) return GemmBackend::onednn;
+    // Its AVX2 kernels do not copy operands whose rows are a multiple of 4096 bytes apart: half of OpenBLAS's speed.
+    if (!library || !library->avx512 || sizeof(F32s) < 32) return GemmBackend::automatic;
     // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
     if (g.tb && g.q.m < kCopyUses) return GemmBackend::own;
     static const int like = layouts_like_chains();
-    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order
-                                                     : GemmBackend::own;
+    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn : GemmBackend::own;
   }
   return GemmBackend::automatic;
 }
@@ -410,8 +409,7 @@ template <class T> bool wants_blas(const Product<T>& q) {
 /// One piece on the calling thread. OpenBLAS is faster from about 200 x 200 x 200 on, but not with
 /// few rows or columns (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void serial_product(const Product<T>& q) {
-  if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order)
-    return onednn_product(q);
+  if (q.backend == GemmBackend::onednn) return onednn_product(q);
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::open();
     if (!blas) return __atomic_store_n(q.skipped, true, __ATOMIC_RELAXED);
@@ -481,7 +479,7 @@ template <class T> void thin_entry(const Product<T>& q) {
 /// Computes one entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs
 /// the whole other operand for each panel: panels have 256 of them (128 cost a tenth).
 template <class T> void entry(const Product<T>& q) {
-  const bool by_rows = q.m >= q.n, blas = q.backend == GemmBackend::onednn || wants_blas(q);
+  const bool by_rows = q.m >= q.n, blas = wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (q.backend == GemmBackend::automatic && shorter <= kThin) {
     const Product<T> t = q.transposed();
@@ -492,7 +490,7 @@ template <class T> void entry(const Product<T>& q) {
   }
   if (longer <= 64 || q.work() < 1e6) return in_parts(q);
   // If sums are chains of fma, an element is the same in any panel.
-  if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn_same_order) {
+  if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
     const int64_t panels = smaller(longer >= 512 * threads ? 2 * threads : threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });

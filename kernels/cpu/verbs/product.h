@@ -44,9 +44,9 @@ inline int64_t depth_of(int64_t k) {
   return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
 }
 
-/// automatic: the fastest kernel, or OpenBLAS; own: the outer form; onednn: oneDNN, whatever its
-/// order of sums; onednn_same_order: oneDNN where it sums in the order of the outer form.
-enum class GemmBackend { automatic, onednn, own, onednn_same_order };
+/// automatic: the fastest kernel, or OpenBLAS; own: the outer form; onednn: oneDNN, which sums in the order of the
+/// outer form.
+enum class GemmBackend { automatic, own, onednn };
 
 template <class T> struct Product {
   int64_t m, n, k;
