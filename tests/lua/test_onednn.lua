@@ -4,7 +4,7 @@ local test, eq = t.test, t.eq
 
 -- Products of m x k by k x n in the four layouts, kept as {a, b, result, error against float64}.
 local prelude = [[
-  local shapes = {{128, 128, 128}, {64, 784, 128}, {200, 300, 400}, {700, 257, 31}, {25, 5000, 25}, {300, 40, 520},
+  local shapes = {{128, 128, 128}, {64, 784, 128}, {200, 300, 400}, {700, 257, 31}, {25, 5000, 25}, {300, 40, 520}, {100, 9000, 70},
                   {270, 530, 290}}
   local function products()
     mt.manual_seed(3)
@@ -92,9 +92,11 @@ test('addmm by both ways', function()
     local x = mt.ones(1000, 1000)
     local first, exact = mt.addmm(c, a, b), mt.addmm(c:double(), a:double(), b:double())
     x:matmul(x) x:matmul(x)
-    print(mt.equal(first, mt.addmm(c, a, b)), (first - exact):abs():max():item() < 1e-3)
+    local d, e, f = mt.randn(60, 9000), mt.randn(9000, 90), mt.randn(60, 90) -- the terms are cut
+    local long = mt.addmm(f, d, e) - mt.addmm(f:double(), d:double(), e:double())
+    print(mt.equal(first, mt.addmm(c, a, b)), (first - exact):abs():max():item() < 1e-3, long:abs():max():item() < 1e-3)
   ]])
-  eq(text, 'true\ttrue')
+  eq(text, 'true\ttrue\ttrue')
 end)
 
 t.finish()

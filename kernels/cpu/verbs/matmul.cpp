@@ -476,6 +476,24 @@ template <class T> void thin_entry(const Product<T>& q) {
   });
 }
 
+/// Cuts the terms into parts, whose sums are added in order.
+template <class T> void entry_by_terms(const Product<T>& q, int64_t parts) {
+  const std::unique_ptr<T, decltype(&std::free)> sums(
+      static_cast<T*>(std::malloc(size_t((parts - 1) * q.m * q.n) * sizeof(T))), std::free);
+  if (!sums) return in_parts(q);
+  parallel(parts, true, [&](int64_t i) {
+    const int64_t begin = q.k * i / parts;
+    Product<T> part = q;
+    part.k = q.k * (i + 1) / parts - begin, part.a = q.a.from(0, begin),
+    part.b = q.b.from(begin, 0);
+    if (i > 0) part.c = {sums.get() + (i - 1) * q.m * q.n, q.n, 1}, part.accumulate = false;
+    in_parts(part);
+  });
+  for (int64_t i = 0; i < q.m; ++i)
+    for (int64_t j = 0; j < q.n; ++j)
+      for (int64_t p = 0; p < parts - 1; ++p) *q.c(i, j) += sums.get()[(p * q.m + i) * q.n + j];
+}
+
 /// Computes one entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs
 /// the whole other operand for each panel: panels have 256 of them (128 cost a tenth).
 template <class T> void entry(const Product<T>& q) {
@@ -495,8 +513,12 @@ template <class T> void entry(const Product<T>& q) {
     const int64_t panels = smaller(longer >= 512 * threads ? 2 * threads : threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
   }
+  constexpr int64_t kTerms = 2048, kMaxParts = 8;
+  if (blas && longer <= 256 && q.k >= 2 * kTerms)
+    return entry_by_terms(q, smaller(q.k / kTerms, kMaxParts));
   const int64_t own = longer <= 128 ? 64 : longer < 1024 ? 128 : longer / 8;
-  const int64_t size = blas || longer >= 2048 ? 256 : own, panels = ceil_div(longer, size),
+  const int64_t size = (blas && longer > 256) || longer >= 2048 ? 256 : own,
+                panels = ceil_div(longer, size),
                 halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
   parallel(panels * halves, true, [&](int64_t i) {
     panel(cut(cut(q, by_rows, i / halves, panels), !by_rows, i % halves, halves), by_rows);
