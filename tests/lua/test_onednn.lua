@@ -4,7 +4,8 @@ local test, eq = t.test, t.eq
 
 -- Products of m x k by k x n in the four layouts, kept as {a, b, result, error against float64}.
 local prelude = [[
-  local shapes = {{128, 128, 128}, {64, 784, 128}, {200, 300, 400}, {700, 257, 31}, {25, 5000, 25}, {300, 40, 520}, {100, 9000, 70},
+  local shapes = {{128, 128, 128}, {64, 784, 128}, {200, 300, 400}, {700, 257, 31}, {25, 5000, 25}, {300, 40, 520},
+                  {100, 9000, 70},
                   {270, 530, 290}}
   local function products()
     mt.manual_seed(3)
