@@ -370,7 +370,7 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 30599, ['kernels/cpu/verbs'] = 5672, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 535,
+  ['kernels'] = 30633, ['kernels/cpu/verbs'] = 5706, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 535,
   ['kernels/cpu/jit'] = 3750, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 2176,
   ['kernels/cuda'] = 7900, ['kernels/math'] = 2550,
   ['engine'] = 39019, ['engine/core'] = 2700, ['engine/autograd'] = 2863, ['engine/ops'] = 12011,

@@ -1,9 +1,11 @@
-// fft.cpp -- the fft verb: Fourier transforms of blocks of lines, as many as a cache line has elements
+// fft.cpp -- the fft verb: Fourier transforms of blocks of lines, as many as a register has elements
 //
 // A block is copied to scratch memory, where a row has one element of each of its lines, so that all
 // arithmetic is on whole rows. The transform is Stockham's: each pass splits off one factor of n and
 // sorts as it goes (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7).
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/simd/transpose.h"
@@ -13,7 +15,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-template <class T> constexpr int kLines = int(64 / sizeof(T));
+template <class T> constexpr int kLines = simd::kWidth<T>;
 
 /// One complex number.
 template <class T> struct Number {
@@ -25,8 +27,15 @@ template <class T> struct Number {
 
 /// A row: a complex number for each line of the block.
 template <class T> struct Row {
-  typedef T Vector __attribute__((vector_size(64), may_alias));
+  typedef T Vector __attribute__((vector_size(sizeof(simd::F32s)), may_alias));
+  typedef T Unaligned
+      __attribute__((vector_size(sizeof(simd::F32s)), may_alias, aligned(sizeof(T))));
   Vector re, im;
+  /// Reads or writes complex numbers that are adjacent in memory.
+  MT_SIMD void load(const T* at) { pairs(std::make_index_sequence<kLines<T>>(), at, nullptr); }
+  MT_SIMD void store(T* at) const {
+    const_cast<Row*>(this)->pairs(std::make_index_sequence<kLines<T>>(), nullptr, at);
+  }
   friend MT_SIMD Row operator+(const Row& a, const Row& b) { return {a.re + b.re, a.im + b.im}; }
   friend MT_SIMD Row operator-(const Row& a, const Row& b) { return {a.re - b.re, a.im - b.im}; }
   friend MT_SIMD Row operator*(const Row& a, T w) { return {a.re * w, a.im * w}; }
@@ -36,6 +45,22 @@ template <class T> struct Row {
   /// a times i.
   friend MT_SIMD Row turned(const Row& a) { return {-a.im, a.re}; }
   friend MT_SIMD Row conj(const Row& a) { return {a.re, -a.im}; }
+
+ private:
+  template <size_t... I> MT_SIMD void pairs(std::index_sequence<I...>, const T* from, T* to) {
+    constexpr int L = kLines<T>;
+    if (from) {
+      const Vector low = *reinterpret_cast<const Unaligned*>(from),
+                   high = *reinterpret_cast<const Unaligned*>(from + L);
+      re = __builtin_shufflevector(low, high, int(2 * I)...),
+      im = __builtin_shufflevector(low, high, int(2 * I + 1)...);
+    } else {
+      *reinterpret_cast<Unaligned*>(to) =
+          __builtin_shufflevector(re, im, int(I / 2 + I % 2 * L)...);
+      *reinterpret_cast<Unaligned*>(to + L) =
+          __builtin_shufflevector(re, im, int(L / 2 + I / 2 + I % 2 * L)...);
+    }
+  }
 };
 
 /// The transform of 2 or 4 numbers, or of an odd number R, by the roots of n.
@@ -140,7 +165,7 @@ template <class T> struct Block {
   static constexpr int L = kLines<T>;
   const Fft& c;
   int lines;
-  int64_t line[L];  // its index b
+  int64_t line[L] = {};  // its index b
   struct Side {
     const FftSide& s;
     int64_t start[L],
@@ -207,7 +232,7 @@ template <class T> struct Block {
       if (full && side.adjacent && !real) {
         T* const at = data + side.start[0] + e * step;
         if (e >= rows) break;
-        for (int v = 0; v < L; ++v) one(at[2 * v], row[v], 1), one(at[2 * v + 1], row[L + v], 1);
+        kStore ? x[e].store(at) : x[e].load(at);
         continue;
       }
       for (int v = 0; v < lines; ++v) {
@@ -247,12 +272,21 @@ template <class T> struct Block {
       });
   }
   void multiply_twiddles(Row<T>* x) const {
-    const auto* const low = reinterpret_cast<const Number<double>*>(c.twiddles);
-    const auto* const high = low + (int64_t(1) << c.low_bits);
-    multiply(x, c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n, [&](int v, int64_t e) {
-      const int64_t power = line[v] * e;
-      return low[power & (high - low - 1)] * high[power >> c.low_bits];
-    });
+    const double *const low = c.twiddles, *const high = low + (int64_t(2) << c.low_bits);
+    const int64_t mask = (int64_t(1) << c.low_bits) - 1,
+                  n = c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n;
+    for (int64_t e = 0; e < n; ++e) {
+      alignas(64) T re[L], im[L];
+      MT_INDEPENDENT
+      for (int v = 0; v < L; ++v) {
+        const int64_t power = line[v] * e, k = 2 * (power & mask), h = 2 * (power >> c.low_bits);
+        re[v] = T(low[k] * high[h] - low[k + 1] * high[h + 1]);
+        im[v] = T(low[k] * high[h + 1] + low[k + 1] * high[h]);
+      }
+      Row<T> w;
+      std::memcpy(&w.re, re, sizeof re), std::memcpy(&w.im, im, sizeof im);
+      x[e] = x[e] * w;
+    }
   }
 
   /// Replaces the frequencies 0 .. n / 2 of n real numbers by the numbers whose transform are the real
