@@ -650,4 +650,21 @@ test('as many tensors, numbers and operations as there may be', function()
   eq(mt.grad(mt.map(polynomial)(x):sum(), x):allclose(mt.grad(polynomial(x):sum(), x)), true)
 end)
 
+test('captured values of one name in several functions are different values', function()
+  local k = 2
+  local function doubled(a) return a * k end
+  do
+    local k = 3 -- luacheck: ignore 431
+    eq(mt.map(function(a) return doubled(a) + k end)(mt.tensor{1, 2}):tolist(), {5, 7})
+  end
+  local function scaled(by) return function(a) return a * by.factor end end
+  local two, three = scaled{factor = 2}, scaled{factor = 3}
+  eq(mt.map(function(a) return two(a) * 10 + three(a) end)(mt.tensor{1, 2}):tolist(), {23, 46})
+  local function signed(negative) return function(a) if negative then return -a end return a end end
+  local minus, plus = signed(true), signed(false)
+  eq(mt.map(function(a) return minus(a) * 10 + plus(a) end)(mt.tensor{1, 2}):tolist(), {-9, -18})
+  local t = {['a.b'] = 3, a = {b = 4}}
+  eq(mt.map(function(a) return a * t['a.b'] * 10 + t.a.b end)(mt.tensor{1, 2}):tolist(), {34, 64})
+end)
+
 t.finish()

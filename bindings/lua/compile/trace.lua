@@ -15,7 +15,7 @@ local Symbol, Captured, is_symbol = symbols.Symbol, symbols.Captured, symbols.is
 local id_of, where, operations, symbolic = symbols.id_of, symbols.where, symbols.operations, symbols.of_lua
 local contents, name_of_captured = symbols.contents, symbols.name_of_captured
 local math_of_symbols, functions_of_mt = symbols.math, symbols.mt
-local getinfo, getupvalue, setupvalue = debug.getinfo, debug.getupvalue, debug.setupvalue
+local getinfo, getupvalue, setupvalue, upvalueid = debug.getinfo, debug.getupvalue, debug.setupvalue, debug.upvalueid
 
 local trace = {}
 local max_paths = 64
@@ -24,53 +24,62 @@ Session.__index = Session
 
 -- ---- captured values: numbers are parameters, the rest are guards --------------------------------------
 
---- The replacement of a captured value in the clone. `read` reads it again; `where_from` is its name.
-function Session:placeholder(value, read, where_from)
+--- The replacement of a captured value in the clone. `read` reads it again; `where_from` is its name, which others may
+--- have too; `place` is its own.
+function Session:placeholder(value, read, where_from, place)
   local kind = type(value)
   if kind == 'number' then
     if self.frozen == true or self.frozen == where_from then
-      self:guard(read, value, where_from)
+      self:guard(read, value, where_from, place)
       return value
     end
-    return self:leaf('number', self.numbers, self.given, read, where_from)
+    return self:leaf('number', self.numbers, self.given, read, where_from, place)
   elseif kind == 'table' then
     if rawequal(value, mt) then return functions_of_mt end
     if rawequal(value, math) then return math_of_symbols end
-    return self:captured(value, read, where_from)
+    return self:captured(value, read, where_from, place)
   elseif mt.is_tensor(value) then
     if value:dim() ~= 0 then
       core.fail("the captured tensor '%s' is %s; only a 0-d tensor can be captured, give others as arguments",
         where_from, tostring(value.shape))
     end
-    return self:leaf('input', self.operands, self.inputs, read, where_from)
+    return self:leaf('input', self.operands, self.inputs, read, where_from, place)
   end
-  self:guard(read, value, where_from)
+  self:guard(read, value, where_from, place)
   if kind == 'nil' then self.missing = where_from end
   if kind == 'function' then return self:function_of(value, where_from) end
   return value
 end
 
-function Session:guard(read, value, where_from)
-  if self.guarded[where_from] then return end
-  self.guarded[where_from] = true
+function Session:guard(read, value, where_from, place)
+  if self.guarded[place] then return end
+  self.guarded[place] = true
   self.guards[#self.guards + 1] = {read = read, value = value, name = where_from}
 end
 
---- The symbol of a captured number or tensor, which is appended to `list`, after those of the call.
-function Session:leaf(kind, list, given, read, where_from)
-  if not self.known[where_from] then
-    list[#list + 1] = {read = read, name = where_from}
-    self.known[where_from] = Symbol(native.leaf(self.builder, kind, given + #list - 1))
-  end
-  return self.known[where_from]
+--- The place of a key of an owner: a captured table or the globals of a function.
+function Session:place_in(owner, key)
+  local places = self.places[owner] or {}
+  self.places[owner] = places
+  places[key] = places[key] or {}
+  return places[key]
 end
 
-function Session:captured(value, read, where_from)
-  if not self.known[where_from] then
-    self.tables[#self.tables + 1] = {value = value, read = read, name = where_from}
-    self.known[where_from] = Captured(#self.tables)
+--- The symbol of a captured number or tensor, which is appended to `list`, after those of the call.
+function Session:leaf(kind, list, given, read, where_from, place)
+  if not self.known[place] then
+    list[#list + 1] = {read = read, name = where_from}
+    self.known[place] = Symbol(native.leaf(self.builder, kind, given + #list - 1))
   end
-  return self.known[where_from]
+  return self.known[place]
+end
+
+function Session:captured(value, read, where_from, place)
+  if not self.known[place] then
+    self.tables[#self.tables + 1] = {value = value, read = read, name = where_from}
+    self.known[place] = Captured(#self.tables)
+  end
+  return self.known[place]
 end
 
 local function field_name(name, key)
@@ -85,12 +94,13 @@ ffi.metatype(Captured, {
       core.fail("the captured table '%s' is indexed by an element; make a tensor of it and pick outside, by " ..
         'index_select', t.name)
     end
+    if key ~= key then return nil end -- NaN is no key
     local value = t.value[key]
-    local read = t.read
-    return (symbols.session:placeholder(value, function()
+    local read, s = t.read, symbols.session
+    return (s:placeholder(value, function()
       local now = read()
       if type(now) == 'table' then return now[key] end
-    end, field_name(t.name, key)))
+    end, field_name(t.name, key), s:place_in(t, key)))
   end,
   __newindex = function(self, key)
     core.fail("a compiled function writes to the captured '%s'; it must have no effects, return the value instead",
@@ -98,11 +108,11 @@ ffi.metatype(Captured, {
   end,
   __len = function(self)
     local t = contents(self)
-    local read, n = t.read, #t.value
-    symbols.session:guard(function()
+    local read, n, s = t.read, #t.value, symbols.session
+    s:guard(function()
       local now = read()
       return type(now) == 'table' and #now or nil
-    end, n, '#' .. t.name)
+    end, n, '#' .. t.name, s:place_in(t, s)) -- the session is no key of the user's
     return n
   end,
   __tostring = function(self) return contents(self).name end,
@@ -143,7 +153,7 @@ function Session:clone(f)
     __index = function(_, key)
       local value = env[key]
       if symbolic[value] then return symbolic[value] end
-      return (self:placeholder(value, function() return env[key] end, tostring(key)))
+      return (self:placeholder(value, function() return env[key] end, tostring(key), self:place_in(env, key)))
     end,
     __newindex = function(_, key)
       core.fail("a compiled function writes to the global '%s'; it must have no effects (is a local missing?)",
@@ -153,7 +163,8 @@ function Session:clone(f)
   for i = 1, getinfo(f, 'u').nups do
     local upvalue, value = getupvalue(f, i)
     if upvalue == '' then upvalue = ('upvalue %d'):format(i) end
-    local placeholder = self:placeholder(value, function() return (select(2, getupvalue(f, i))) end, upvalue)
+    local function read() return (select(2, getupvalue(f, i))) end
+    local placeholder = self:placeholder(value, read, upvalue, self:place_in(upvalueid(f, i), 'value'))
     setupvalue(clone, i, placeholder)
     set[i] = {name = upvalue, value = placeholder}
   end
@@ -233,8 +244,8 @@ local function attempt(f, kinds, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
   local s = setmetatable({builder = native.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
-    numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, known = {}, clones = {}, written = {},
-    bools = {}}, Session)
+    numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, places = {}, known = {}, clones = {},
+    written = {}, bools = {}}, Session)
   local before = symbols.session
   symbols.session = s
   local ok, result = pcall(function()
