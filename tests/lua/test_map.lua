@@ -667,4 +667,27 @@ test('captured values of one name in several functions are different values', fu
   eq(mt.map(function(a) return a * t['a.b'] * 10 + t.a.b end)(mt.tensor{1, 2}):tolist(), {34, 64})
 end)
 
+test('keys that a captured table gains or loses, and a captured table that is replaced by nil', function()
+  local weights = {a = 1, b = 2}
+  local total = mt.map(function(a)
+    local s = 0
+    for _, w in pairs(weights) do s = s + w * a end
+    return s
+  end)
+  eq(total(mt.ones(2)):tolist(), {3, 3})
+  weights.c = 10
+  eq(total(mt.ones(2)):tolist(), {13, 13})
+  weights.a = nil
+  eq(total(mt.ones(2)):tolist(), {12, 12})
+  weights = {}
+  eq(total(mt.ones(2)):tolist(), {0, 0})
+  weights.z = 4
+  eq(total(mt.ones(2)):tolist(), {4, 4})
+  local options = {}
+  local chosen = mt.map(function(a) if options then return 2 * a end return a end)
+  eq(chosen(mt.ones(2)):tolist(), {2, 2})
+  options = nil
+  eq(chosen(mt.ones(2)):tolist(), {1, 1})
+end)
+
 t.finish()

@@ -245,7 +245,13 @@ symbolic[assert] = function(condition, ...)
 end
 symbolic[next] = function(t, key)
   if not is_captured(t) then return next(t, key) end
-  local following = next(contents(t).value, key)
+  local of, s = contents(t), symbols.session
+  local following = next(of.value, key)
+  local steps = s:place_in(of, next)
+  s:guard(function()
+    local ok, found = pcall(next, of.read(), key)
+    return ok and found
+  end, following, 'next of ' .. of.name, s:place_in(steps, key == nil and steps or key))
   if following ~= nil then return following, t[following] end
 end
 symbolic[pairs] = function(t)

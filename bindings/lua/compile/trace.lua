@@ -78,6 +78,7 @@ function Session:captured(value, read, where_from, place)
   if not self.known[place] then
     self.tables[#self.tables + 1] = {value = value, read = read, name = where_from}
     self.known[place] = Captured(#self.tables)
+    self:guard(function() return type(read()) == 'table' end, true, where_from, place)
   end
   return self.known[place]
 end
