@@ -288,6 +288,43 @@ test('helpers are inlined, with several results, early returns and helpers of th
   end, 2, 6, {mt.randn(12, 3, 'float64') * 3, mt.zeros(12, 4, 'float64')})
 end)
 
+test('an element is read where it stands, whatever is written later', function()
+  local function bump(x, i)
+    x[i] = x[i] + 1
+    return x[i]
+  end
+  local size = {mt.randn(8, 'float64')}
+  same(function(x)
+    local i = grid(1)
+    if i <= 4 then
+      local kept = x[i]
+      x[i] = x[i + 4]
+      x[i + 4] = kept
+    end
+  end, 1, 8, size)
+  same(function(x)
+    local i = grid(1)
+    local step = x[i]
+    for _ = 1, 3 do x[i] = x[i] + step end
+  end, 1, 8, size)
+  same(function(x)
+    local i = grid(1)
+    local sum = x[i] + bump(x, i)
+    local product = (x[i] * 2) * bump(x, i)
+    local first, second = x[i], bump(x, i)
+    x[i] = sum + 10 * product + 100 * math.max(x[i], bump(x, i)) + 1000 * (first - second)
+  end, 1, 8, size, 1e-12)
+end)
+
+test('a choice among several: p and a or q and b or c', function()
+  same(function(x, y)
+    local i = grid(1)
+    local v = x[i]
+    y[i] = v > 1 and x[i] * 2 or v > 0 and -x[i] or v > -1 and 5 or 7
+    if i == 1 or i == 2 and v > 0 or v < -1 then y[i] = y[i] + 100 end
+  end, 1, 8, {mt.randn(8, 'float64'), mt.zeros(8, 'float64')})
+end)
+
 test('several targets, blocks, shadowed names, rows and shapes in locals', function()
   same(function(x, y)
     local i = grid(1)

@@ -51,10 +51,16 @@ function Writer:number(depth)
   local a, b = self:number(depth + 1), self:number(depth + 1)
   if choice <= 5 then return ('(%s %s %s)'):format(a, one {'+', '-', '*'}, b) end
   if choice == 6 then return ('(%s / (math.abs(%s) + 1))'):format(a, b) end
+  if choice == 7 and random(2) == 1 then return ('out[i][%s %% 4 + 1]'):format(self:whole(depth + 1)) end
   if choice == 7 then return ('x[%s]'):format(self:index(depth + 1)) end
   if choice == 8 then return ('m[%s][%s %% 3 + 1]'):format(self:index(depth + 1), self:whole(depth + 1)) end
   if choice == 9 then return ('math.%s(%s, %s)'):format(one {'min', 'max'}, a, b) end
+  if choice == 10 and random(2) == 1 then
+    return ('((%s) and %s or (%s) and %s or %s)'):format(self:condition(depth + 1), a, self:condition(depth + 1), b,
+      self:number(depth + 1))
+  end
   if choice == 10 then return ('((%s) and %s or %s)'):format(self:condition(depth + 1), a, b) end
+  if choice == 11 and random(3) == 1 then return ('count(out, i, %s)'):format(self:number(depth + 1)) end
   if choice == 11 then return ('helper(%s, %s)'):format(a, self:whole(depth + 1)) end
   return ('(%s + %s)'):format(self:whole(depth + 1), a)
 end
@@ -86,7 +92,14 @@ end
 function Writer:declare(level)
   self.names = self.names + 1
   local name = 'v' .. self.names
-  if random(2) == 1 then
+  local kind = random(6)
+  if not self.plain and kind == 1 then -- an element that may be written afterwards
+    self:line(('local %s = out[i][%s %% 4 + 1]'):format(name, self:whole(1)))
+    self.numbers[#self.numbers + 1] = name
+  elseif not self.plain and kind == 2 then
+    self:line(('local %s = p[i]'):format(name))
+    self.wholes[#self.wholes + 1] = name
+  elseif random(2) == 1 then
     self:line(('local %s = %s %% 13'):format(name, self:whole(0)))
     self.wholes[#self.wholes + 1], self.set_wholes[name] = name, true
   else
@@ -102,8 +115,8 @@ function Writer:assign()
   elseif #numbers > 0 then self:line(('%s = %s %% 16 - 8'):format(one(numbers), self:number(0))) end
 end
 function Writer:store()
-  if random(3) == 1 then self:line(('p[i] = %s'):format(self:whole(0)))
-  else self:line(('out[i][%s %% 4 + 1] = %s'):format(self:whole(1), self:number(0))) end
+  if random(3) == 1 then self:line(('p[i] = %s %% 23 - 11'):format(self:whole(0)))
+  else self:line(('out[i][%s %% 4 + 1] = %s %% 16 - 8'):format(self:whole(1), self:number(0))) end
 end
 function Writer:loop(level)
   self.names = self.names + 1
@@ -198,6 +211,11 @@ local function helper(v, n)
     if v > 5 then return v - 1 end
   end
   return v
+end
+local function count(o, i, v)
+  local before = o[i][3]
+  o[i][3] = (before + 1) % 7
+  return v + before
 end
 return function(x, m, q, out, p, w)
 ]]

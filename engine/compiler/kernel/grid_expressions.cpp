@@ -82,6 +82,11 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
   for (size_t k = from; k < list.size(); ++k) {
     Statement* const mark = out_->last;
     Item it = item(*list[k]);
+    if (it.kind == Item::tensor && it.prefix.count > 0 &&
+        it.prefix.count == p_.tensors[size_t(it.index)].ndim)
+      it = value_of(it, list[k]->line);  // an element is read now: it may be written later
+    for (Item& before : all)
+      if (before.kind == Item::value) keep_before(before.number, mark, list[k]->line);
     if (it.kind == Item::several) {
       const size_t count = k + 1 == list.size() && !list[k]->single ? it.list.size() : 1;
       if (it.list.empty()) refuse(list[k]->line, "this call gives no value");
@@ -89,8 +94,6 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
         all.push_back(it.list[i]);
       continue;
     }
-    for (Item& before : all)
-      if (before.kind == Item::value) keep_before(before.number, mark, list[k]->line);
     all.push_back(it);
   }
   return all;

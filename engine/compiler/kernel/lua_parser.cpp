@@ -8,12 +8,12 @@ namespace {
 
 struct Binary {
   std::string_view text;
-  int left, right;  // priorities
+  int left, right;  // priorities; p and a or q and b or c is read as p and a or (q and b or c)
 };
 constexpr Binary kBinary[] = {{"+", 6, 6},  {"-", 6, 6},   {"*", 7, 7},  {"/", 7, 7},
                               {"%", 7, 7},  {"^", 10, 9},  {"..", 5, 4}, {"==", 3, 3},
                               {"~=", 3, 3}, {"<", 3, 3},   {"<=", 3, 3}, {">", 3, 3},
-                              {">=", 3, 3}, {"and", 2, 2}, {"or", 1, 1}};
+                              {">=", 3, 3}, {"and", 2, 2}, {"or", 1, 0}};
 constexpr int kUnary = 8, kMaxDepth = 150;
 
 class Parser {
