@@ -690,4 +690,18 @@ test('keys that a captured table gains or loses, and a captured table that is re
   eq(chosen(mt.ones(2)):tolist(), {1, 1})
 end)
 
+test('out= of a function with a loop whose end depends on an element: checked as without a loop', function()
+  local f = mt.map(function(a)
+    while a < 10 do a = 2 * a + 1 end
+    return a
+  end)
+  local z = mt.tensor{1, 12}
+  eq(f(z, {out = mt.zeros(2)}):tolist(), {15, 12})
+  eq(f(z, {out = z}):tolist(), {15, 12})
+  raises(function() f(z, {out = mt.zeros({2}, 'int64')}) end, 'map: .*out is int64, which cannot hold')
+  raises(function() f(z, {out = mt.zeros(3)}) end, 'map: .*out is %(3%), the result %(2%)')
+  raises(function() f(z, {out = 3}) end, 'map: .*out must be a tensor, got 3')
+  raises(function() f(mt.ones(2):requires_grad_(), {out = mt.zeros(2)}) end, 'requires a gradient')
+end)
+
 t.finish()
