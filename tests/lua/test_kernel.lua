@@ -325,6 +325,26 @@ test('a choice among several: p and a or q and b or c', function()
   end, 1, 8, {mt.randn(8, 'float64'), mt.zeros(8, 'float64')})
 end)
 
+test('indices of targets are computed before the values, and all before the first store', function()
+  local function bump(n, i)
+    n[i] = n[i] + 1
+    return n[i]
+  end
+  same(function(x)
+    local k = 1
+    k, x[k] = k + 1, 20
+    x[k + 2] = k
+  end, 1, 1, {mt.zeros(6, 'float64')})
+  same(function(x, n)
+    local i = grid(1)
+    n[i], x[n[i]] = 1, i
+  end, 1, 4, {mt.zeros(4, 'float64'), mt.tensor({4, 3, 2, 1}, 'int64')})
+  same(function(x, n)
+    x[bump(n, 1)] = bump(n, 1)
+    x[n[1] + 1] = bump(n, 1) * 10
+  end, 1, 1, {mt.zeros(8, 'float64'), mt.ones({1}, 'int64')})
+end)
+
 test('several targets, blocks, shadowed names, rows and shapes in locals', function()
   same(function(x, y)
     local i = grid(1)

@@ -1,6 +1,8 @@
 // grid_build.cpp -- builds the statements of a grid kernel, with its helpers inlined
 #include "engine/compiler/kernel/grid_build.h"
 
+#include <algorithm>
+
 namespace mt::grid {
 
 void fail_at(const Kernel& p, int line, const std::string& text) {
@@ -220,27 +222,46 @@ void Builder::local(const ast::Statement& s) {
   }
 }
 
+/// Whether a store of the same statement can change it: it reads an element or, with `locals`, a local.
+static bool may_change(const Value& v, bool locals) {
+  if (v.kind == Value::load || (locals && v.kind == Value::variable)) return true;
+  return std::any_of(v.args.begin(), v.args.end(),
+                     [&](const Value* arg) { return may_change(*arg, locals); });
+}
+
+/// As in LuaJIT, the indices of the targets are computed first, then the values; then they are stored.
 void Builder::assign(const ast::Statement& s) {
+  const bool several = s.left.size() > 1;
+  const bool locals = std::any_of(s.left.begin(), s.left.end(),
+                                  [](const ast::Expr& e) { return e->kind == Expr::local; });
+  std::vector<Item> places;
+  for (const ast::Expr& target : s.left) {
+    places.push_back(target->kind == Expr::local ? Item() : item(*target));
+    for (Value*& v : places.back().prefix)
+      if (several && may_change(*v, locals)) v = spilled(v, s.line);
+  }
+  Statement* const mark = out_->last;
   std::vector<Item> values = items(s.right, s.left.size());
+  for (Item& place : places)
+    for (Value*& v : place.prefix) keep_before(v, mark, s.line);
   if (values.size() < s.left.size())
     refuse(s.line, "{} targets, but {} value{}", s.left.size(), values.size(),
            values.size() == 1 ? "" : "s");
-  if (s.left.size() > 1)
+  if (several)
     for (Item& it : values) it = spilled(value_of(it, s.line), s.line);
-  for (size_t k = 0; k < s.left.size(); ++k) assign_one(*s.left[k], values[k]);
+  for (size_t k = 0; k < s.left.size(); ++k) assign_one(*s.left[k], places[k], values[k]);
 }
 
-void Builder::assign_one(const Expr& target, Item it) {
+void Builder::assign_one(const Expr& target, Item to, Item it) {
   const int line = target.line;
   if (target.kind == Expr::local) {
-    const Item& to = frame_->locals[size_t(target.variable)];
-    if (to.kind != Item::value || to.number->kind != Value::variable)
+    const Item& local = frame_->locals[size_t(target.variable)];
+    if (local.kind != Item::value || local.number->kind != Value::variable)
       refuse(line, "'{}' is a tensor or function and cannot be set; use another local",
              target.text);
-    return store(to.number->index, value_of(it, line), line);
+    return store(local.number->index, value_of(it, line), line);
   }
   Value* const v = value_of(it, line);
-  Item to = item(target);
   if (to.kind == Item::captured)
     refuse(
         line,

@@ -47,7 +47,7 @@ class Builder {
   void statement(const ast::Statement&, bool last);
   void local(const ast::Statement&);
   void assign(const ast::Statement&);
-  void assign_one(const Expr& target, Item);
+  void assign_one(const Expr& target, Item to, Item);
   void branch(const ast::Statement&, size_t arm);
   void loop(const ast::Statement&);
   void count(const ast::Statement&);
