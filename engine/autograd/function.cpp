@@ -48,9 +48,10 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
         "backward: the graph behind 'mt.Function' was freed by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
   TensorList& gradients = thread_state.backward->function_grads[&inner];
+  // The first is enough: a sum of two would be an operation of numbers that no verb has written.
+  if (gradients.empty()) dx[0] = scalar(0, Dtype::f32);
   gradients.resize(inner.extra->custom->results.size());
   gradients[node.kept<size_t>()] = g;
-  dx[0] = scalar(0, Dtype::f32);
 }
 const NodeType kResult{"result of mt.Function", result_backward};
 

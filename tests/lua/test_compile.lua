@@ -58,6 +58,26 @@ test('a training step has the bits of the step itself, with every optimizer', fu
   end
 end)
 
+test('operations with several results that are used are recorded: mt.map, mt.Function, LSTM', function()
+  local both = mt.map(function(a) return math.sin(a), a * a * a end)
+  local own = mt.Function{forward = function(ctx, x)
+    ctx:save_for_backward(x)
+    return x * x, 3 * x
+  end, backward = function(ctx, g, h) return 2 * g * ctx:saved_tensors() + 3 * h end}
+  local lstm = nn.LSTM(3, 3)
+  local function states(x)
+    local out, h, c = lstm(x:unsqueeze(1))
+    return out[-1] + h[1], c[1]
+  end
+  for _, f in ipairs{both, own, states} do
+    local one, two = twins(mlp, function(p) return optim.SGD(p, {lr = 0.05}) end, function(y)
+      local a, b = f(y)
+      return (a * b + a):mean()
+    end)
+    eq(told(function() race(one, two, 5, classes) end), '')
+  end
+end)
+
 test('layers are recorded: padding, normalisation, dropout, recurrent layers, computed weights, clipping', function()
   local images = function(i)
     mt.manual_seed(i)
