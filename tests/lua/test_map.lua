@@ -667,7 +667,7 @@ test('captured values of one name in several functions are different values', fu
   eq(mt.map(function(a) return a * t['a.b'] * 10 + t.a.b end)(mt.tensor{1, 2}):tolist(), {34, 64})
 end)
 
-test('keys that a captured table gains or loses, and a captured table that is replaced by nil', function()
+test('keys that a captured table gains or loses, a captured table replaced by nil, other globals', function()
   local weights = {a = 1, b = 2}
   local total = mt.map(function(a)
     local s = 0
@@ -688,6 +688,11 @@ test('keys that a captured table gains or loses, and a captured table that is re
   eq(chosen(mt.ones(2)):tolist(), {2, 2})
   options = nil
   eq(chosen(mt.ones(2)):tolist(), {1, 1})
+  local tripled = setfenv(loadstring 'return function(a) return a * factor end', {factor = 3})()
+  local f = mt.map(tripled)
+  eq(f(mt.ones(2)):tolist(), {3, 3})
+  setfenv(tripled, {factor = 4})
+  eq(f(mt.ones(2)):tolist(), {4, 4})
 end)
 
 test('out= of a function with a loop whose end depends on an element: checked as without a loop', function()

@@ -154,7 +154,7 @@ function Session:clone(f)
     __index = function(_, key)
       local value = env[key]
       if symbolic[value] then return symbolic[value] end
-      return (self:placeholder(value, function() return env[key] end, tostring(key), self:place_in(env, key)))
+      return (self:placeholder(value, function() return getfenv(f)[key] end, tostring(key), self:place_in(env, key)))
     end,
     __newindex = function(_, key)
       core.fail("a compiled function writes to the global '%s'; it must have no effects (is a local missing?)",
