@@ -11,7 +11,7 @@ local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args{
-  {'largest', 1048576, 'elements of the largest tensor', type = 'int', min = 1},
+  {'largest', 1048576, 'elements of the largest tensor', type = 'int', min = 4},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
   {'plot', help = 'chart of the table (.svg, .png)', endings = {'svg', 'png'}},
 }

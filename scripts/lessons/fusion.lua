@@ -14,8 +14,8 @@ local core = require 'mtorch.core'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
-  {'rows', 2048, 'rows of the tensors', type = 'int', min = 1},
-  {'columns', 1024, 'columns of the tensors', type = 'int', min = 1},
+  {'rows', 2048, 'rows of the tensors', type = 'int', min = 2},
+  {'columns', 1024, 'columns of the tensors', type = 'int', min = 2},
   {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
   {'csv', '', 'files NAME_*.csv for the tables', metavar = 'NAME.csv'},
   {'tables', false, 'print tables only, without bar charts'},
@@ -97,8 +97,7 @@ local function traffic_of(way, fn, x)
   end
   local ran = loops(fn, x)
   if way ~= 'built in' and #ran ~= 1 then
-    error(('%s ran %d loops, not one: %s (rows are fused from 32768 elements on)'):format(way, #ran,
-      table.concat(ran, ', ')), 0)
+    error(('%s ran %d loops, not one: %s'):format(way, #ran, table.concat(ran, ', ')), 0)
   end
   return {operations = 1, read = bytes(x), written = bytes(fn(x))}
 end
@@ -180,6 +179,10 @@ local function show(example, x)
   end
 end
 
+if options.rows * options.columns < 32768 then
+  io.stderr:write(arg[0], ': --rows times --columns must be at least 32768; smaller tensors are not fused\n')
+  os.exit(2)
+end
 local x = mt.randn(options.rows, options.columns)
 local us = lesson.microseconds(function() x:clone() end, options.runs)
 print(('a copy: %.1f GB/s'):format(2 * bytes(x) / us / 1e3))

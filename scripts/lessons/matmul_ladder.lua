@@ -25,7 +25,7 @@ for i = #words, 1, -1 do
 end
 local options = mt.args({
   {'data', help = "folder of MNIST's files (also .gz); default: generated digits", metavar = 'DIR'},
-  {'rows', 50000, 'digits of the whole set', type = 'int', min = 1},
+  {'rows', 50000, 'digits of the whole set', type = 'int', min = 5},
   {'runs', 7, 'timed runs; the median is shown', type = 'int', min = 1},
   {'plot', 'matmul_ladder.svg', "file for the chart; '' for none", endings = {'svg', 'png'}},
 }, words)

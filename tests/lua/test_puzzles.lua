@@ -29,14 +29,24 @@ test('nothing written yet', function()
   has(run '--hint 3', 'Puzzle 3: guard.*Hint: #out is')
 end)
 
-test('wrong kernels', function()
+--- Runs the script with a file of answers.
+local function run_answers(text)
   local path = os.tmpname()
   local file = io.open(path, 'w')
-  file:write [[return {
+  file:write(text)
+  file:close()
+  local answer, status = run('--runs 1 --answers ' .. path)
+  os.remove(path)
+  return answer, status
+end
+
+test('wrong kernels', function()
+  local text, status = run_answers [[return {
     map = function(out, a) local i = grid(1) out[i] = a[i] + 9 end,
     zip = function(out, a, b) local i = grid(1) if i > 1 then out[i] = a[i] * b[i] end end,
     guard = function(out, a) local i = grid(1) out[i] = a[i] + 10 end,
     map2d = function(out, a) out[1] = 3 end,
+    broadcast = function(out, a, b) if grid(1) > 4 then out[1][1] = 3 end end,
     blocks = function(out, a) if thread_idx.x < 3 then barrier() end end,
     blocks2d = function(out, a)
       local i, j = grid(2)
@@ -47,19 +57,25 @@ test('wrong kernels', function()
       local i = grid(1)
       out[i] = a[i] + (i > 1 and a[i - 1] or 0) + (i > 2 and a[i - 2] or 0)
     end}]]
-  file:close()
-  local text, status = run('--runs 1 --answers ' .. path)
-  os.remove(path)
   eq(status, 1)
   has(text, ' 1 map        wrong: out%[1%] is 10, it should be 11\n')
-  has(text, ' 2 zip        wrong: no thread wrote out%[1%], which should be 4\n')
+  has(text, ' 2 zip        wrong: no thread stored a number in out%[1%], which begins as nan and should be 4\n')
   has(text, ' 3 guard      wrong: [^\n]*:4: guard: index 6 is out of bounds')
   has(text, ' 4 map2d      wrong: [^\n]*cannot write')
+  has(text, ' 5 broadcast  wrong: no thread stored a number in out%[1%]%[1%]')
   has(text, ' 6 blocks     wrong: [^\n]*divergent barrier')
   has(text, ' 7 blocks2d   wrong: out%[1%]%[6%] is ')
   has(text, ' 8 shared     wrong: [^\n]*race')
   has(text, ' 9 pooling    ok: a thread reads global memory 3 times; 1 would do\n')
-  has(text, '1 ok, 7 wrong, 6 not written yet')
+  has(text, '1 ok, 8 wrong, 5 not written yet')
+end)
+
+test('wrong files and numbers', function()
+  has(run_answers 'return {mapp = function(out, a) end}', "there is no puzzle 'mapp'")
+  has(run_answers 'local map = function(out, a) end', 'must return its kernels')
+  local text, status = run '--puzzle 15'
+  has(text, '--puzzle must be a whole number from 1 to 14, got 15')
+  eq(status, 2)
 end)
 
 testing.finish()
