@@ -55,8 +55,9 @@ local lua_constant = mt.kernel(function(m, f, out)
 end)
 
 -- A tile with its halo in shared memory: the threads of a block load it together, with zeros outside of
--- the image, so that the loop over the filter needs no bounds checks.
-local lua_shared = mt.kernel(function(m, f, out)
+-- the image, so that the loop over the filter needs no bounds checks. On the CPU it would give the same
+-- result without its barrier; check=true reports the race.
+local function tiled(m, f, out)
   local column, row = grid(2)
   local tile, filter = shared(ROOM_Y, ROOM_X), constant(f)
   local row0, column0 = (block_idx.y - 1) * TILE_Y - RADIUS, (block_idx.x - 1) * TILE_X - RADIUS
@@ -77,7 +78,8 @@ local lua_shared = mt.kernel(function(m, f, out)
     end
     out[row][column] = sum
   end
-end)
+end
+local lua_shared, checked_shared = mt.kernel(tiled), mt.kernel(tiled, {check = true})
 
 local threads = {TILE_X, TILE_Y}
 local function blocks(h, w) return {mt.cdiv(w, TILE_X), mt.cdiv(h, TILE_Y)} end
@@ -124,6 +126,7 @@ end
 local function run_lua_kernels()
   print(('-- kernels in Lua on the CPU: %d x %d with 3 x 3 --'):format(options.height, options.width))
   check(lua_steps, 'cpu')
+  by_grid(checked_shared)(mt.randn(20, 70), weights)
   -- A tile without its halo: the threads at its edges read out of bounds, which check=true reports.
   local no_halo = mt.kernel(function(m, f, out)
     local column, row = grid(2)
