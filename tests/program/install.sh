@@ -65,6 +65,10 @@ compiler=$(setting CMAKE_CXX_COMPILER)
 # Warnings are also enabled for the package's headers.
 check "find_package(mtorch)" "*" cmake "$@" -DCMAKE_CXX_FLAGS='-Wall -Wextra -Wpedantic -Wshadow -Werror' \
   -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON
+mkdir "$scratch/sub"
+printf 'cmake_minimum_required(VERSION 3.25)\nproject(game LANGUAGES CXX)\nadd_subdirectory("%s" mtorch)\n' \
+  "${here%/*/*}" >"$scratch/sub/CMakeLists.txt"
+check "add_subdirectory is refused" "*use find_package*" sh -c '! cmake -S sub -B sub/build'
 check "the examples build" "*" cmake --build "$example"
 if [ $failed = 0 ]; then
   first="*0*0*3*3*
