@@ -4,6 +4,7 @@
 
 #include "bindings/core/advice.h"
 #include "bindings/core/indexing.h"
+#include "bindings/open.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 
@@ -35,14 +36,16 @@ Tensor* tensor_at(lua_State* L, int i) {
   return &box->tensor;
 }
 
-void push_tensor(lua_State* L, const Tensor& t) {
+template <bool in_closure> static void push_box(lua_State* L, const Tensor& t) {
   if (!t.defined()) return lua_pushnil(L);
   Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
-  lua_pushvalue(L, lua_upvalueindex(2));
+  if constexpr (in_closure) lua_pushvalue(L, lua_upvalueindex(2));
+  else push_registered(L, &kMetatable);
   lua_setmetatable(L, -2);
   box->tensor = t;
   notify_shared(*t.impl());
 }
+void push_tensor(lua_State* L, const Tensor& t) { push_box<true>(L, t); }
 
 void free_tensor(lua_State* L, int i) {
   if (Box* box = find_box(L, i)) box->tensor.reset();
@@ -496,3 +499,13 @@ void Args::table(int i) const {
 }
 
 }  // namespace mt::lua
+
+namespace mt {
+
+void tensor_to_lua(lua_State* L, const Tensor& x) { lua::push_box<false>(L, x); }
+Tensor tensor_from_lua(lua_State* L, int index) {
+  const Tensor* const x = lua::tensor_at(L, index);
+  return x ? *x : Tensor();
+}
+
+}  // namespace mt

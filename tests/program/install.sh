@@ -84,6 +84,7 @@ matmul: inner sizes differ: (2 x 3) and (4 x 5)*"
   check "a host with its own Lua state" \
     "6*true
 host.lua:1: matmul: inner sizes differ: (2 x 3) and (4 x 5)*
+9 3 0
 0
 false*cross_entropy: target 1 is 4, expected 1..3*
 cross_entropy: target 0 is 3, expected 0..2*

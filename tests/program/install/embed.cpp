@@ -17,6 +17,15 @@ int main(int argc, char** argv) {
   const char text[] = "local y = mt.ones(2, 3):matmul(mt.ones(4, 5))";
   if (luaL_loadbuffer(L, text, sizeof text - 1, "=host.lua") != 0 || lua_pcall(L, 0, 0, 0) != 0)
     std::puts(lua_tostring(L, -1));
+  // Both sides share a tensor, with its gradient.
+  const mt::Tensor shared = mt::tensor({1, 2}).requires_grad_();
+  mt::tensor_to_lua(L, shared);
+  lua_setglobal(L, "shared");
+  if (luaL_dostring(L, "local y = (shared * 3):sum() y:backward() return y, 5"))
+    std::puts(lua_tostring(L, -1));
+  std::printf("%g %g %d\n", mt::tensor_from_lua(L, -2).item(), shared.grad().at(1),
+              mt::tensor_from_lua(L, -1).defined());
+  lua_pop(L, 2);
   // Labels count from 1 in Lua and from 0 here, in one process. The file is that of train.cpp.
   const float logits[] = {1, 2, 4};
   mt::save_safetensors(
