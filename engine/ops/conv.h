@@ -6,10 +6,10 @@ namespace mt {
 
 /// One number per spatial dimension; a single one is used for all; the default is empty.
 struct ConvOptions {
-  Shape stride, padding, dilation;
+  Shape stride = {}, padding = {}, dilation = {};
   bool same = false;  // instead of `padding`: as much as keeps the size, an odd one at the end
   int64_t groups = 1;
-  Shape output_padding;  // of a transposed convolution
+  Shape output_padding = {};  // of a transposed convolution
 };
 /// x (n, c, ..) or (c, ..), weight (out, c / groups, kernel ..), bias (out) or undefined;
 /// `spatial` is 1, 2 or 3; messages start with `name`. As torch.conv2d: conv("conv2d", 2, x, w, b).

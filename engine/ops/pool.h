@@ -9,10 +9,10 @@ namespace mt {
 /// The sizes of windows: one number for all spatial dimensions, or one for each. An empty stride
 /// equals the kernel's size.
 struct PoolOptions {
-  Shape kernel, stride, padding, dilation;
-  bool ceil = false;              // includes windows that begin inside and end outside
-  bool count_include_pad = true;  // an average divides by the size of the whole window
-  std::optional<double> divisor;  // an average divides by this
+  Shape kernel = {}, stride = {}, padding = {}, dilation = {};
+  bool ceil = false;                   // includes windows that begin inside and end outside
+  bool count_include_pad = true;       // an average divides by the size of the whole window
+  std::optional<double> divisor = {};  // an average divides by this
 };
 struct Pooled {
   Tensor values, index;  // index: the position of each value in its plane or volume

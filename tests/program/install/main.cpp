@@ -30,6 +30,9 @@ int main() {
   std::puts(mt::to_string(x.grad()).c_str());
   mt::SGD({x}, {.lr = 1}).step();
   if (x.at(2) != -2) return 1;
+  const mt::Tensor image = mt::ones({1, 1, 4, 4}), kernel = mt::ones({1, 1, 3, 3});
+  const mt::Tensor made = mt::conv("conv2d", 2, image, kernel, {}, {.padding = {1}});
+  if (mt::max_pool("max_pool2d", 2, made, {.kernel = {2}}).values.sum().item() != 36) return 1;
   try {
     mt::matmul(mt::ones({2, 3}), mt::ones({4, 5}));
   } catch (const mt::Error& e) { std::puts(e.what()); }
