@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "engine/io/convert.h"
 #include "engine/io/json.h"
@@ -182,6 +183,11 @@ TensorFile read_safetensors(const char* operation, const std::string& path) {
 
 void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,
                        Tensor (*to_host)(const Tensor&)) {
+  std::set<std::string_view> names{"__metadata__"};
+  for (const NamedTensor& t : file.tensors)
+    if (!names.insert(t.name).second)
+      fail("{}: '{}' is the name of two tensors, or of the format's metadata", operation,
+           printable(t.name));
   std::vector<const NamedTensor*> order;  // the widest first, for alignment
   for (const NamedTensor& t : file.tensors) order.push_back(&t);
   std::ranges::stable_sort(order, [](auto* a, auto* b) {

@@ -11,6 +11,7 @@
 
 #include "engine/core/file.h"
 #include "engine/io/bytes.h"
+#include "engine/io/safetensors.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/support.h"
 
@@ -186,6 +187,21 @@ TEST_CASE("a full disk leaves the old file and nothing beside it", "[io]") {
   }
   CHECK(text(folder / "a") == "old");  // no commit
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("safetensors: each tensor has a name of its own", "[io]") {
+  const Folder folder;
+  const NamedTensor a{"a", zeros({2})}, metadata{"__metadata__", zeros({2})};
+  const auto error_of_saving = [&](const std::vector<NamedTensor>& tensors) {
+    return error_of([&] {
+      write_safetensors("op", folder / "x", {tensors, {}, {}}, [](const Tensor& x) { return x; });
+    });
+  };
+  CHECK(error_of_saving({a, a}) ==
+        "op: 'a' is the name of two tensors, or of the format's metadata");
+  CHECK(contains(error_of_saving({a, metadata}), "'__metadata__' is the name"));
+  CHECK(folder.files() == 0);
+  CHECK(error_of_saving({a}) == kNoError);
 }
 
 }  // namespace mt::test
