@@ -32,7 +32,10 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
     if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
   }
   const TensorList found = c->backward(gradients);
-  for (size_t i = 0; i < c->inputs.size() && i < found.size(); ++i) {
+  if (found.size() < c->inputs.size())
+    fail("{}: backward returned {} gradients for {} inputs; an undefined tensor stands for none",
+         c->name, found.size(), c->inputs.size());
+  for (size_t i = 0; i < c->inputs.size(); ++i) {
     if (!node.wants(int(i)) || !found[i].defined()) continue;
     check_gradient(*c, i, found[i]);
     dx[i] = to(found[i], c->inputs[i].dtype());
@@ -90,6 +93,7 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
                            const std::vector<bool>& plain, const TensorList& save,
                            CustomFunction::Backward backward) {
+  if (std::ranges::none_of(inputs, [](const Tensor& x) { return wants_grad(x); })) return outputs;
   auto c = std::make_shared<CustomFunction>();
   c->name = std::move(name);
   c->backward = std::move(backward);
@@ -109,13 +113,13 @@ TensorList record_function(std::string name, const TensorList& inputs, const Ten
   for (size_t k = 0; k < outputs.size(); ++k) {
     // Shared storage with an input or a result: the other's graph would not see changes in place.
     const auto same = [&](const Tensor& x) {
-      return x.defined() && x.impl()->storage == outputs[k].impl()->storage;
+      return x.defined() && x.impl()->storage == outputs[k].given()->storage;
     };
     const bool shared = std::ranges::any_of(inputs, same) ||
                         std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
     Tensor y = outputs[k].detach();
     if (shared) y = clone(y);
-    const bool has_gradient = is_float(y.dtype()) && !plain[k];
+    const bool has_gradient = is_float(y.dtype()) && !(k < plain.size() && plain[k]);
     c->results.push_back({y.shape(), y.dtype(), has_gradient ? &y.device() : nullptr, nullptr});
     if (c->results[k].device) record_result(c, inner, k, y);
     results.push_back(std::move(y));

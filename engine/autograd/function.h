@@ -37,7 +37,7 @@ struct CustomFunction {
 
 /// Makes `outputs`, computed without recording, results of a function of `inputs`: those of float
 /// type get a node, unless plain[k]. `save` are tensors for backward. Inputs and saved tensors may
-/// be undefined.
+/// be undefined. Returns `outputs` if nothing is to be recorded.
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
                            const std::vector<bool>& plain, const TensorList& save,
                            CustomFunction::Backward);

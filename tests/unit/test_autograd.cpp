@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "engine/autograd/function.h"
 #include "engine/autograd/view_gradients.h"
 #include "engine/ops/optim.h"
 #include "tests/unit/support.h"
@@ -496,6 +497,27 @@ MT_TEST("a hundred thousand siblings meet in one leaf", "[autograd]") {
   for (int i = 0; i < n; ++i) total = total + x;
   total.backward();
   CHECK(grad_of(x) == 4.5 * n + n);
+}
+
+MT_TEST("a function with its own gradient", "[autograd]") {
+  const auto squared = [](const Tensor& x, const CustomFunction::Backward& backward) {
+    Tensor y;
+    {
+      NoGrad off;
+      y = x * x;
+    }
+    return record_function("squared", {x}, {y}, {}, {x}, backward)[0];
+  };
+  const auto slope = [](const TensorList& g) {
+    return TensorList{g[0] * saved_tensors()[0] * 2.0};
+  };
+  const Tensor x = number(3);
+  squared(x, slope).backward();
+  CHECK(grad_of(x) == 6);
+  CHECK(contains(error_of([&] { squared(x, [](auto&) { return TensorList(); }).backward(); }),
+                 "squared: backward returned 0 gradients for 1 inputs"));
+  NoGrad off;
+  CHECK(!squared(x, slope).requires_grad());
 }
 
 MT_TEST("gradcheck finds a wrong gradient", "[autograd]") {
