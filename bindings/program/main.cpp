@@ -547,6 +547,7 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   app.add_option("-l", o.libraries, "require a library into a global of its name")
       ->allow_extra_args(false)
       ->type_name("LIB");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_flag("-i", o.interactive, "read commands after the script");
   app.add_flag("-v,--version", o.version, "show the version");
   app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");

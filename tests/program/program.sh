@@ -123,6 +123,8 @@ usage_error() {
   # shellcheck disable=SC2086  # words
   run '' $1 && is "usage error: $1" "$status:$(head -n 1 err)" "2:mtorch: $2"
 }
+run '' --threads 2 --threads 3 -e "print(require 'mtorch'.get_num_threads())" &&
+  is 'of an option that is given twice the last counts' "$out" 3
 usage_error --device '--device needs a value'
 usage_error -e '-e needs a value'
 usage_error '--hosts a:2,b:0 x.lua' \
