@@ -9,6 +9,7 @@
 #include "kernels/cpu/simd/fast_path.h"
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/ops.h"
+#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
