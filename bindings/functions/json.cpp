@@ -142,19 +142,6 @@ const Entry kJson[] = {
        if (!is_utf8(a.characters(1))) return 0;
        return a.push(json_quoted(a.characters(1)));
      }},
-    {"json_numbers([list])", "A list of finite numbers as JSON; nil where it is another.",
-     [](Args& a) {
-       std::string text = "[";
-       for (int i = 1, n = int(lua_objlen(a.L, 1)); i <= n; ++i) {
-         lua_rawgeti(a.L, 1, i);
-         const double x = lua_tonumber(a.L, -1);
-         if (lua_type(a.L, -1) != LUA_TNUMBER || !std::isfinite(x)) return 0;
-         lua_pop(a.L, 1);
-         if (i > 1) text += ',';
-         text += json_number(x);
-       }
-       return a.push(text += ']');
-     }},
     {"json_number(x)", "A finite number as JSON, which is read as the same.", bind<json_number>},
 };
 

@@ -16,22 +16,12 @@ local deepest = 200 -- the maximum nesting of tables
 
 -- ---- writing -----------------------------------------------------------------------------------
 
-local function number_text(x)
-  if x ~= x then return '{"$number":"nan"}' end
-  if x == math.huge or x == -math.huge then return ('{"$number":"%s"}'):format(x > 0 and 'inf' or '-inf') end
-  return core.json_number(x)
-end
-
-local function string_text(text)
-  return core.json_quoted(text) or ('{"$bytes":"%s"}'):format((text:gsub('.', function(c)
-    return ('%02x'):format(c:byte())
-  end)))
-end
+local function is_finite(x) return math.abs(x) < math.huge end
 
 --- A step of a path; bytes that are not UTF-8 are shown as %FF.
 local function step_text(key)
-  local text = type(key) == 'number' and number_text(key) or tostring(key)
-  if core.json_quoted(text) then return text end
+  local text = type(key) == 'number' and is_finite(key) and core.json_number(key) or tostring(key)
+  if util.is_utf8(text) then return text end
   return (text:gsub('[^%w%p ]', function(c) return ('%%%02X'):format(c:byte()) end))
 end
 
@@ -64,12 +54,9 @@ function Writer:tensor(x, path)
   if not known.alias_of[x] then
     known.alias_of[x], known.aliases = known.aliases, known.aliases + 1
   end
-  local text, alias = '{"$tensor":' .. core.json_quoted(known.name), known.alias_of[x]
-  if alias > 0 then text = text .. ',"alias":' .. alias end
-  if x.requires_grad then text = text .. ',"requires_grad":true' end
-  local class = package.loaded['mtorch.nn.class']
-  local role = class and class.registry[x]
-  return text .. (role and ',"role":"' .. role .. '"' or '') .. '}'
+  local alias, class = known.alias_of[x], package.loaded['mtorch.nn.class']
+  return {['$tensor'] = known.name, alias = alias > 0 and alias or nil, requires_grad = x.requires_grad or nil,
+    role = class and class.registry[x]}
 end
 
 --- Whether the keys of a table are 1..n, or strings that can be written unchanged.
@@ -78,20 +65,18 @@ local function form_of(t)
   for key in pairs(t) do
     keys = keys + 1
     if type(key) == 'number' and key % 1 == 0 and key >= 1 and key <= n then positions = positions + 1 end
-    strings = strings and type(key) == 'string' and key:byte() ~= 36 and core.json_quoted(key) ~= nil
+    strings = strings and type(key) == 'string' and key:byte() ~= 36 and util.is_utf8(key)
   end
   return n > 0 and positions == n and keys == n and 'list' or strings and 'strings' or 'any'
 end
 
---- The entries of a table as JSON, in the order of their keys.
+--- The entries of a table as values of JSON, in the order of their keys.
 function Writer:entries(t, path)
   local prefix = path == '' and '' or path .. '.'
-  local form, parts = form_of(t), {}
+  local form, made = form_of(t), {}
   if form == 'list' then
-    local numbers = type(t[1]) == 'number' and core.json_numbers(t)
-    if numbers then return numbers end
-    for i = 1, #t do parts[i] = self:value(t[i], prefix .. i) end
-    return '[' .. table.concat(parts, ',') .. ']'
+    for i = 1, #t do made[i] = self:value(t[i], prefix .. i) end
+    return made
   end
   for i, key in ipairs(util.sorted_keys(t)) do
     local kind, step = type(key), step_text(key)
@@ -99,11 +84,10 @@ function Writer:entries(t, path)
       self:refuse(path, ('has a %s as a key; keys are strings, numbers and booleans'):format(
         mt.is_tensor(key) and 'tensor' or kind))
     end
-    parts[i] = form == 'strings' and core.json_quoted(key) .. ':' .. self:value(t[key], prefix .. step) or
-      ('[%s,%s]'):format(self:value(key), self:value(t[key], prefix .. step))
+    local value = self:value(t[key], prefix .. step)
+    if form == 'strings' then made[key] = value else made[i] = {self:value(key), value} end
   end
-  local text = table.concat(parts, ',')
-  return form == 'strings' and '{' .. text .. '}' or '{"$table":[' .. text .. ']}'
+  return form == 'strings' and made or {['$table'] = made}
 end
 
 function Writer:table(t, path)
@@ -118,16 +102,21 @@ function Writer:table(t, path)
   self.depth = self.depth + 1
   if self.depth > deepest then self:refuse(path, ('is nested deeper than %d tables'):format(deepest)) end
   self.above[t] = path
-  local text = self:entries(t, path)
+  local made = self:entries(t, path)
   self.above[t], self.depth = nil, self.depth - 1
-  return text
+  return made
 end
 
+local function hex(c) return ('%02x'):format(c:byte()) end
+
+--- A value as JSON has it.
 function Writer:value(value, path)
   local kind = type(value)
-  if kind == 'number' then return number_text(value) end
-  if kind == 'string' then return string_text(value) end
-  if kind == 'boolean' then return tostring(value) end
+  if kind == 'number' and not is_finite(value) then
+    return {['$number'] = value ~= value and 'nan' or value > 0 and 'inf' or '-inf'}
+  end
+  if kind == 'string' and not util.is_utf8(value) then return {['$bytes'] = (value:gsub('.', hex))} end
+  if kind == 'number' or kind == 'string' or kind == 'boolean' then return value end
   if mt.is_tensor(value) then return self:tensor(value, path) end
   if kind == 'table' then return self:table(value, path) end
   local cure = kind == 'function' and ', which a file cannot hold: save what it needs and make it again' or
@@ -140,7 +129,7 @@ function save.write(operation, path, value)
   core.check_writable(operation, path)
   local writer = setmetatable({operation = operation, taken = {}, known = {}, names = {}, tensors = {}, above = {},
     depth = 0}, Writer)
-  local text = '{"version":1,"value":' .. writer:value(value, '') .. '}'
+  local text = '{"version":1,"value":' .. core.json_text(writer:value(value, '')) .. '}'
   core.write_safetensors(operation, path, writer.names, writer.tensors, {'format', 'pt', 'mtorch', text})
 end
 
