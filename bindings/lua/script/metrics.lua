@@ -20,24 +20,27 @@ end
 method('update(..)', 'Adds a batch: predictions and targets, or the arguments of the metric; returns the metric.',
   function(self, ...)
     self:take(...)
+    self.state.updated = true
     return self
   end)
 method('compute()', 'The value over all batches since reset, a number, or a tensor with a number for each class.',
   function(self)
-    local figure = self:figure()
-    if figure == nil then core.fail('%s: compute before any update', self.__name) end
-    return figure
+    if not self.state.updated then core.fail('%s: compute before any update', self.__name) end
+    return self:figure()
   end)
 method('reset()', 'Forgets all batches; returns the metric.', function(self)
-  self.state = self.start()
+  self.state = self:start()
   return self
 end)
 method('state_dict()', 'The accumulated state, for load_state_dict.', function(self) return copied(self.state) end)
 method('load_state_dict(state)', 'Restores the result of state_dict() of such a metric.',
   function(self, state)
     if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
-    for key, value in pairs(self.start()) do
-      if type(state[key]) ~= type(value) then
+    local older = {updated = true, sum = state.correct, count = state.total or state.weight} -- other names
+    state = util.merged(older, state)
+    for key, value in pairs(self:start()) do
+      local given = mt.is_tensor(state[key]) and state[key]:tolist() or state[key] -- a sum may be a tensor
+      if type(given) ~= type(value) then
         core.fail('load_state_dict: the state of %s has a %s %s, got %s', self.__name, type(value), key,
           core.describe(state[key]))
       end
@@ -53,7 +56,7 @@ end
 function Metric.start() return {} end
 
 --- Declares a metric, whose fields are its options: {take =, figure =, start =}. take(self, ..)
---- implements update, figure(self) implements compute, start() returns the initial state.
+--- implements update, figure(self) implements compute, start(self) returns the initial state.
 local function define(signature, doc, kind)
   local name = signature:match('^[%w_]+')
   object.class({base = Metric, name = name}, kind)
@@ -187,7 +190,6 @@ local function ratio(a, b) return mt.where(b:gt(0), a / b:clamp_min(1e-300), 0) 
 --- The mean of per-class values, each a / b of counts; 0 if b is 0. 'macro' is the mean over classes that occur.
 local function averaged(self, numerator, denominator)
   local state = self.state
-  if not state.actual then return nil end
   local n = math.max(#state.right, #state.predicted, #state.actual)
   local right, predicted = padded(state.right, n):double(), padded(state.predicted, n):double()
   local actual = padded(state.actual, n):double()
@@ -205,12 +207,14 @@ local function averaged(self, numerator, denominator)
   return total > 0 and (each * weight):sum():item() / total or 0
 end
 
---- Adds correct predictions and the total to the state, and returns their ratio.
-local function hit(self, correct, total)
+-- Metrics that are means: a sum, a number or tensor, and the count or weight of what was added.
+local function no_sum() return {sum = 0, count = 0} end
+local function add_sum(self, sum, n)
   local state = self.state
-  state.correct, state.total = (state.correct or 0) + correct, (state.total or 0) + total
+  state.sum, state.count = state.sum + sum, state.count + n
 end
-local function hit_share(self) return self.state.total and util.scalar(self.state.correct) / self.state.total end
+local function mean_of(self) return util.scalar(self.state.sum) / self.state.count end
+
 
 local options = "num_classes: int >= 1 = nil, average: 'binary'|'macro'|'micro'|'weighted'|'none' = nil, " ..
   'threshold: number = nil, ignore_index: int = -100)'
@@ -237,26 +241,28 @@ define("Accuracy(num_classes: int >= 1 = nil, average: 'micro'|'macro'|'weighted
   'threshold: number = nil, ignore_index: int = -100)',
   "The fraction of correct predictions; 'macro' is the mean over the classes. Predictions: scores [n x classes] or " ..
   'labels, from 1; or probabilities of yes, with targets of their shape, 0 or 1 (above threshold, 0.5, is yes).', {
+    start = function(self) return self.average == 'micro' and no_sum() or {} end,
     take = function(self, prediction, target)
       if self.average ~= 'micro' then return count(self, prediction, target) end
       local p, y = labels_of(self, prediction, target)
-      hit(self, p:eq(y):sum(), y:numel())
+      add_sum(self, p:eq(y):sum(), y:numel())
     end,
     figure = function(self)
-      if self.average == 'micro' then return hit_share(self) end
+      if self.average == 'micro' then return mean_of(self) end
       return averaged(self, function(right) return right end, function(_, _, actual) return actual end)
     end,
   })
 
 define('TopK(k: int >= 1 = 5, ignore_index: int = -100)',
   'The fraction of targets [n] (from 1) among the k classes with the highest scores [n x classes].', {
+    start = no_sum,
     take = function(self, scores, target)
       local rows, labels, classes = score_rows(self, need_tensors(self, scores, target))
-      if labels:numel() == 0 then return hit(self, 0, 0) end
+      if labels:numel() == 0 then return end
       local _, best = rows:topk(math.min(self.k, classes), 2)
-      hit(self, best:eq(labels:unsqueeze(2)):sum(), labels:numel())
+      add_sum(self, best:eq(labels:unsqueeze(2)):sum(), labels:numel())
     end,
-    figure = hit_share,
+    figure = mean_of,
   })
 
 define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'all' = nil, threshold: number = nil, " ..
@@ -281,7 +287,7 @@ define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'a
     end,
     figure = function(self)
       local matrix = self.state.matrix
-      if not (matrix and self.normalize) then return matrix and matrix:clone() end
+      if not self.normalize then return matrix:clone() end
       local x = matrix:double()
       if self.normalize == 'all' then return ratio(x, x:sum():expand_as(x)) end
       return ratio(x, x:sum(self.normalize == 'true' and 2 or 1, true):expand_as(x))
@@ -317,7 +323,6 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
       list[#list + 1], self.state.targets[#list + 1] = scores:double(), target
     end,
     figure = function(self)
-      if #self.state.scores == 0 then return nil end
       local scores, target = mt.cat(self.state.scores, 1), mt.cat(self.state.targets, 1)
       if scores:dim() == 1 then
         local yes = target:eq(2):any() and 2 or 1
@@ -337,13 +342,6 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
 
 -- ---- means --------------------------------------------------------------------------------------
 
-local function no_sum() return {sum = 0, count = 0} end
-local function add_sum(self, sum, n)
-  local state = self.state
-  state.sum, state.count = state.sum + sum, state.count + n
-end
-local function mean_of(self) return self.state.count > 0 and self.state.sum / self.state.count or nil end
-
 define('Perplexity(ignore_index: int = -100)',
   'exp of the mean -log probability of the targets (from 1) by raw scores: [n x length x classes] and [n x length], ' ..
   'or classes in dimension 2; m:update(loss, n) takes the mean of n losses.', {
@@ -357,16 +355,12 @@ define('Perplexity(ignore_index: int = -100)',
       if labels:numel() == 0 then return end
       add_sum(self, mt.cross_entropy(rows, labels, {reduction = 'sum'}):item(), labels:numel())
     end,
-    figure = function(self)
-      local loss = mean_of(self)
-      return loss and math.exp(loss)
-    end,
+    figure = function(self) return math.exp(mean_of(self)) end,
   })
 
 define('Mean()', 'The mean of numbers or of the elements of tensors: m:update(value, weight), weight 1 if left out.', {
-  start = function() return {sum = 0, weight = 0} end,
+  start = no_sum,
   take = function(self, value, weight)
-    local state = self.state
     weight = weight == nil and 1 or weight
     if value == nil then core.fail('Mean: update takes a number or a tensor, got nil') end
     for _, given in ipairs{value, weight} do
@@ -378,13 +372,11 @@ define('Mean()', 'The mean of numbers or of the elements of tensors: m:update(va
       local x = mt.is_tensor(value) and value:detach():double() or mt.tensor(value, 'float64')
       local w = (mt.is_tensor(weight) and weight:detach():double() or mt.tensor(weight, 'float64')):to(x.device)
       x, w = mt.broadcast_tensors(x, w)
-      value, weight = (x * w):sum():item(), w:sum():item()
-    else
-      value = value * weight
+      return add_sum(self, (x * w):sum():item(), w:sum():item())
     end
-    state.sum, state.weight = state.sum + value, state.weight + weight
+    add_sum(self, value * weight, weight)
   end,
-  figure = function(self) return self.state.weight ~= 0 and self.state.sum / self.state.weight or nil end,
+  figure = mean_of,
 })
 
 --- The difference of predictions and targets with the same shape, in float64.
