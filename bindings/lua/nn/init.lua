@@ -8,7 +8,7 @@ require 'mtorch.nn.describe'
 require 'mtorch.nn.registration'
 
 local subjects = {'linear', 'containers', 'activation', 'conv', 'pool', 'loss', 'shape', 'dropout', 'normalize',
-  'embedding', 'distance', 'recurrent', 'packed', 'attention', 'transformer', 'tensor_parallel', 'quantize'}
+  'embedding', 'recurrent', 'packed', 'attention', 'transformer', 'tensor_parallel', 'quantize'}
 
 local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class,
   is = class.is}

@@ -79,24 +79,20 @@ local function forward(self, x, h, c)
   end
   if unbatched then data = data:unsqueeze(2) elseif not packed and self.batch_first then data = data:transpose(1, 2) end
   local n = packed and x.batch_sizes:at(1) or data.shape[2]
-  local count, state = self.num_layers * (self.bidirectional and 2 or 1),
-    (self.proj_size or 0) > 0 and self.proj_size or self.hidden_size
+  local count = self.num_layers * (self.bidirectional and 2 or 1)
   local function shape(columns) return unbatched and {count, columns} or {count, n, columns} end
-  check_state(self, 'h', h, shape(state))
+  check_state(self, 'h', h, shape((self.proj_size or 0) > 0 and self.proj_size or self.hidden_size))
   check_state(self, 'c', c, shape(self.hidden_size))
-  local function state_of(t) -- in the order of the packed sequences
-    if t and unbatched then return t:unsqueeze(2) end
-    return t and packed and x.sorted_indices and t:index_select(2, x.sorted_indices) or t
+  local function converted(t, with_batch, order) -- a state of one sequence, or in an order of packed ones
+    if t and unbatched then return with_batch(t, 2) end
+    return t and packed and x[order] and t:index_select(2, x[order]) or t
   end
-  local out, hn, cn = layers(self, data, state_of(h), state_of(c), packed and x.batch_sizes:tolist() or nil)
-  local function last(t)
-    if t and unbatched then return t:squeeze(2) end
-    return t and packed and x.unsorted_indices and t:index_select(2, x.unsorted_indices) or t
-  end
+  h, c = converted(h, mt.unsqueeze, 'sorted_indices'), converted(c, mt.unsqueeze, 'sorted_indices')
+  local out, hn, cn = layers(self, data, h, c, packed and x.batch_sizes:tolist() or nil)
   if packed then out = x:with(out)
   elseif unbatched then out = out:squeeze(2)
   elseif self.batch_first then out = out:transpose(1, 2) end
-  return out, last(hn), last(cn)
+  return out, converted(hn, mt.squeeze, 'unsorted_indices'), converted(cn, mt.squeeze, 'unsorted_indices')
 end
 
 --- "(64 -> 128, 2 layers, bidirectional)"
@@ -116,28 +112,29 @@ end
 local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'
 local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
 
---- forward(self, x[, h[, c]]) with a check of the number of inputs.
-local function counted(mode, body)
-  local inputs = mode == 'lstm' and 3 or 2
-  return function(self, x, h, c, more)
+--- A class whose objects begin with init(self), and whose forward(x[, h[, c]]) checks the number of its inputs.
+local function define(signature, doc, mode, init, body)
+  local made, inputs = class.class(signature:match('^%w+')), mode == 'lstm' and 3 or 2
+  made.mode, made.extra, made.__macs = mode, extra, multiply_adds
+  class.options_constructor(made, signature, doc, {}, true, init)
+  function made:forward(x, h, c, more)
     if inputs == 2 then more = more or c end
     if x == nil or more ~= nil then class.refuse_inputs(self, inputs, more, x) end
     return body(self, x, h, c)
   end
+  return made
 end
 
 --- A class of layers with `gates` parts of hidden_size.
 local function layered(signature, doc, mode, gates)
-  local name = signature:match('^%w+')
-  local made = class.class(name)
-  made.mode, made.extra, made.__macs = mode, extra, multiply_adds
-  class.options_constructor(made, signature, doc, {}, true, function(self)
+  return define(signature, doc, mode, function(self)
     if not (self.dropout >= 0 and self.dropout <= 1) then
-      core.fail('%s: dropout is %g, it must lie in 0..1', name, self.dropout)
+      core.fail('%s: dropout is %g, it must lie in 0..1', self.__name, self.dropout)
     end
     local projection = self.proj_size or 0
     if projection >= self.hidden_size then
-      core.fail('%s: proj_size is %d, it must be smaller than hidden_size, %d', name, projection, self.hidden_size)
+      core.fail('%s: proj_size is %d, it must be smaller than hidden_size, %d', self.__name, projection,
+        self.hidden_size)
     end
     local state, directions = projection > 0 and projection or self.hidden_size, self.bidirectional and 2 or 1
     for layer = 0, self.num_layers - 1 do
@@ -146,9 +143,7 @@ local function layered(signature, doc, mode, gates)
           layer == 0 and self.input_size or state * directions, projection)
       end
     end
-  end)
-  made.forward = counted(mode, forward)
-  return made
+  end, forward)
 end
 
 recurrent.RNN = layered(("RNN(%s, num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', %s)")
@@ -166,12 +161,9 @@ recurrent.GRU = layered(('GRU(%s, num_layers: int >= 1 = 1, %s)'):format(kSizes,
 
 --- A class of cells: one step of a layer.
 local function cell(signature, doc, mode, gates)
-  local made = class.class(signature:match('^%w+'))
-  made.mode, made.extra, made.__macs = mode, extra, multiply_adds
-  class.options_constructor(made, signature, doc, {}, true, function(self)
+  return define(signature, doc, mode, function(self)
     add_weights(self, '', gates, self.input_size, 0)
-  end)
-  made.forward = counted(mode, function(self, x, h, c)
+  end, function(self, x, h, c)
     class.check_dtype(self, x, self.weight_ih)
     local single = mt.is_tensor(x) and x:dim() == 1
     if not mt.is_tensor(x) or x.shape[x:dim()] ~= self.input_size or x:dim() > 2 then
@@ -187,7 +179,6 @@ local function cell(signature, doc, mode, gates)
     if single then return hn:squeeze(1), cn and cn:squeeze(1) end
     return hn, cn
   end)
-  return made
 end
 
 recurrent.RNNCell = cell(("RNNCell(%s, bias: bool = true, nonlinearity: 'tanh'|'relu' = 'tanh')"):format(kSizes),
