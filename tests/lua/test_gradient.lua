@@ -560,7 +560,7 @@ test('Function: errors name the function and the line', function()
   local Saves = mt.Function{forward = function(ctx, a) ctx:save_for_backward(7) return a end, backward = print}
   raises(function() Saves(x) end, 'save_for_backward: argument 1 must be a tensor, got 7')
   local Dotted = mt.Function{forward = function(ctx, a) ctx.save_for_backward(a) return a end, backward = print}
-  raises(function() Dotted(x) end, 'save_for_backward: call it with a colon, ctx:save_for_backward%(..%)')
+  raises(function() Dotted(x) end, 'save_for_backward: methods are called with a colon, ctx:save_for_backward%(..%)')
 end)
 
 test('Function: nil among the saved tensors, as an omitted bias', function()

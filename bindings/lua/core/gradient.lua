@@ -1,6 +1,7 @@
 -- gradient.lua -- functions with their own gradient, full Jacobians, and recomputation
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 local engine = core.gradient()
 
@@ -13,40 +14,35 @@ local function is_float(x) return x.dtype:find 'float' ~= nil end
 -- ---- mt.Function -------------------------------------------------------------------------------
 
 local Context = {}
-Context.__index = Context
+local _, method = object.class({called = 'ctx', get = Context}, Context)
+gradient.context_methods = Context.__methods
 
-local function check_context(self, name)
-  if getmetatable(self) ~= Context then core.fail('%s: call it with a colon, ctx:%s(..)', name, name) end
-end
---- Saves tensors and nils for backward. Inputs and results saved this way form no reference cycles; fields of ctx may.
-function Context:save_for_backward(...)
-  check_context(self, 'save_for_backward')
-  local list, places = {}, {n = select('#', ...)}
-  for i = 1, places.n do
-    local x = select(i, ...)
-    if mt.is_tensor(x) then
-      list[#list + 1], places[#list + 1] = x, i
-    elseif x ~= nil then
-      core.fail('save_for_backward: argument %d must be a tensor, got %s', i, core.describe(x))
+-- Inputs and results saved this way form no reference cycles; fields of ctx may.
+method('save_for_backward(..)', 'Saves tensors, or nil, for backward; until then changing one in place is an error.',
+  function(self, ...)
+    local list, places = {}, {n = select('#', ...)}
+    for i = 1, places.n do
+      local x = select(i, ...)
+      if mt.is_tensor(x) then
+        list[#list + 1], places[#list + 1] = x, i
+      elseif x ~= nil then
+        core.fail('save_for_backward: argument %d must be a tensor, got %s', i, core.describe(x))
+      end
     end
-  end
-  rawset(self, 'saved_by_forward', list)
-  rawset(self, 'saved_places', places)
-end
---- The saved values, as several; only inside backward.
-function Context:saved_tensors()
-  check_context(self, 'saved_tensors')
-  local list, places, values = engine.saved_tensors(), self.saved_places or {n = 0}, {}
-  for k, x in ipairs(list) do values[places[k]] = x end
-  return unpack(values, 1, places.n)
-end
---- Marks results that have no gradient.
-function Context:mark_non_differentiable(...)
-  check_context(self, 'mark_non_differentiable')
-  local set = {}
-  for _, x in ipairs{...} do set[x] = true end
-  rawset(self, 'without_gradient', set)
-end
+    self.saved_by_forward, self.saved_places = list, places
+  end)
+
+method('saved_tensors()', 'The saved tensors, as several values, not a list: local x, y = ctx:saved_tensors().',
+  function(self)
+    local list, places, values = engine.saved_tensors(), self.saved_places or {n = 0}, {}
+    for k, x in ipairs(list) do values[places[k]] = x end
+    return unpack(values, 1, places.n)
+  end)
+
+method('mark_non_differentiable(..)', 'Marks results that have no gradient.', function(self, ...)
+  self.without_gradient = {}
+  for _, x in ipairs{...} do self.without_gradient[x] = true end
+end)
 
 --- Calls forward, and records it as one operation whose gradient backward computes.
 local function call_function(self, ...)

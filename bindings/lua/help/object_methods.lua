@@ -1,7 +1,6 @@
 -- object_methods.lua -- the help of methods of modules, optimizers, hooks and the ctx of mt.Function
 --
--- Modules declare their own methods. The others are plain Lua functions; mt.help, the reference and
--- the stubs use this text for them. A test compares the names with the methods.
+-- mt.help, the reference and the stubs use it. A test compares the names with the methods.
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 require 'mtorch.nn'
@@ -18,24 +17,15 @@ return {
    unpack(require('mtorch.extras.distributions.base').methods)},
   {title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
    unpack(require('mtorch.data.loader').__methods)},
-  {
-    title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
-    {'save_for_backward(..)', 'Saves tensors, or nil, for backward; until then changing one in place is an error.'},
-    {'saved_tensors()', 'The saved tensors, as several values, not a list: local x, y = ctx:saved_tensors().'},
-  },
+  {title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
+   unpack(require('mtorch.core.gradient').context_methods)},
   {
     title = 'The handle of x:register_hook', call = 'h:', class = 'Hook',
     {'remove()', 'Removes the hook.'},
   },
   {title = 'Methods of mt.SummaryWriter', call = 'w:', class = 'SummaryWriter',
    unpack(require('mtorch.extras.tensorboard').methods)},
-  {
-    title = 'Methods of mt.progress', call = 'bar:', class = 'Bar',
-    {'update(i=nil, values=nil)', 'i steps are done (nil: one more); values, {loss=l}, are shown at the end.'},
-    {'set(values)', 'Sets the values shown at the end, if the loop itself counts the steps.'},
-    {'print(..)', 'Prints a permanent line above the bars.'},
-    {'finish()', 'Ends the bar early; the last step does so by itself.'},
-  },
+  {title = 'Methods of mt.progress', call = 'bar:', class = 'Bar', unpack(require('mtorch.script.progress').methods)},
   {title = 'Methods of mt.Report', call = 'report:', class = 'Report',
    unpack(require('mtorch.extras.report.run').methods)},
   {title = 'Methods of mt.JsonLines', call = 'log:', class = 'JsonLines',

@@ -1,5 +1,6 @@
 -- progress.lua -- mt.progress: progress bars on stderr if it is a terminal, otherwise nothing or plain lines.
 local core = require 'mtorch.core'
+local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 
 local floor, min, max, huge = math.floor, math.min, math.max, math.huge
@@ -9,17 +10,6 @@ local known = {label = 'text', every = 'int >= 1', total = 'int >= 0', unit = 't
 local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outermost first
 local bars, drawn_lines = 0, 0
 
-local Bar = {}
-Bar.__index = Bar
-local may_be_nil = util.word_set 'begun every iter label latest micro size source stats unit'
-setmetatable(Bar, {__index = function(_, key)
-  if may_be_nil[key] then return nil end
-  core.fail("a progress bar has no '%s'%s", tostring(key), core.did_you_mean({'update', 'set', 'print', 'finish'}, key))
-end})
-function Bar:__tostring()
-  return ('progress(%s%s of %s)'):format(self.label and self.label .. ': ' or '', self.i,
-    self.total < huge and self.total or 'unknown')
-end
 
 local function write(text)
   io.stderr:write(text)
@@ -123,9 +113,7 @@ local function look(bar, stats)
   bar.next = min(i + min(max(floor(per_second * frame_seconds / 10), 1), max_skipped), bar.total)
 end
 
---- bar:update([i][, {loss=..}]): i steps are done (default: one more); the values are shown at the
---- end. The last step finishes the bar.
-function Bar:update(i, stats)
+local function update(self, i, stats)
   if type(i) ~= 'number' then
     if i ~= nil and type(i) ~= 'table' then
       core.fail('progress: update takes the number of the step and a table of values, got %s', core.describe(i))
@@ -136,23 +124,52 @@ function Bar:update(i, stats)
   if i >= self.next then look(self, stats) end
 end
 
---- bar:set{loss=..}: sets the values shown at the end.
-function Bar:set(stats)
-  if type(stats) ~= 'table' then core.fail('progress: set takes a table, got %s', core.describe(stats)) end
-  self.latest = stats
+-- Passes on the values of an iterator; finishes the bar if there are none.
+local function given(bar, first, ...)
+  if first == nil then bar:finish() end
+  return first, ...
 end
 
---- bar:print(line): prints a permanent line on stdout, above the bars.
-function Bar:print(...)
+-- One step of `for i in mt.progress(n) do`: i - 1 steps are done when step i begins. The same for
+-- an iterator, whose values are passed on.
+local function step(self, _, control)
+  local source = self.source
+  if source then
+    if self.begun then update(self, self.i + 1) end
+    self.begun = true
+    if source.control ~= nil then control, source.control = source.control, nil end
+    return given(self, source.next(source.state, control))
+  end
+  local i = (control or 0) + 1
+  if i > 1 then update(self, i - 1) end
+  if i <= self.total then return i end
+  self:finish()
+end
+
+local Bar, method = object.class{called = 'bar', name = 'a progress bar', call = step,
+  optional = util.word_set 'begun every iter label latest micro size source stats unit'}
+
+function Bar:describe()
+  return ('progress(%s%s of %s)'):format(self.label and self.label .. ': ' or '', self.i,
+    self.total < huge and self.total or 'unknown')
+end
+
+method('update(i=nil, values=nil)', 'i steps are done (nil: one more); values, {loss=l}, are shown at the end.', update)
+
+method('set(values)', 'Sets the values shown at the end, if the loop itself counts the steps.', function(self, stats)
+  if type(stats) ~= 'table' then core.fail('progress: set takes a table, got %s', core.describe(stats)) end
+  self.latest = stats
+end)
+
+method('print(..)', 'Prints a permanent line above the bars.', function(self, ...)
   local shown = drawn_lines > 0
   if shown then write(cleared()) end
   print(...)
   io.stdout:flush()
   if shown then repaint(self.time()) end
-end
+end)
 
---- bar:finish(): draws the final state and ends the line; the bar is not drawn again.
-function Bar:finish()
+method('finish()', 'Ends the bar early; the last step does so by itself.', function(self)
   if self.done then return end
   self.done, self.next = true, huge
   if self.latest then self.stats, self.latest = stats_text(self.latest), nil end
@@ -168,29 +185,7 @@ function Bar:finish()
   elseif not self.live and self.every and self.printed ~= self.i then
     plain_line(self, self.time())
   end
-end
-
--- Passes on the values of an iterator; finishes the bar if there are none.
-local function given(bar, first, ...)
-  if first == nil then bar:finish() end
-  return first, ...
-end
-
--- One step of `for i in mt.progress(n) do`: i - 1 steps are done when step i begins. The same for
--- an iterator, whose values are passed on.
-function Bar:__call(_, control)
-  local source = self.source
-  if source then
-    if self.begun then self:update(self.i + 1) end
-    self.begun = true
-    if source.control ~= nil then control, source.control = source.control, nil end
-    return given(self, source.next(source.state, control))
-  end
-  local i = (control or 0) + 1
-  if i > 1 then self:update(i - 1) end
-  if i <= self.total then return i end
-  self:finish()
-end
+end)
 
 -- An iterator's three values and its number of steps: from a loader (iter, size) or from a function.
 local function source_of(value, ...)
@@ -221,13 +216,13 @@ local function new(_, ...)
   local live, time, utf8 = core.front_end ~= nil or core.isatty(2), core.time, core.front_end ~= nil or util.utf8()
   local now = time()
   bars = bars + 1
-  local bar = setmetatable({
+  local bar = object.new(Bar, {
     total = total, label = options.label and tostring(options.label), every = every, live = live, number = bars,
     time = time, utf8 = utf8, micro = not utf8 and 'us' or nil, i = 0, printed = 0, start = now, source = source,
     drawn = now - frame_seconds, looked = now, looked_i = 0, done = false, per_step = per_step or 1,
     unit = options.unit or per_step and 'items' or nil,
     next = live and 1 or every and min(every, total) or huge,
-  }, Bar)
+  })
   if live then on_screen[bars] = bar end
   return bar
 end
@@ -236,7 +231,7 @@ end
 --- i in mt.progress(n) do`, `for x, y in mt.progress(loader) do`. Nested bars are shown below each other.
 --- Without a terminal on stderr it prints nothing, or a plain line every `every` steps. mt.progress.close()
 --- ends the lines of bars on the screen (called by the host before an error).
-return setmetatable({Bar = Bar, close = function()
+return setmetatable({methods = Bar.__methods, close = function()
   if drawn_lines > 0 then write('\n') end
   for number in pairs(on_screen) do on_screen[number] = nil end
   drawn_lines, notebook_id = 0, nil
