@@ -143,7 +143,7 @@ adaptive('adaptive_max_pool%dd', 'MaxPool', function(g, y, axis, from, to)
   local parts = {}
   for k = 0, to - 1 do
     local first, last = window(k, from, to)
-    parts[k + 1] = g:reduce('ReduceMax', g:slice(y, {axis}, {first}, {last}), {axis}, true)
+    parts[k + 1] = g.ReduceMax(g:slice(y, {axis}, {first}, {last}), {axis}, true)
   end
   return g:concat(parts, axis)
 end)

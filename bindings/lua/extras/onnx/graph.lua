@@ -181,8 +181,18 @@ function Graph:node(op, inputs, attributes, dtype, count)
   return unpack(copies)
 end
 
---- Returns the function that `g.Softmax(x, {axis = 1})` calls.
+--- Returns the function that `g.Softmax(x, {axis = 1})` calls, or `g.ReduceSum(x, axes, keep)`: a reduction along a list
+--- of axes that count from 0; empty or nil: all.
 local function operator(self, op)
+  if op:find '^Reduce' then
+    return function(x, axes, keep)
+      local inputs, attributes = {x}, {keepdims = keep and 1 or 0}
+      if axes and axes[1] then
+        if op == 'ReduceSum' or self.opset >= 18 then inputs[2] = self:ints(axes) else attributes.axes = axes end
+      end
+      return self:node(op, inputs, attributes, nil, 1)
+    end
+  end
   return function(...)
     local inputs, n, attributes = {...}, select('#', ...), {}
     if Size.is_list(inputs[n]) and not is_handle(inputs[n]) then
@@ -395,21 +405,14 @@ function Graph:squeeze(x, axes) return self.Squeeze(x, self:ints(axes)) end
 function Graph:unsqueeze(x, axes) return self.Unsqueeze(x, self:ints(axes)) end
 function Graph:concat(list, axis) return self:node('Concat', list, {axis = axis}, nil, 1) end
 
---- Reduces x along axes (a list that counts from 0; empty: all).
-function Graph:reduce(op, x, axes, keep)
-  local inputs, attributes = {x}, {keepdims = keep and 1 or 0}
-  if #axes > 0 and (op == 'ReduceSum' or self.opset >= 18) then inputs[2] = self:ints(axes)
-  elseif #axes > 0 then attributes.axes = axes end
-  return self:node(op, inputs, attributes, nil, 1)
-end
 --- Returns the p-norm along axes.
 function Graph:norm(x, p, axes, keep)
-  if p == 2 then return self:reduce('ReduceL2', x, axes, keep) end
-  if p == 1 then return self:reduce('ReduceL1', x, axes, keep) end
-  if p == math.huge then return self:reduce('ReduceMax', self.Abs(x), axes, keep) end
-  if p == -math.huge then return self:reduce('ReduceMin', self.Abs(x), axes, keep) end
-  if p == 0 then return self:reduce('ReduceSum', self:cast(self:cast(x, 'bool'), x.dtype), axes, keep) end
-  return self:reduce('ReduceSum', self.Abs(x) ^ p, axes, keep) ^ (1 / p)
+  if p == 2 then return self.ReduceL2(x, axes, keep) end
+  if p == 1 then return self.ReduceL1(x, axes, keep) end
+  if p == math.huge then return self.ReduceMax(self.Abs(x), axes, keep) end
+  if p == -math.huge then return self.ReduceMin(self.Abs(x), axes, keep) end
+  if p == 0 then return self.ReduceSum(self:cast(self:cast(x, 'bool'), x.dtype), axes, keep) end
+  return self.ReduceSum(self.Abs(x) ^ p, axes, keep) ^ (1 / p)
 end
 --- Returns log(1 + x), accurate for small x (Kahan).
 function Graph:log1p(x)

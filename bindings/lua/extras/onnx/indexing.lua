@@ -271,7 +271,7 @@ local function searched(g, sequence, values, right)
   local column = g:unsqueeze(values, {rank})
   if #sequence.shape > 1 then sequence = g:unsqueeze(sequence, {#sequence.shape - 1}) end
   local before = right and g.LessOrEqual(sequence, column) or g.Less(sequence, column)
-  local y = g:reduce('ReduceSum', g:cast(before, 'int64'), {-1})
+  local y = g.ReduceSum(g:cast(before, 'int64'), {-1})
   y.positions = true
   return y
 end
@@ -289,7 +289,7 @@ function entries.isin(g, a)
   x = x:bare()
   if x.dtype:find 'float' then tests = g:cast(tests, x.dtype) else x = g:cast(x, tests.dtype) end
   local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g:flat(tests))
-  local none = g:cast(g:reduce('ReduceMin', g:cast(g.Not(same), 'int32'), {-1}), 'bool') -- also without test elements
+  local none = g:cast(g.ReduceMin(g:cast(g.Not(same), 'int32'), {-1}), 'bool') -- also without test elements
   return a.invert and none or g.Not(none)
 end
 

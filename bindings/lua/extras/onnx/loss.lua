@@ -2,9 +2,10 @@
 
 local entries = {}
 
-local function reduced(g, loss, reduction)
-  if reduction == 'none' then return loss end
-  return g:reduce(reduction == 'sum' and 'ReduceSum' or 'ReduceMean', loss, {}, false)
+local function reduced(g, loss, a)
+  if a.reduction == 'none' then return loss end
+  if a.reduction == 'batchmean' then return g.ReduceSum(loss) / a.x.shape[1] end
+  return g[a.reduction == 'sum' and 'ReduceSum' or 'ReduceMean'](loss)
 end
 
 -- Elementwise losses of x and target.
@@ -49,22 +50,18 @@ function pointwise.hinge_embedding_loss(g, x, y, a)
 end
 function pointwise.margin_ranking_loss(g, x, y, a) return g.Relu(-(y * (x - a.input2)) + a.margin) end
 
+function pointwise.kl_div(g, x, y, a)
+  if a.log_target then return g.Exp(y) * (y - x) end
+  return g.Where(g.Equal(y, 0), 0, y * (g.Log(y) - x))
+end
+
 for name, f in pairs(pointwise) do
   entries[name] = function(g, a, call)
     local x, target = g:cast(a.x or a.input1 or a.input, call.dtype), g:cast(a.target, call.dtype)
-    return reduced(g, f(g, x, target, a), a.reduction)
+    return reduced(g, f(g, x, target, a), a)
   end
 end
 
-function entries.kl_div(g, a, call)
-  local x, given = g:cast(a.x, call.dtype), g:cast(a.target, call.dtype)
-  local log_target = a.log_target and given or g.Log(given)
-  local target = a.log_target and g.Exp(given) or given
-  local loss = target * (log_target - x)
-  if not a.log_target then loss = g.Where(g.Equal(target, 0), 0, loss) end
-  if a.reduction ~= 'batchmean' then return reduced(g, loss, a.reduction) end
-  return g:reduce('ReduceSum', loss, {}) / a.x.shape[1]
-end
 
 -- ---- classes -----------------------------------------------------------------------------------------------
 
@@ -88,13 +85,13 @@ local function smoothed(g, x, axis, a)
   local one_hot = g:one_hot(g.Where(kept, target, 0), classes, axis, x.dtype)
   local weight = a.weight and g:per_channel(a.weight, math.max(#a.x.shape - 2, 0))
   local spread = one_hot * (1 - a.label_smoothing) + a.label_smoothing / classes
-  local loss = -g:reduce('ReduceSum', x * (weight and spread * weight or spread), {axis})
+  local loss = -g.ReduceSum(x * (weight and spread * weight or spread), {axis})
   loss = g.Where(kept, loss, 0)
   if a.reduction == 'none' and #a.x.shape == 1 then return g:reshape(loss, {}) end
-  if a.reduction ~= 'mean' then return reduced(g, loss, a.reduction) end
+  if a.reduction ~= 'mean' then return reduced(g, loss, a) end
   local count = g:cast(kept, x.dtype)
-  if weight then count = count * g:reduce('ReduceSum', one_hot * weight, {axis}) end
-  return g:reduce('ReduceSum', loss, {}) / g:reduce('ReduceSum', count, {})
+  if weight then count = count * g.ReduceSum(one_hot * weight, {axis}) end
+  return g.ReduceSum(loss) / g.ReduceSum(count)
 end
 function entries.cross_entropy(g, a)
   local axis = #a.x.shape == 1 and 0 or 1
@@ -105,9 +102,9 @@ function entries.cross_entropy(g, a)
   local classes, target = a.x.shape[axis + 1], a.target
   if a.label_smoothing > 0 then target = target * (1 - a.label_smoothing) + a.label_smoothing / classes end
   if a.weight then x = x * g:per_channel(a.weight, #a.x.shape - axis - 1) end
-  local loss = -g:reduce('ReduceSum', x * target, {axis})
-  if a.reduction ~= 'mean' then return reduced(g, loss, a.reduction) end
-  return #a.x.shape == 1 and loss or g:reduce('ReduceMean', loss, {})
+  local loss = -g.ReduceSum(x * target, {axis})
+  if a.reduction ~= 'mean' then return reduced(g, loss, a) end
+  return #a.x.shape == 1 and loss or g.ReduceMean(loss)
 end
 
 function entries.multi_margin_loss(g, a)
@@ -116,14 +113,14 @@ function entries.multi_margin_loss(g, a)
   local at = g:squeeze(g:one_hot(target, classes, -1, x.dtype), {last})
   local loss = g.Relu(x - own + a.margin)
   if a.p == 2 then loss = loss * loss end
-  if a.weight then loss = loss * g:reduce('ReduceSum', at * a.weight, {-1}, true) end
-  return reduced(g, g:reduce('ReduceSum', loss * (1 - at), {-1}) / classes, a.reduction)
+  if a.weight then loss = loss * g.ReduceSum(at * a.weight, {-1}, true) end
+  return reduced(g, g.ReduceSum(loss * (1 - at), {-1}) / classes, a)
 end
 function entries.multilabel_soft_margin_loss(g, a)
   local target = g:cast(a.target, a.x.dtype)
   local loss = g:softplus(a.x) - a.x * target
   if a.weight then loss = loss * a.weight end
-  return reduced(g, g:reduce('ReduceMean', loss, {-1}), a.reduction)
+  return reduced(g, g.ReduceMean(loss, {-1}), a)
 end
 --- The labels of a row end at the first negative one.
 function entries.multilabel_margin_loss(g, a)
@@ -133,20 +130,20 @@ function entries.multilabel_margin_loss(g, a)
   local place = g.Where(labels, target, 0)
   local n = a.x.shape[rank]
   local is_label = g.And(g.Equal(g:unsqueeze(place, {rank}), g:arange(n)), g:unsqueeze(labels, {rank}))
-  local any = g:cast(g:reduce('ReduceMax', g:cast(is_label, 'int32'), {rank - 1}, true), 'bool')
+  local any = g:cast(g.ReduceMax(g:cast(is_label, 'int32'), {rank - 1}, true), 'bool')
   local own = g.GatherElements(x, place, {axis = rank - 1})
   local gap = g.Relu(g:unsqueeze(x, {rank - 1}) - g:unsqueeze(own, {rank}) + 1)
   local counted = g.And(g:unsqueeze(labels, {rank}), g.Not(any))
-  return reduced(g, g:reduce('ReduceSum', g.Where(counted, gap, 0), {rank - 1, rank}) / n, a.reduction)
+  return reduced(g, g.ReduceSum(g.Where(counted, gap, 0), {rank - 1, rank}) / n, a)
 end
 
 function entries.cosine_embedding_loss(g, a)
-  local function sum(h) return g:reduce('ReduceSum', h, {-1}) end
+  local function sum(h) return g.ReduceSum(h, {-1}) end
   local x, y = a.input1, a.input2
   local size = g.Sqrt((sum(x * x) + 1e-12) * (sum(y * y) + 1e-12))
   local similar = sum(x * y) / size
   local target = g:cast(a.target, x.dtype)
-  return reduced(g, g.Where(g.Equal(target, 1), 1 - similar, g.Relu(similar - a.margin)), a.reduction)
+  return reduced(g, g.Where(g.Equal(target, 1), 1 - similar, g.Relu(similar - a.margin)), a)
 end
 function entries.triplet_margin_loss(g, a)
   local function distance(x, y)
@@ -154,7 +151,7 @@ function entries.triplet_margin_loss(g, a)
   end
   local near, far = distance(a.anchor, a.positive), distance(a.anchor, a.negative)
   if a.swap then far = g.Min(far, distance(a.positive, a.negative)) end
-  return reduced(g, g.Relu(near - far + a.margin), a.reduction)
+  return reduced(g, g.Relu(near - far + a.margin), a)
 end
 
 return entries

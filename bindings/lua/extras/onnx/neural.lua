@@ -32,7 +32,7 @@ function entries.cosine_similarity(g, a, call)
   local rank = math.max(#x.shape, #y.shape)
   local axis = g.axis(a.dim, rank) - rank
   local product = normalized(g, x, 2, axis, a.eps) * normalized(g, y, 2, axis, a.eps)
-  return rank == 0 and product or g:reduce('ReduceSum', product, {axis})
+  return rank == 0 and product or g.ReduceSum(product, {axis})
 end
 function entries.pairwise_distance(g, a, call)
   local gap = g:cast(a.input1, call.dtype) - g:cast(a.input2, call.dtype) + a.eps
@@ -43,8 +43,8 @@ end
 
 --- Normalises x to mean 0 and variance 1 along axes.
 local function standardised(g, x, axes, eps)
-  local gap = x - g:reduce('ReduceMean', x, axes, true)
-  return gap / g.Sqrt(g:reduce('ReduceMean', gap * gap, axes, true) + eps)
+  local gap = x - g.ReduceMean(x, axes, true)
+  return gap / g.Sqrt(g.ReduceMean(gap * gap, axes, true) + eps)
 end
 local function last_axes(a)
   local axes, n = {}, Size.is_list(a.normalized_shape) and #a.normalized_shape or 1
@@ -63,7 +63,7 @@ end
 function entries.rms_norm(g, a)
   local x = a.input.dtype == 'float16' and g:cast(a.input, 'float32') or a.input -- small squares would underflow
   local eps = a.eps or (x.dtype == 'float64' and 2.220446049250313e-16 or 1.1920928955078125e-07)
-  local y = g:cast(x / g.Sqrt(g:reduce('ReduceMean', x * x, last_axes(a), true) + eps), a.input.dtype)
+  local y = g:cast(x / g.Sqrt(g.ReduceMean(x * x, last_axes(a), true) + eps), a.input.dtype)
   return a.weight and y * a.weight or y
 end
 
@@ -118,7 +118,7 @@ function entries.embedding(g, a) return g.Gather(a.weight, g:to_positions(a.ids)
 
 --- The maxima of the rows of bags that a mask selects; of none it is 0.
 local function maxima(g, mask, rows)
-  local most = g:reduce('ReduceMax', g.Where(mask, rows, -math.huge), {1})
+  local most = g.ReduceMax(g.Where(mask, rows, -math.huge), {1})
   return g.Where(g.IsInf(most, {detect_positive = 0}), 0, most)
 end
 
@@ -139,7 +139,7 @@ local function ragged_bags(g, a)
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {1}) end
   local sum = g.MatMul(member, rows)
   if a.mode == 'sum' then return sum end
-  return sum / g.Max(g:reduce('ReduceSum', member, {1}, true), 1)
+  return sum / g.Max(g.ReduceSum(member, {1}, true), 1)
 end
 
 function entries.embedding_bag(g, a)
@@ -147,13 +147,13 @@ function entries.embedding_bag(g, a)
   local ids = g:to_positions(a.ids)
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local kept = a.padding_idx and g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {2})
-  if a.mode == 'max' then return kept and maxima(g, kept, rows) or g:reduce('ReduceMax', rows, {1}) end
+  if a.mode == 'max' then return kept and maxima(g, kept, rows) or g.ReduceMax(rows, {1}) end
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {2}) end
   if kept then rows = g.Where(kept, rows, 0) end
-  if a.mode == 'sum' then return g:reduce('ReduceSum', rows, {1}) end
-  if not kept then return g:reduce('ReduceMean', rows, {1}) end
-  local count = g.Max(g:reduce('ReduceSum', g:cast(kept, rows.dtype), {1}), 1)
-  return g:reduce('ReduceSum', rows, {1}) / count
+  if a.mode == 'sum' then return g.ReduceSum(rows, {1}) end
+  if not kept then return g.ReduceMean(rows, {1}) end
+  local count = g.Max(g.ReduceSum(g:cast(kept, rows.dtype), {1}), 1)
+  return g.ReduceSum(rows, {1}) / count
 end
 function entries.one_hot(g, a, call)
   local places, single = g:to_positions(a.x), #a.x.shape == 0
@@ -194,7 +194,7 @@ function entries.scaled_dot_product_attention(g, a)
   if allowed then scores = g.Where(allowed, scores, -math.huge) end
   local weights = g.Softmax(scores, {axis = -1})
   if a.attn_mask then -- rows without an allowed key
-    local nowhere = g.Equal(g:reduce('ReduceMax', scores, {-1}, true), -math.huge)
+    local nowhere = g.Equal(g.ReduceMax(scores, {-1}, true), -math.huge)
     weights = g.Where(nowhere, 0, weights)
   end
   return g.MatMul(weights, v)

@@ -72,7 +72,7 @@ for _, name in ipairs{'addmm', 'addmv', 'baddbmm', 'addbmm'} do
     local x = a.beta == 0 and g:cast(0, a.x.dtype) or a.x:times(a.beta)
     if a.alpha == 0 then return g:expand(x, call.shape) end
     local product = g.MatMul(a.a, a.b)
-    if name == 'addbmm' then product = g:reduce('ReduceSum', product, {0}) end
+    if name == 'addbmm' then product = g.ReduceSum(product, {0}) end
     return a.beta == 0 and product:times(a.alpha) or x + product:times(a.alpha)
   end
 end

@@ -16,11 +16,11 @@ local reduction = {}
 
 for name, op in pairs{sum = 'ReduceSum', prod = 'ReduceProd', amax = 'ReduceMax', amin = 'ReduceMin',
     logsumexp = 'ReduceLogSumExp'} do
-  reduction[name] = function(g, x, axes, keep) return g:reduce(op, x, axes, keep) end
+  reduction[name] = function(g, x, axes, keep) return g[op](x, axes, keep) end
 end
 local function mean(g, x, axes, keep)
-  if count_of(x, axes) ~= 0 then return g:reduce('ReduceMean', x, axes, keep) end
-  return g:reduce('ReduceSum', x, axes, keep) / 0 -- NaN, where onnxruntime has 0
+  if count_of(x, axes) ~= 0 then return g.ReduceMean(x, axes, keep) end
+  return g.ReduceSum(x, axes, keep) / 0 -- NaN, where onnxruntime has 0
 end
 reduction.mean = mean
 --- Returns the divisor of a sum of squares, at least 0.
@@ -28,16 +28,16 @@ local function divisor_of(count, correction)
   return Size.is(count) and count - correction or math.max(count - correction, 0)
 end
 local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
-function reduction.nansum(g, x, axes, keep) return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) end
+function reduction.nansum(g, x, axes, keep) return g.ReduceSum(zero_for_nan(g, x), axes, keep) end
 function reduction.nanmean(g, x, axes, keep)
-  local n = g:reduce('ReduceSum', g:cast(g.Not(g.IsNaN(x)), x.dtype), axes, keep)
-  return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) / n
+  local n = g.ReduceSum(g:cast(g.Not(g.IsNaN(x)), x.dtype), axes, keep)
+  return g.ReduceSum(zero_for_nan(g, x), axes, keep) / n
 end
 function entries.count_nonzero(g, a)
-  return g:reduce('ReduceSum', g:cast(g:cast(a.x, 'bool'), 'int64'), a.x:axes(a.dim), a.keepdim)
+  return g.ReduceSum(g:cast(g:cast(a.x, 'bool'), 'int64'), a.x:axes(a.dim), a.keepdim)
 end
 local function all(g, mask, axes, keep)
-  return g:cast(g:reduce('ReduceMin', g:cast(mask, 'int32'), axes, keep), 'bool')
+  return g:cast(g.ReduceMin(g:cast(mask, 'int32'), axes, keep), 'bool')
 end
 function entries.all(g, a) return all(g, g:cast(a.x, 'bool'), a.x:axes(a.dim), a.keepdim) end
 --- False for an empty x: ReduceMin of no elements counts as true.
@@ -48,7 +48,7 @@ function entries.any(g, a) return g.Not(all(g, g.Not(g:cast(a.x, 'bool')), a.x:a
 local function variance(g, x, axes, a)
   local centre = mean(g, x, axes, true)
   local gap = x - centre
-  local y = g:reduce('ReduceSum', gap * gap, axes, a.keepdim)
+  local y = g.ReduceSum(gap * gap, axes, a.keepdim)
   local correction = a.correction
   if a.unbiased ~= nil then correction = a.unbiased and 1 or 0 end
   local divided = y / divisor_of(count_of(x, axes), correction)
@@ -65,8 +65,8 @@ function reduction.std_mean(g, x, axes, _, a)
 end
 function reduction.norm(g, x, axes, keep, a) return g:norm(x, a.p == 'fro' and 2 or a.p, axes, keep) end
 function reduction.entropy(g, x, axes, keep)
-  local sum = g:reduce('ReduceSum', x, axes, keep)
-  return g.Log(sum) - g:reduce('ReduceSum', g.Where(g.Equal(x, 0), 0, x * g.Log(x)), axes, keep) / sum
+  local sum = g.ReduceSum(x, axes, keep)
+  return g.Log(sum) - g.ReduceSum(g.Where(g.Equal(x, 0), 0, x * g.Log(x)), axes, keep) / sum
 end
 
 for name, f in pairs(reduction) do
@@ -91,13 +91,13 @@ for name, ops in pairs{max = {'ReduceMax', 'ArgMax', 'Max'}, min = {'ReduceMin',
     if Graph.is_handle(a.dim) then
       return g[ops[3]](g:cast(a.x, call.dtype), g:cast(a.dim, call.dtype))
     end
-    if a.dim == nil then return g:reduce(ops[1], a.x, {}, a.keepdim) end
-    return g:reduce(ops[1], a.x, a.x:axes(a.dim), a.keepdim), place_of(g, ops[2], a.x, a.dim, a.keepdim)
+    if a.dim == nil then return g[ops[1]](a.x, {}, a.keepdim) end
+    return g[ops[1]](a.x, a.x:axes(a.dim), a.keepdim), place_of(g, ops[2], a.x, a.dim, a.keepdim)
   end
 end
 function entries.aminmax(g, a)
   local axes = a.x:axes(a.dim)
-  return g:reduce('ReduceMin', a.x, axes, a.keepdim), g:reduce('ReduceMax', a.x, axes, a.keepdim)
+  return g.ReduceMin(a.x, axes, a.keepdim), g.ReduceMax(a.x, axes, a.keepdim)
 end
 
 -- ---- sorting ---------------------------------------------------------------------------------------------
@@ -158,11 +158,11 @@ end
 --- Returns the count of each of `depth` positions, or the sum of its weights.
 local function counted(g, places, depth, weights, dtype)
   local hot = g:one_hot(places, depth, 0, dtype)
-  return g:reduce('ReduceSum', weights and hot * weights or hot, {1}, false)
+  return g.ReduceSum(weights and hot * weights or hot, {1})
 end
 function entries.bincount(g, a, call)
   local places, dtype = g:to_positions(a.x), call.dtype
-  local depth = g:reduce('ReduceMax', places, {}, false) + 1
+  local depth = g.ReduceMax(places) + 1
   if a.minlength > 0 then depth = g.Max(depth, a.minlength) end
   return counted(g, places, depth, a.weights and g:cast(a.weights, dtype), dtype)
 end
@@ -170,7 +170,7 @@ function entries.histc(g, a)
   local x = g:flat(a.x)
   local low, high = a.min, a.max
   if low == high then
-    low, high = g:reduce('ReduceMin', x, {}, false), g:reduce('ReduceMax', x, {}, false)
+    low, high = g.ReduceMin(x), g.ReduceMax(x)
     local alone = g:cast(g.Equal(low, high), x.dtype)
     low, high = low - alone, high + alone
   end
@@ -204,7 +204,7 @@ local function running(g, a, op, neutral)
   local rows = g:unsqueeze(g:transpose(a.x, order), {rank - 1})
   rows = g.Where(seen, rows, g:cast(neutral, a.x.dtype))
   local last = op:find '^Arg' and g[op](rows, {axis = rank, keepdims = 0, select_last_index = 1})
-  local y = last or g:reduce(op, rows, {rank}, false)
+  local y = last or g[op](rows, {rank})
   local back = {}
   for i, from in ipairs(order) do back[from + 1] = i - 1 end
   return g:transpose(y, back)
@@ -249,7 +249,7 @@ function entries.cov(g, a, call)
   local y = g.MatMul(gap, g:transpose(gap, {1, 0}))
   if call.op == 'cov' then y = y / divisor_of(a.x.shape[2], a.correction)
   else
-    local size = g:reduce('ReduceL2', gap, {1}, true)
+    local size = g.ReduceL2(gap, {1}, true)
     y = g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
   end
   return #call.shape == 0 and g:reshape(y, {}) or y
@@ -272,7 +272,7 @@ function entries.trapezoid(g, a, call)
     end
   end
   if call.op == 'cumulative_trapezoid' then return g.CumSum(mean * width, g:cast(axis, 'int64')) end
-  return g:reduce('ReduceSum', mean * width, {axis})
+  return g.ReduceSum(mean * width, {axis})
 end
 entries.cumulative_trapezoid = entries.trapezoid
 --- Wraps an entry: a 0-d tensor is reduced as a 1-d one; a bool tensor is compared as integers.

@@ -301,7 +301,7 @@ function entries.diag_embed(g, a, call)
   return diagonal_embed(g, a.x, a.offset)
 end
 function entries.trace(g, a, call)
-  return g:reduce('ReduceSum', g:cast(diagonal(g, a.x, 0, 0, 1), call.dtype), {}, false)
+  return g.ReduceSum(g:cast(diagonal(g, a.x, 0, 0, 1), call.dtype))
 end
 
 -- ---- padding and windows -----------------------------------------------------------------------------------
