@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bindings/core/advice.h"
 #include "bindings/core/indexing.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"

@@ -2,18 +2,21 @@
 //
 //   {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
 //   {"ravel(x)", "..", bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
-// Parameter i of the function is argument i of the signature, which has the defaults. nil becomes
+//   {"masked_fill(x, mask, value)", "..", bind<masked_fill, Tensor, Tensor, Operand, InPlace>},
+// Parameter i of the function is argument i of the signature, which has the defaults; it is read as
+// its own type, or as the types that follow the function, which convert to it. nil becomes
 // an undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device.
 // Positions are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const
-// char* (the name of the function), Rank and InPlace are not arguments. A struct with a kShown is a
-// userdata (userdata.h), a std::unique_ptr of it a new one; a tuple is several results.
+// char* (the name of the function), int (the number in it) and InPlace are not arguments. A struct with a kShown is a
+// userdata, a std::unique_ptr of it a new one; a tuple is several results.
 #pragma once
 #include <array>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <utility>
 
-#include "bindings/core/userdata.h"
+#include "bindings/core/lua.h"
 #include "engine/core/device.h"
 #include "engine/ops/gather_scatter.h"
 #include "engine/ops/random.h"
@@ -21,16 +24,56 @@
 
 namespace mt::lua {
 
+/// A userdata that destroys its object. T::kShown is its name in errors, and its metatable's key;
+/// T::open(L), if there is one, adds the methods to the metatable on top of the stack.
+template <class T> struct Userdata {
+  const char* kind = T::kShown;
+  std::unique_ptr<T> object;
+
+  static T* push(lua_State* L, std::unique_ptr<T> object) {
+    Userdata* h = new (lua_newuserdata(L, sizeof(Userdata))) Userdata;
+    push_metatable(L);
+    lua_setmetatable(L, -2);
+    h->object = std::move(object);
+    return h->object.get();
+  }
+  /// Pushes the metatable, which is created on first use.
+  static void push_metatable(lua_State* L) {
+    push_registered(L, T::kShown);
+    if (!lua_isnil(L, -1)) return;
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 2);
+    lua_pushcfunction(L, collect);
+    lua_setfield(L, -2, "__gc");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    if constexpr (requires { T::open(L); }) T::open(L);
+    lua_pushvalue(L, -1);
+    set_registered(L, T::kShown);
+  }
+  static int collect(lua_State* L) {
+    if (Userdata* h = find(L, 1)) h->object.reset();
+    return 0;
+  }
+  /// Null for other values. A userdata whose object was destroyed is empty.
+  static Userdata* find(lua_State* L, int i) {
+    Userdata* h = static_cast<Userdata*>(lua_touserdata(L, i));
+    return h && lua_objlen(L, i) == sizeof(Userdata) && h->kind == T::kShown ? h : nullptr;
+  }
+  static T& at(const Args& a, int i) {
+    Userdata* h = find(a.L, i);
+    if (!h || !h->object) a.wrong(i, T::kShown);
+    return *h->object;
+  }
+};
+
 /// A tensor, or a number that will adopt the other operand's dtype.
 struct Operand {
   Tensor value;
   operator const Tensor&() const { return value; }
 };
 /// Integers: a tensor, or the tensor of a list or a number.
-struct WholeNumbers {
-  Tensor value;
-  operator const Tensor&() const { return value; }
-};
+struct WholeNumbers : Operand {};
 /// One tensor or a list of them.
 struct OneOrMore {
   TensorList list;
@@ -39,6 +82,10 @@ struct OneOrMore {
 struct Positions {
   Tensor index;
 };
+
+/// A result, and positions if they were asked for.
+using WithPositions = std::pair<Tensor, std::optional<Positions>>;
+using UniqueParts = std::tuple<Tensor, std::optional<Positions>, std::optional<Tensor>>;
 
 /// The generator at argument i; null, the default generator, if it is not given.
 Generator* generator_at(const Args&, int i);
@@ -116,15 +163,11 @@ template <> struct Arg<const char*> {
   static const char* get(const Args& a, int) { return a.called().c_str(); }
 };
 /// The number in that name, 2 of conv2d; not an argument.
-struct Rank {
-  int n;
-  operator int() const { return n; }
-};
-template <> struct Arg<Rank> {
+template <> struct Arg<int> {
   static constexpr Type type{};
-  static Rank get(const Args& a, int) {
+  static int get(const Args& a, int) {
     const std::string& name = a.called();
-    return {name[name.find_first_of("123")] - '0'};
+    return name[name.find_first_of("123")] - '0';
   }
 };
 /// Whether the entry is the in-place form; not an argument.
@@ -176,10 +219,10 @@ template <class R> int push_result(const Args& a, const R& result) {
         result);
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; }) {
     const auto& [x, y, z, w] = result;
-    return push_result(a, x) + push_result(a, y) + push_result(a, z) + push_result(a, w);
+    return a.push(x, y, z, w);
   } else if constexpr (requires { R{Tensor(), Tensor(), Tensor()}; }) {
     const auto& [x, y, z] = result;
-    return push_result(a, x) + push_result(a, y) + push_result(a, z);
+    return a.push(x, y, z);
   } else {
     const auto& [x, y] = result;
     return push_result(a, x) + push_result(a, y);
@@ -196,24 +239,28 @@ template <class R> constexpr const char* result_text() {
   else if constexpr (std::is_same_v<R, std::string>) return "string";
   else if constexpr (std::is_same_v<R, Shape>) return "ints";
   else if constexpr (std::is_same_v<R, TensorList>) return "tensors";
+  else if constexpr (std::is_same_v<R, WithPositions>) return "tensor, tensor?";
+  else if constexpr (std::is_same_v<R, UniqueParts>) return "tensor, tensor?, tensor?";
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; })
     return "tensor, tensor, tensor, tensor";
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor()}; }) return "tensor, tensor, tensor";
   else if constexpr (requires { R{Tensor(), Tensor()}; }) return "tensor, tensor";
-  else return "tensor, tensor?";
+  else if constexpr (std::is_same_v<R, OneOrMore>) return "tensor";
+  else if constexpr (is_optional<R>) return result_text<typename R::value_type>();
+  else return nullptr;
 }
 
 template <class T>
 constexpr bool is_argument =
-    !std::is_same_v<T, const char*> && !std::is_same_v<T, Rank> && !std::is_same_v<T, InPlace>;
+    !std::is_same_v<T, const char*> && !std::is_same_v<T, int> && !std::is_same_v<T, InPlace>;
 
-template <auto fn, class Function = decltype(+fn)> struct Bound;
-template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
+/// The body of a function with the result R, whose arguments are read as the types A.
+template <auto fn, class R, class... A> struct Bound {
   static constexpr int count = (0 + ... + is_argument<A>);
   static constexpr auto types = [] {
     std::array<Type, count + 1> list;
     [[maybe_unused]] size_t n = 0;
-    ((list[n] = Arg<std::remove_cvref_t<A>>::type, n += is_argument<A>), ...);
+    ((list[n] = Arg<A>::type, n += is_argument<A>), ...);
     return list;
   }();
   /// The index of the argument for parameter k.
@@ -225,6 +272,8 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
   }
 
   static constexpr const char* results = result_text<std::remove_cvref_t<R>>();
+  static constexpr bool returns_first =
+      std::is_reference_v<R> && (std::is_same_v<std::remove_cvref_t<R>, A> || ...);
 
   /// Braces guarantee evaluation from left to right, so that the first wrong argument is reported.
   struct Call {
@@ -233,7 +282,7 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
       if constexpr (std::is_void_v<R>) {
         fn(std::forward<X>(x)...);
         results = 0;
-      } else if constexpr (std::is_same_v<R, const Tensor&>) {  // written in place
+      } else if constexpr (returns_first) {  // which is written in place
         fn(std::forward<X>(x)...);
         results = a.self();
       } else if constexpr ((std::is_same_v<A, InPlace> || ...)) {
@@ -245,14 +294,17 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
     }
   };
   template <size_t... I> static int run(Args& a, std::index_sequence<I...>) {
-    return Call{a, Arg<std::remove_cvref_t<A>>::get(a, place(I))...}.results;
+    return Call{a, Arg<A>::get(a, place(I))...}.results;
   }
   static int body(Args& a) { return run(a, std::index_sequence_for<A...>()); }
 };
 
-template <auto fn>
-constexpr Body bind{&Bound<fn>::body, Bound<fn>::types.data(), Bound<fn>::count,
-                    Bound<fn>::results};
+template <auto fn, class... As, class R, class... A> constexpr Body body_of(R (*)(A...)) {
+  using B = std::conditional_t<sizeof...(As) == 0, Bound<fn, R, std::remove_cvref_t<A>...>,
+                               Bound<fn, R, As...>>;
+  return {&B::body, B::types.data(), B::count, B::results};
+}
+template <auto fn, class... As> constexpr Body bind = body_of<fn, As...>(+fn);
 
 /// The types of a body that reads its arguments: takes<Tensor, std::optional<Dim>>(squeeze_body).
 template <class... A> Body takes(int (*body)(Args&), const char* results = "tensor") {

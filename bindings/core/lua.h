@@ -281,6 +281,14 @@ void set_registered(lua_State* L, const char* key);
 std::string shortened(std::string text);
 /// The nearest of the names, or "".
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
+/// "; here it is workers", " (did you mean 'lr'?)" or "", from bindings/lua/core/advice.lua.
+/// `owner` is the object without that name ("DataLoader", "tensor"), `names` are its names.
+std::string advice(lua_State* L, const std::string& owner, const std::string& name,
+                   const std::vector<std::string>& names);
+/// Writes a sentence to stderr, once for each line of the script, about what is valid but probably not meant.
+void hint(const std::string& sentence);
+/// The hint at softmax or argmax along a first dimension of one element, all of whose results are the same.
+void hint_single(const char* operation, const Tensor& x, int64_t dim, int result);
 /// The sentence with the name of the called function: "clamp: .." for "minimum: .."
 std::string named(const std::string& operation, const std::string& sentence);
 /// "train.lua:12: ": the user's line of the current call, with the module that it is in.

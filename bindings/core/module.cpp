@@ -16,7 +16,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "bindings/core/advice.h"
 #include "bindings/core/luajit.h"
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
@@ -484,7 +483,6 @@ void open_lua(lua_State* L) {
   lua_pop(L, 2);
   preload(L);
   open_tensor(L);
-  open_generators(L);
   open_operators(L);
   luaL_newmetatable(L, "mtorch.module");
   open_markers(L);

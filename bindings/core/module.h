@@ -9,6 +9,10 @@ void open_tensor(lua_State* L);
 /// Adds the C++ functions for the Lua library to the table at the top of the stack (`mtorch.core`).
 void open_core(lua_State* L);
 
+/// The field of the registry for a C function that a host calls in each of its states after mtorch is
+/// opened in it: states of workers call that of the state that starts them.
+constexpr const char* kPrepareState = "mtorch.prepare_state";
+
 /// Pushes the list of the texts of the chunks of this name that the program was given.
 void push_chunks(lua_State* L, const char* name);
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <set>
 
-#include "bindings/core/advice.h"
+#include "bindings/core/lua.h"
 
 namespace mt::lua {
 

@@ -44,32 +44,10 @@ const Registry::Name* Registry::find(const std::string& name) const {
 
 const Registry& catalogue() {
   static const Registry all = [] {
-    static const struct {
-      const char* title;
-      void (*list)(Registry&);
-    } subjects[] = {{"About one tensor", register_tensor},
-                    {"Making tensors", register_create},
-                    {"Tensors of the CPU for the GPU", register_cuda},
-                    {"Random numbers", register_random},
-                    {"Elementwise", register_elementwise},
-                    {"Positions", register_index},
-                    {"Shapes", register_shape},
-                    {"Reductions", register_reduce},
-                    {"Sorting and scanning", register_sort},
-                    {"Products", register_product},
-                    {"Linear algebra", register_linalg},
-                    {"Short-time Fourier transforms", register_fft},
-                    {"Convolution and pooling", register_conv},
-                    {"Networks", register_neural},
-                    {"Gradients", register_gradient},
-                    {"Mixed precision", register_mixed},
-                    {"CUDA C", register_cuda_kernel},
-                    {"Printing", register_print}};
     Registry c;
-    for (const auto& subject : subjects) {
-      c.subject(subject.title);
-      subject.list(c);
-    }
+#define MT_LIST(name, title) c.subject(title), register_##name(c);
+    MT_SUBJECTS(MT_LIST)
+#undef MT_LIST
     return c;
   }();
   return all;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bindings/core/advice.h"
 #include "bindings/core/bind.h"
 #include "bindings/core/callback.h"
 #include "bindings/core/indexing.h"

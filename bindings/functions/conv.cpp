@@ -3,7 +3,6 @@
 
 #include "bindings/functions/functions.h"
 #include "bindings/functions/ranked.h"
-#include "bindings/functions/same_dtype.h"
 
 namespace mt::lua {
 namespace {
@@ -34,7 +33,7 @@ template <> struct Arg<Scales> { static constexpr Type type{kind::number | kind:
 
 namespace {
 
-Tensor convolution(const char* name, Rank rank, const Tensor& input, const Tensor& weight,
+Tensor convolution(const char* name, int rank, const Tensor& input, const Tensor& weight,
                    const Tensor& bias, const Shape& stride, const ConvPadding& padding,
                    const Shape& dilation, int64_t groups) {
   check_same_dtype(input, weight);
@@ -42,7 +41,7 @@ Tensor convolution(const char* name, Rank rank, const Tensor& input, const Tenso
               {stride, padding.sides, dilation, padding.same, groups, {}});
 }
 
-Tensor transposed(const char* name, Rank rank, const Tensor& input, const Tensor& weight,
+Tensor transposed(const char* name, int rank, const Tensor& input, const Tensor& weight,
                   const Tensor& bias, const Shape& stride, const Shape& padding,
                   const Shape& output_padding, int64_t groups, const Shape& dilation) {
   check_same_dtype(input, weight);
@@ -50,27 +49,20 @@ Tensor transposed(const char* name, Rank rank, const Tensor& input, const Tensor
                         {stride, padding, dilation, false, groups, output_padding});
 }
 
-Tensor anchored(const char* name, Rank rank, const Tensor& input, const Tensor& weight,
-                bool reverse) {
-  return conv_anchored(name, rank, input, weight, reverse);
-}
-
-/// Values, and their positions if requested.
-using WithIndices = std::pair<Tensor, std::optional<Positions>>;
-WithIndices with_indices(Pooled p, bool indices) {
+WithPositions with_indices(Pooled p, bool indices) {
   return {std::move(p.values),
           indices ? std::optional(Positions{std::move(p.index)}) : std::nullopt};
 }
 
-WithIndices max_pooled(const char* name, Rank rank, const Tensor& input, const Shape& kernel,
-                       const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil,
-                       bool indices) {
+WithPositions max_pooled(const char* name, int rank, const Tensor& input, const Shape& kernel,
+                         const Shape& stride, const Shape& padding, const Shape& dilation,
+                         bool ceil, bool indices) {
   PoolOptions o;
   o.kernel = kernel, o.stride = stride, o.padding = padding, o.dilation = dilation, o.ceil = ceil;
   return with_indices(max_pool(name, rank, input, o), indices);
 }
 
-Tensor averaged(const char* name, Rank rank, const Tensor& input, const Shape& kernel,
+Tensor averaged(const char* name, int rank, const Tensor& input, const Shape& kernel,
                 const Shape& stride, const Shape& padding, bool ceil, bool count_pad,
                 std::optional<double> divisor) {
   PoolOptions o;
@@ -79,12 +71,8 @@ Tensor averaged(const char* name, Rank rank, const Tensor& input, const Shape& k
   return avg_pool(name, rank, input, o);
 }
 
-Tensor adaptive(const char* name, Rank rank, const Tensor& input, const Shape& size) {
-  return adaptive_avg_pool(name, rank, input, size);
-}
-
-WithIndices adaptive_max(const char* name, Rank rank, const Tensor& input, const Shape& size,
-                         bool indices) {
+WithPositions adaptive_max(const char* name, int rank, const Tensor& input, const Shape& size,
+                           bool indices) {
   return with_indices(adaptive_max_pool(name, rank, input, size), indices);
 }
 
@@ -184,7 +172,7 @@ const RankedEntry kOfRank[] = {
      "<MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
      "[n x in x t] and [out x in x k] give [n x out x t].|conv1d_anchored over two dimensions: "
      "[n x in x h x w] and [out x in x kh x kw].>",
-     bind<anchored>, 1, 2},
+     bind<conv_anchored>, 1, 2},
     {"max_pool#d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window< of the last dimension|| of the last three dimensions: a number or "
@@ -199,7 +187,7 @@ const RankedEntry kOfRank[] = {
      "Means over windows that cut the last <dimension|two dimensions|three dimensions> into "
      "output_size parts<|: a number or {h, w}; -1 keeps a size|: a number or {d, h, w}; -1 keeps a "
      "size>; of floats only.",
-     bind<adaptive>},
+     bind<adaptive_avg_pool>},
     {"adaptive_max_pool#d(input, output_size, return_indices=false)",
      "The largest of windows that cut the last <dimension|two dimensions> into output_size parts<|: a "
      "number or {h, w}, -1 keeps a size>; with return_indices also its position< (from 1)| in its "
@@ -207,14 +195,13 @@ const RankedEntry kOfRank[] = {
      bind<adaptive_max>, 1, 2},
 };
 
-/// Functions of the module only.
 const Entry kConvFunctions[] = {
     {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true)",
      "The mean of each window of the last dimension; of floats only.",
      bind<[](const char* name, const Tensor& input, const Shape& kernel, const Shape& stride,
              const Shape& padding, bool ceil, bool count_pad) {
-       return averaged(name, {1}, input, kernel, stride, padding, ceil, count_pad, {});
+       return averaged(name, 1, input, kernel, stride, padding, ceil, count_pad, {});
      }>},
     {"max_unpool2d(input, indices, kernel_size, stride=nil, padding=0, output_size=nil)",
      "Zeros with the input's values at the positions that max_pool2d returned for them.",

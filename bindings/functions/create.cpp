@@ -97,7 +97,6 @@ int to_body(Args& a) {
   return a.push(a.given(5) ? to(x, a.device(5), a.boolean(6)) : x);
 }
 
-/// Functions of the module that are not methods.
 const Entry kCreateFunctions[] = {
     {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
      [](Args& a) {
@@ -146,7 +145,6 @@ const Entry kCreateFunctions[] = {
      bind<[]() { return std::string(dtype_name(default_dtype())); }>},
 };
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kCreateMethods[] = {
     {"clone(x)", "A copy, inside the graph.", bind<clone>},
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.", bind<contiguous>},

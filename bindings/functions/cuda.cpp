@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "bindings/functions/functions.h"
-#include "bindings/functions/workers.h"
 #include "engine/core/host.h"
 #include "engine/gpu/graph.h"
 
@@ -63,34 +62,26 @@ double elapsed_ms(const Event& first, const Event& second) {
 int memory_stats(Args& a) {
   const Gpu& gpu = Arg<Gpu>::get(a, 1);
   const GpuUse u = gpu.use();
-  const std::pair<const char*, int64_t> fields[] = {
-      {"allocated", u.allocated}, {"peak", u.peak},     {"reserved", u.reserved},
-      {"free", u.free},           {"total", u.total},   {"allocations", u.allocations},
-      {"launches", u.launches},   {"copies", u.copies}, {"waits", u.waits}};
   lua_createtable(a.L, 0, 12);
   a.set("products", gpu.products(false)), a.set("convolutions", gpu.convolutions(false));
   a.set("collectives", gpu.collectives(false));
-  for (const auto& [name, value] : fields) a.set(name, value);
+  a.set("allocated", u.allocated), a.set("peak", u.peak), a.set("reserved", u.reserved);
+  a.set("free", u.free), a.set("total", u.total), a.set("allocations", u.allocations);
+  a.set("launches", u.launches), a.set("copies", u.copies), a.set("waits", u.waits);
   return 1;
 }
 
 int device_properties(Args& a) {
   const Gpu& gpu = Arg<Gpu>::get(a, 1);
   const GpuProperties p = gpu.properties();
-  const std::pair<const char*, int64_t> fields[] = {
-      {"major", p.major},
-      {"minor", p.minor},
-      {"multi_processor_count", p.multi_processor_count},
-      {"warp_size", p.warp_size},
-      {"max_threads_per_block", p.max_threads_per_block},
-      {"max_threads_per_multi_processor", p.max_threads_per_multi_processor},
-      {"regs_per_multiprocessor", p.regs_per_multiprocessor},
-      {"total_memory", p.total_memory},
-      {"shared_memory_per_block", p.shared_memory_per_block},
-      {"L2_cache_size", p.l2_cache_size}};
   lua_newtable(a.L);
-  for (const auto& [name, value] : fields) a.set(name, value);
-  a.set("name", gpu.model);
+  a.set("name", gpu.model), a.set("major", p.major), a.set("minor", p.minor);
+  a.set("multi_processor_count", p.multi_processor_count), a.set("warp_size", p.warp_size);
+  a.set("max_threads_per_block", p.max_threads_per_block);
+  a.set("max_threads_per_multi_processor", p.max_threads_per_multi_processor);
+  a.set("regs_per_multiprocessor", p.regs_per_multiprocessor);
+  a.set("total_memory", p.total_memory), a.set("L2_cache_size", p.l2_cache_size);
+  a.set("shared_memory_per_block", p.shared_memory_per_block);
   return 1;
 }
 

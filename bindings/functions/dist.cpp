@@ -24,7 +24,6 @@ struct LuaGroup {
 };
 using InGroup = std::optional<LuaGroup>;
 const dist::Group& group_of(const InGroup& g) { return g ? *g->group : dist::world(); }
-InGroup group_at(const Args& a, int i) { return Arg<InGroup>::get(a, i); }
 
 /// The averaging of a net's gradients, for dist.parallel and dist.no_sync.
 struct LuaAverage : dist::GradientAverage {
@@ -72,11 +71,10 @@ const Entry kDist[] = {
     {"all_reduce_([x], op='sum', group=nil)",
      "Each element of x, a tensor or a list, becomes the sum, mean, max or min of the processes', "
      "in place; all get the same bits. 16-bit floats are added in float32. Returns x.",
-     takes<OneOrMore, dist::Reduction, InGroup>([](Args& a) {
-       dist::all_reduce_(Arg<OneOrMore>::get(a, 1).list, dist::Reduction(a.choice(2)),
-                         group_of(group_at(a, 3)));
-       return a.self();
-     })},
+     bind<[](const OneOrMore& x, dist::Reduction op, InGroup g) -> const OneOrMore& {
+       dist::all_reduce_(x.list, op, group_of(g));
+       return x;
+     }>},
     {"reduce_scatter_(out, x, op='sum', group=nil)",
      "The elements of x, in order, are one part for each process, each as large as out, which becomes "
      "the sum, mean, max or min of the processes' parts for this one. Returns out.",
@@ -86,10 +84,10 @@ const Entry kDist[] = {
      }>},
     {"broadcast_([x], root=0, group=nil)",
      "x, a tensor or a list, becomes what it is in process root (from 0), in place. Returns x.",
-     takes<OneOrMore, int64_t, InGroup>([](Args& a) {
-       dist::broadcast_(Arg<OneOrMore>::get(a, 1).list, a.integer(2), group_of(group_at(a, 3)));
-       return a.self();
-     })},
+     bind<[](const OneOrMore& x, int64_t root, InGroup g) -> const OneOrMore& {
+       dist::broadcast_(x.list, root, group_of(g));
+       return x;
+     }>},
     {"all_gather(x, group=nil)",
      "The tensors of all processes, of equal shapes: a list, that of rank r at r + 1.",
      bind<[](const Tensor& x, InGroup g) { return dist::all_gather(x, group_of(g)); }>},
@@ -102,14 +100,10 @@ const Entry kDist[] = {
      }>},
     {"gather(x, root=0, group=nil)",
      "all_gather for process root alone: the list there, nil in the others.",
-     takes<Tensor, int64_t, InGroup>(
-         [](Args& a) {
-           const dist::Group& group = group_of(group_at(a, 3));
-           const int64_t root = a.integer(2);
-           const TensorList list = dist::gather(a.tensor(1), root, group);
-           return dist::rank() == root ? a.push(list) : 0;
-         },
-         "tensors")},
+     bind<[](const Tensor& x, int64_t root, InGroup g) {
+       TensorList list = dist::gather(x, root, group_of(g));
+       return dist::rank() == root ? std::optional(std::move(list)) : std::nullopt;
+     }>},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
      "process by rank. The list is read in process root alone; nil will do in the others, which get tensors on "

@@ -324,13 +324,11 @@ bool equal(const Tensor& x, const Tensor& y) {
   return x.shape() == y.shape() && all(eq(x, y)).item() != 0;
 }
 
-/// Functions of the module that are not methods.
 const Entry kElementwiseFunctions[] = {
     {"test_close(a, b, eps=1e-5)", "Throws an error if two tensors differ by eps or more.",
      bind<test_close>},
 };
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kElementwiseMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close> | kWantsNumbers},

@@ -16,14 +16,8 @@ Tensor to_host(const Tensor& x) {
   return contiguous(to(x, cpu_device()));
 }
 
-/// Pushes a table of tensors with their names as keys.
-void push_named(Args& a, const std::vector<NamedTensor>& list) {
-  lua_createtable(a.L, 0, int(list.size()));
-  for (const NamedTensor& t : list) a.push(t.name, t.tensor), lua_rawset(a.L, -3);
-}
-
-/// Pushes a table of strings with names as keys.
-void push_texts(Args& a, const std::vector<std::pair<std::string, std::string>>& list) {
+/// Pushes a table of tensors or strings with their names as keys.
+void push_named(Args& a, const auto& list) {
   lua_createtable(a.L, 0, int(list.size()));
   for (const auto& [key, value] : list) a.push(key, value), lua_rawset(a.L, -3);
 }
@@ -41,7 +35,7 @@ void push_left_out(Args& a, const char* operation, const std::string& path,
   }
   if (n > kShown) text += fmt::format(" and {} more", n - kShown);
   fmt::print(stderr, "{}: '{}' is read without {}\n", operation, path, text);
-  push_texts(a, file.left_out);
+  push_named(a, file.left_out);
 }
 
 /// A list of names at argument i and a list of tensors at the next.
@@ -187,7 +181,7 @@ const Entry kFiles[] = {
      [](Args& a) {
        const TensorFile file = read_safetensors(a.text(1).c_str(), a.text(2));
        push_named(a, file.tensors);
-       push_texts(a, file.metadata);
+       push_named(a, file.metadata);
        push_left_out(a, a.text(1).c_str(), a.text(2), file);
        return 3;
      }},

@@ -30,8 +30,7 @@ int NewTensorOptions::push(const Args& a, const Tensor& t) const {
 }
 
 WholeNumbers Arg<WholeNumbers>::get(const Args& a, int i) {
-  if (tensor_at(a.L, i)) return {a.tensor(i)};
-  return {constants(a.integers(i))};
+  return {{tensor_at(a.L, i) ? a.tensor(i) : constants(a.integers(i))}};
 }
 
 LaunchSize launch_size(const Args& a) {

@@ -38,6 +38,17 @@ struct NewTensor : NewTensorOptions {
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
 #define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
 
+/// Throws Error for an input with another dtype than a float weight, as in PyTorch. Other products are promoted;
+/// with a weight, promotion would make a whole network compute in the input's dtype unnoticed.
+inline void check_same_dtype(const Tensor& input, const Tensor& weight) {
+  if (!input.defined() || !weight.defined() || input.dtype() == weight.dtype()) return;
+  if (!is_float(weight.dtype())) return;
+  const char *from = dtype_name(input.dtype()), *to = dtype_name(weight.dtype());
+  if (is_float(input.dtype()))
+    fail("the input is {}, the weight {}; use x:to('{}'), or net:to('{}')", from, to, to, from);
+  fail("the input is {}, the weight {}; use x:to('{}')", from, to, to);
+}
+
 /// Pushes an integer of a file: as the text of its digits if a double would round it.
 inline void push_whole(lua_State* L, int64_t n) {
   const auto x = double(n);
@@ -53,38 +64,43 @@ LaunchSize launch_size(const Args&);
 std::vector<KernelArgument> launch_arguments(const Args&, int i);
 /// The tensors among the arguments from i on.
 TensorList tensors_from(const Args&, int i);
+/// On a worker's thread: throws an error if the loader no longer needs the batch.
+void check_wanted();
 /// Pushes tensors as several results.
 int push_all(const Args&, const TensorList&);
 
-// Each function registers the functions of its file.
-void register_conv(Registry&);
-void register_create(Registry&);
-void register_cuda(Registry&);
-void register_cuda_kernel(Registry&);
-void register_elementwise(Registry&);
-void register_fft(Registry&);
-void register_gradient(Registry&);
-void register_index(Registry&);
-void register_linalg(Registry&);
-void register_mixed(Registry&);
-void register_neural(Registry&);
-void register_print(Registry&);
-void register_product(Registry&);
-void register_random(Registry&);
-void register_reduce(Registry&);
-void register_shape(Registry&);
-void register_sort(Registry&);
-void register_tensor(Registry&);
+/// The subjects in their order; register_NAME registers the functions of its file.
+#define MT_SUBJECTS(SUBJECT)                      \
+  SUBJECT(tensor, "About one tensor")             \
+  SUBJECT(create, "Making tensors")               \
+  SUBJECT(cuda, "Tensors of the CPU for the GPU") \
+  SUBJECT(random, "Random numbers")               \
+  SUBJECT(elementwise, "Elementwise")             \
+  SUBJECT(index, "Positions")                     \
+  SUBJECT(shape, "Shapes")                        \
+  SUBJECT(reduce, "Reductions")                   \
+  SUBJECT(sort, "Sorting and scanning")           \
+  SUBJECT(product, "Products")                    \
+  SUBJECT(linalg, "Linear algebra")               \
+  SUBJECT(fft, "Short-time Fourier transforms")   \
+  SUBJECT(conv, "Convolution and pooling")        \
+  SUBJECT(neural, "Networks")                     \
+  SUBJECT(gradient, "Gradients")                  \
+  SUBJECT(mixed, "Mixed precision")               \
+  SUBJECT(cuda_kernel, "CUDA C")                  \
+  SUBJECT(print, "Printing")
+#define MT_DECLARE(name, title) void register_##name(Registry&);
+MT_SUBJECTS(MT_DECLARE)
+#undef MT_DECLARE
 
 // These add the parts of a Lua state that are not created on first use.
-void add_files(lua_State* L);        // C functions used by data/ and io/, into the core
-void add_json(lua_State* L);         // JSON, into the core
-void add_optim(lua_State* L);        // C functions used by optim/init.lua, into the core
-void add_profile(lua_State* L);      // C functions used by script/profile.lua, into the core
-void open_generators(lua_State* L);  // the metatable of generators
-void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
-void open_operators(lua_State* L);   // x + y, -x
-void add_cuda(lua_State* L);         // C functions used by cuda/init.lua
+void add_files(lua_State* L);       // C functions used by data/ and io/, into the core
+void add_json(lua_State* L);        // JSON, into the core
+void add_optim(lua_State* L);       // C functions used by optim/init.lua, into the core
+void add_profile(lua_State* L);     // C functions used by script/profile.lua, into the core
+void open_markers(lua_State* L);    // mt.newaxis, mt.ellipsis
+void open_operators(lua_State* L);  // x + y, -x
+void add_cuda(lua_State* L);        // C functions used by cuda/init.lua
 void add_explain(lua_State*);
 void add_replay(lua_State*);
 void add_fuse(lua_State*);
@@ -100,5 +116,6 @@ void add_fft(lua_State* L);          // mt.fft
 void add_linalg(lua_State* L);       // mt.linalg
 void add_tokenizer(lua_State* L);    // C functions used by data/tokenizer.lua
 void add_watch(lua_State* L);        // C functions used by extras (graph, report)
+void add_workers(lua_State* L);  // C functions that start, control and end workers of a DataLoader
 
 }  // namespace mt::lua

@@ -103,43 +103,38 @@ Tensor call_hook(const Callback& callback, const Tensor& g) {
   return result;
 }
 
-/// The handle of a hook owns it; `remove` clears it.
+/// The handle of a hook; `remove` clears the hook.
+struct LuaHook {
+  static constexpr char kShown[] = "a hook";
+  std::weak_ptr<Hook> hook;
+  static void open(lua_State* L) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, [](lua_State* L) {
+      const auto* h = Userdata<LuaHook>::find(L, 1);
+      if (!h)
+        return luaL_error(L,
+                          "remove: no hook is given; methods are called with a colon, h:remove()");
+      if (const auto hook = h->object ? h->object->hook.lock() : nullptr) *hook = {};
+      return 0;
+    });
+    lua_setfield(L, -2, "remove");
+    lua_pushcfunction(L, [](lua_State* L) {
+      lua_pushliteral(L, "hook of a tensor, h:remove() ends it");
+      return 1;
+    });
+    lua_setfield(L, -2, "__tostring");
+  }
+};
+
 int register_hook_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 2, 1);
-  using WeakHook = std::weak_ptr<Hook>;
-  const WeakHook hook =
+  const std::weak_ptr<Hook> hook =
       register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
   hook.lock()->on_shared = [callback] { callback->hold(); };
-  new (lua_newuserdata(a.L, sizeof(WeakHook))) WeakHook(hook);
-  if (luaL_newmetatable(a.L, "mtorch.hook")) {
-    lua_pushvalue(a.L, -1);
-    lua_setfield(a.L, -2, "__index");
-    lua_pushboolean(a.L, 0);
-    lua_setfield(a.L, -2, "__metatable");
-    lua_pushcfunction(a.L, [](lua_State* L) {
-      void* h = luaL_testudata(L, 1, "mtorch.hook");
-      if (!h)
-        return luaL_error(L,
-                          "remove: no hook is given; methods are called with a colon, h:remove()");
-      if (const auto hook = static_cast<WeakHook*>(h)->lock()) *hook = {};
-      return 0;
-    });
-    lua_setfield(a.L, -2, "remove");
-    lua_pushcfunction(a.L, [](lua_State* L) {
-      lua_pushliteral(L, "hook of a tensor, h:remove() ends it");
-      return 1;
-    });
-    lua_setfield(a.L, -2, "__tostring");
-    lua_pushcfunction(a.L, [](lua_State* L) {  // debug.getmetatable can call it repeatedly
-      if (void* h = luaL_checkudata(L, 1, "mtorch.hook")) static_cast<WeakHook*>(h)->reset();
-      return 0;
-    });
-    lua_setfield(a.L, -2, "__gc");
-  }
-  lua_setmetatable(a.L, -2);
-  return 1;
+  return push_result(a, std::make_unique<LuaHook>(hook));
 }
 
 // ---- mt.Function: the engine's side of bindings/lua/core/gradient.lua ---------------------------
@@ -249,7 +244,6 @@ const Entry kGradientParts[] = {
     {"checkpoint(again, fn, ..)", "fn(..) whose operations save nothing.", checkpoint_body},
 };
 
-/// Functions of the module that are not methods.
 const Entry kGradientFunctions[] = {
     {"grad(outputs, inputs, grad_outputs=nil, retain_graph=nil, create_graph=false, "
      "allow_unused=false)",

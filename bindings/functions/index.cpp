@@ -4,48 +4,26 @@
 #include "engine/autograd/graph.h"
 
 namespace mt::lua {
-namespace {
 
-/// A tensor, or a number in x's dtype expanded to the index's shape.
-Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
-  const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
-  if (!boolean && lua_type(a.L, i) != LUA_TNUMBER) return a.tensor(i);
-  const double v = boolean ? a.boolean(i) : a.number(i);
-  check_value(a.called().c_str(), v, x.dtype());
-  return expand(scalar(v, x.dtype(), x.device()), index.shape());
-}
+/// What scatter writes: a tensor, or a number in the dtype of x expanded to the shape of the index.
+struct Source : Operand {};
+template <> struct Arg<Source> {
+  static constexpr Type type = Arg<Operand>::type;
+  static Source get(const Args& a, int i) {
+    const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
+    if (!boolean && lua_type(a.L, i) != LUA_TNUMBER) return {{a.tensor(i)}};
+    const Tensor &x = a.tensor(1), &index = a.tensor(3);
+    const double v = boolean ? a.boolean(i) : a.number(i);
+    check_value(a.called().c_str(), v, x.dtype());
+    return {{expand(scalar(v, x.dtype(), x.device()), index.shape())}};
+  }
+};
+
+namespace {
 
 /// How scatter combines values with x.
 enum class ScatterMode { add, multiply };
 constexpr std::array<const char*, 2> names_of(ScatterMode) { return {"add", "multiply"}; }
-
-int scatter_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const Index at = Arg<Index>::get(a, 3);
-  const auto how = Arg<std::optional<ScatterMode>>::get(a, 5);
-  const InPlace in_place{a.entry().in_place};
-  const Tensor source = source_for(a, 4, x, at.at);
-  const Tensor y = how ? scatter_reduce(x, a.position(2), at, source,
-                                        *how == ScatterMode::add ? "sum" : "prod", true, in_place)
-                       : scatter(x, a.position(2), at, source, in_place);
-  return in_place ? a.self() : a.push(y);
-}
-
-int scatter_add_body(Args& a) {
-  const Index at = Arg<Index>::get(a, 3);
-  const InPlace in_place{a.entry().in_place};
-  const Tensor source = source_for(a, 4, a.tensor(1), at.at);
-  const Tensor y = scatter_add(a.tensor(1), a.position(2), at, source, in_place);
-  return in_place ? a.self() : a.push(y);
-}
-
-Tensor fill_positions(const Tensor& x, Dim dim, const Index& index, const Operand& value,
-                      InPlace in_place) {
-  return index_fill(x, dim, index, value, in_place);
-}
-Tensor fill_mask(const Tensor& x, const Tensor& mask, const Operand& value, InPlace in_place) {
-  return masked_fill(x, mask, value, in_place);
-}
 
 int index_put_body(Args& a) {
   const Tensor& x = a.tensor(1);
@@ -131,25 +109,14 @@ Tensor is_in(const Operand& elements, const Operand& test, bool, bool invert) {
   return isin(x, y, invert);
 }
 
-/// The range of one dimension given by the arguments from i on: dim, first, last, step.
-struct SliceItems {
-  At items[2];
-  SliceItems(const Args& a, int i) {
-    const Tensor& x = a.tensor(1);
-    const std::string name = a.called();
-    const int d = wrap_dim(name.c_str(), a.defaulted(i) ? 0 : a.position(i), x.dim());
-    if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to slice", name);
-    items[0] = {At::skip, 0, d};
-    items[1] =
-        range_in(a.integer(i + 1), a.integer(i + 2), a.integer(i + 3), x.size(d), d, name.c_str());
-  }
-};
-int slice_body(Args& a) { return a.push(index(a.tensor(1), SliceItems(a, 2).items, 2)); }
-int slice_scatter_body(Args& a) {
-  return a.push(slice_scatter(a.tensor(1), a.tensor(2), SliceItems(a, 3).items, 2));
+/// The range first..last of a dimension, every step-th.
+std::array<At, 2> range_of(const char* name, const Tensor& x, Dim dim, int64_t first, int64_t last,
+                           int64_t step) {
+  const int d = wrap_dim(name, dim, x.dim());
+  if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to slice", name);
+  return {At{At::skip, 0, d}, range_in(first, last, step, x.size(d), d, name)};
 }
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kIndexMethods[] = {
     {"index_select(x, dim, index)",
      "The positions of a dimension that a 1-d integer tensor lists: a copy.", bind<index_select>},
@@ -163,9 +130,14 @@ const Entry kIndexMethods[] = {
     {"scatter(x, dim, index, src, reduce=nil)",
      "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of several values for one "
      "position the last is kept. src may be a number; reduce combines the values with x.",
-     takes<Tensor, Dim, Index, Operand, std::optional<ScatterMode>>(scatter_body) | kInPlaceToo},
+     bind<[](const Tensor& x, Dim dim, const Index& index, const Source& src,
+             std::optional<ScatterMode> how, InPlace in_place) {
+       if (!how) return scatter(x, dim, index, src, in_place);
+       const char* const combine = *how == ScatterMode::add ? "sum" : "prod";
+       return scatter_reduce(x, dim, index, src, combine, true, in_place);
+     }> | kInPlaceToo},
     {"scatter_add(x, dim, index, src)", "x with src added at the positions that gather would read.",
-     takes<Tensor, Dim, Index, Operand>(scatter_add_body) | kInPlaceToo},
+     bind<scatter_add, Tensor, Dim, Index, Source, InPlace> | kInPlaceToo},
     {"scatter_reduce(x, dim, index, src, reduce, include_self=true)",
      "src combined by 'sum', 'prod', 'mean', 'amax' or 'amin' where gather would read.",
      bind<scatter_reduce> | kInPlaceToo},
@@ -184,18 +156,21 @@ const Entry kIndexMethods[] = {
      bind<select_scatter>},
     {"slice_scatter(x, src, dim=1, first=1, last=-1, step=1)",
      "A copy of x with src at the positions first to last of a dimension, every step-th.",
-     takes<Tensor, Tensor, Dim, int64_t, int64_t, int64_t>(slice_scatter_body)},
+     bind<[](const char* name, const Tensor& x, const Tensor& src, Dim dim, int64_t first,
+             int64_t last, int64_t step) {
+       return slice_scatter(x, src, range_of(name, x, dim, first, last, step).data(), 2);
+     }>},
     {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
      "A copy of x with src on the diagonal of two dimensions.", bind<diagonal_scatter>},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
-     bind<fill_positions> | kInPlaceToo},
+     bind<index_fill, Tensor, Dim, Index, Operand, InPlace> | kInPlaceToo},
     {"index_put(x, indices, values, accumulate=false)",
      "x with x[indices] = values; accumulate adds, also where positions repeat.",
      index_put_body | kInPlaceToo},
     {"masked_select(x, mask)", "The elements where a bool mask is set, in row-major order.",
      bind<masked_select>},
     {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.",
-     bind<fill_mask> | kInPlaceToo},
+     bind<masked_fill, Tensor, Tensor, Operand, InPlace> | kInPlaceToo},
     {"masked_scatter(x, mask, source)",
      "x with the elements of source, in order, where a bool mask is set.",
      bind<masked_scatter> | kInPlaceToo},
@@ -216,7 +191,10 @@ const Entry kIndexMethods[] = {
      "Whether each element is one of test_elements.", bind<is_in>},
     {"slice(x, dim, first=1, last=-1, step=1)",
      "A view of the positions first to last of a dimension, every step-th.",
-     takes<Tensor, Dim, int64_t, int64_t, int64_t>(slice_body)},
+     bind<[](const char* name, const Tensor& x, Dim dim, int64_t first, int64_t last,
+             int64_t step) {
+       return index(x, range_of(name, x, dim, first, last, step).data(), 2);
+     }>},
 };
 
 /// A function of the module only, as in PyTorch.

@@ -22,7 +22,7 @@ template <> struct Arg<linalg::Order> {
 namespace {
 
 /// The triangle of a symmetric matrix that is read.
-enum class Triangle { lower, upper };
+enum Triangle : bool { lower, upper };
 constexpr std::array<const char*, 2> names_of(Triangle) { return {"L", "U"}; }
 
 void check_pivot(bool pivot) {
@@ -64,11 +64,9 @@ const Entry kLinalg[] = {
      bind<linalg::pca_lowrank>},
     {"eigh(A, UPLO='L')",
      "Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle.",
-     bind<[](const Tensor& A, Triangle part) { return linalg::eigh(A, part == Triangle::upper); }>},
+     bind<linalg::eigh, Tensor, Triangle, const char*>},
     {"eigvalsh(A, UPLO='L')", "The eigenvalues of symmetric matrices, ascending.",
-     bind<[](const Tensor& A, Triangle part) {
-       return linalg::eigvalsh(A, part == Triangle::upper);
-     }>},
+     bind<linalg::eigvalsh, Tensor, Triangle, const char*>},
     {"eig(A)",
      "wr, wi, vr, vi: the eigenvalues of square matrices as real and imaginary parts, and the "
      "vectors (columns of length 1) likewise.\nTheir phase is arbitrary: a result that "

@@ -1,8 +1,8 @@
 // loader.cpp -- C functions for data/loader.lua: random numbers per item
-#include <cstring>
+#include <algorithm>
+#include <span>
 
 #include "bindings/functions/functions.h"
-#include "bindings/functions/workers.h"
 #include "engine/ops/generator.h"
 
 namespace mt::lua {
@@ -47,16 +47,17 @@ struct ItemRandom {
 };
 
 /// LuaJIT's state of math.random: a userdata, the upvalue of the C function at `index`. All its
-/// bytes are copied. Null if there is no such upvalue.
-char* random_state(lua_State* L, int index, size_t& bytes) {
-  char* state = nullptr;
-  if (!lua_iscfunction(L, index) || !lua_getupvalue(L, index, 1)) return nullptr;
-  if (lua_type(L, -1) == LUA_TUSERDATA) {
-    state = static_cast<char*>(lua_touserdata(L, -1));
-    bytes = lua_objlen(L, -1);
-  }
+/// bytes are copied. Empty if there is no such upvalue.
+std::span<char> random_state(lua_State* L, int index) {
+  std::span<char> state;
+  if (!lua_iscfunction(L, index) || !lua_getupvalue(L, index, 1)) return state;
+  if (lua_type(L, -1) == LUA_TUSERDATA)
+    state = {static_cast<char*>(lua_touserdata(L, -1)), lua_objlen(L, -1)};
   lua_pop(L, 1);
   return state;
+}
+void set_state(std::span<char> state, std::string_view bytes) {
+  if (state.size() == bytes.size()) std::ranges::copy(bytes, state.data());
 }
 
 const Entry kLoaderParts[] = {
@@ -68,29 +69,25 @@ const Entry kLoaderParts[] = {
      "From now on the thread draws from the source; random is math.random.",
      [](Args& a) {
        ItemRandom& r = Userdata<ItemRandom>::at(a, 1);
-       size_t bytes = 0;
-       if (const char* state = random_state(a.L, 2, bytes)) r.lua_state.assign(state, bytes);
+       const std::span<char> state = random_state(a.L, 2);
+       r.lua_state.assign(state.data(), state.size());
        r.enter();
        return 0;
      }},
     {"leave(source, random)", "Restores the thread's previous generator.",
      [](Args& a) {
        ItemRandom& r = Userdata<ItemRandom>::at(a, 1);
-       size_t bytes = 0;
-       char* state = random_state(a.L, 2, bytes);
-       if (state && bytes == r.lua_state.size()) std::memcpy(state, r.lua_state.data(), bytes);
+       set_state(random_state(a.L, 2), r.lua_state);
        r.leave();
        return 0;
      }},
     {"random_state(random, state=nil)",
      "The bytes of math.random's state, nil where LuaJIT keeps it elsewhere; with bytes: sets it.",
      [](Args& a) {
-       size_t bytes = 0;
-       char* state = random_state(a.L, 1, bytes);
-       if (!state) return 0;
-       const std::string before(state, bytes);
-       if (a.given(2) && a.characters(2).size() == bytes)
-         std::memcpy(state, a.characters(2).data(), bytes);
+       const std::span<char> state = random_state(a.L, 1);
+       if (state.empty()) return 0;
+       const std::string before(state.data(), state.size());
+       if (a.given(2)) set_state(state, a.characters(2));
        return a.push(before);
      }},
     {"seed(source, ..)", "Starts the source for an item; returns a seed for math.random.",

@@ -1,8 +1,6 @@
 // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
-#include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
 #include "bindings/functions/ranked.h"
-#include "bindings/functions/same_dtype.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/recurrent.h"
 
@@ -14,11 +12,6 @@ Tensor in_float_dtype(const Tensor& x, Dtype d) {
   if (d == Dtype::none) return x;
   if (!is_float(d)) fail("dtype is '{}'; the answers are fractions", dtype_name(d));
   return to(x, d);
-}
-
-Tensor ctc(const Tensor& log_probs, const Index& targets, const WholeNumbers& input_lengths,
-           const WholeNumbers& target_lengths, Position blank, Reduction how, bool zero_infinity) {
-  return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity);
 }
 
 Tensor checked_softmax(const Tensor& x, Dim dim, Dtype dtype) {
@@ -38,19 +31,14 @@ Tensor checked_cross_entropy(const Tensor& x, const Index& target, const Tensor&
   return cross_entropy(x, target, weight, ignore_index, how, smoothing);
 }
 
-Tensor feature_dropped(const char* name, Rank rank, const Tensor& x, double p, bool training) {
-  return feature_dropout(name, rank, x, p, training);
-}
-
 const RankedEntry kOfRank[] = {
     {"dropout#d(x, p=0.5, training=true)",
      "Whole channels of <[n x c x length] or [c x length]|[n x c x h x w]|[n x c x d x h x w] or "
      "[c x d x h x w]> zeroed with probability p, the others scaled by 1 / (1 - p)<|; [n x c x length] "
      "is taken as by dropout1d>.",
-     bind<feature_dropped>},
+     bind<feature_dropout>},
 };
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kNeuralMethods[] = {
     {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
      bind<checked_softmax>},
@@ -80,10 +68,7 @@ const Entry kNeuralMethods[] = {
     {"gaussian_nll_loss(x, target, var, full=false, eps=1e-6, reduction='mean')",
      "(log var + (x - target)^2 / var) / 2 for a variance of x's shape, or without its last "
      "dimension, or with size 1 in one, or a number; full: with its constant.",
-     bind<[](const Tensor& x, const Tensor& target, Operand var, bool full, double eps,
-             Reduction reduction) {
-       return gaussian_nll_loss(x, target, var, full, eps, reduction);
-     }>},
+     bind<gaussian_nll_loss, Tensor, Tensor, Operand, bool, double, Reduction>},
     {"poisson_nll_loss(x, target, log_input=true, full=false, eps=1e-8, reduction='mean')",
      "exp(x) - target x; without log_input x - target log(x + eps); full: with Stirling's term of "
      "targets above 1.",
@@ -127,7 +112,6 @@ const Entry kNeuralMethods[] = {
      "int64 zeros with a one at each id (from 1) along a new last dimension.", bind<one_hot>},
 };
 
-/// Functions of the module only.
 const Entry kNeuralFunctions[] = {
     {"cosine_similarity(input1, input2, dim=2, eps=1e-8)",
      "The cosine of the angle between vectors along dim; their lengths are held above eps.",
@@ -178,7 +162,7 @@ const Entry kNeuralFunctions[] = {
      "(or all in one row; from 1, as blank is). Lengths: a tensor or a list. 'mean' is of each loss "
      "by its target's length.\nThe gradient takes log_probs to be from log_softmax, as in PyTorch; "
      "there is no second one. Runs on the CPU.",
-     bind<ctc>},
+     bind<ctc_loss, Tensor, Index, WholeNumbers, WholeNumbers, Position, Reduction, bool>},
     {"scaled_dot_product_attention(query, key, value, attn_mask=nil, dropout_p=0, "
      "is_causal=false, scale=nil, enable_gqa=false)",
      "softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true "

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/clip.h"

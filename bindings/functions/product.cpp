@@ -1,6 +1,5 @@
 // product.cpp -- products of matrices and vectors
 #include "bindings/functions/functions.h"
-#include "bindings/functions/same_dtype.h"
 #include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
 
@@ -66,7 +65,6 @@ const Entry kProductFunctions[] = {
      bind<cdist>},
 };
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kProductMethods[] = {
     {"matmul(x, y, {out=})",
      "The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.",

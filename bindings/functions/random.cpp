@@ -12,6 +12,7 @@ namespace {
 struct LuaGenerator : Generator {
   using Generator::Generator;
   static constexpr char kShown[] = "a generator, mt.Generator(seed)";
+  static void open(lua_State* L);
 };
 
 int new_generator(Args& a) {
@@ -31,12 +32,13 @@ int new_generator(Args& a) {
 
 const Entry kGeneratorMethods[] = {
     {"manual_seed(self, n)", "Restarts the generator; returns it.",
-     [](Args& a) {
-       Generator& g = Userdata<LuaGenerator>::at(a, 1);
-       mark_untraceable();
-       g.manual_seed(uint64_t(a.integer(2)));
-       return a.self();
-     }},
+     bind < [](LuaGenerator& g, int64_t n) -> const auto& {mark_untraceable();
+g.manual_seed(uint64_t(n));
+return g;
+}  // namespace
+>
+}  // namespace mt::lua
+,
     {"seed(self)", "Starts the generator at a seed from the system; returns the seed.",
      bind<[](LuaGenerator& g) { return g.seed(); }>},
     {"initial_seed(self)", "The seed that the generator was started with.",
@@ -44,17 +46,28 @@ const Entry kGeneratorMethods[] = {
     {"get_state(self)", "The state of the generator, as a string.",
      bind<[](LuaGenerator& g) { return g.state(); }>},
     {"set_state(self, state)", "Restores the state that get_state returned; returns the generator.",
-     [](Args& a) {
-       Userdata<LuaGenerator>::at(a, 1).set_state(a.text(2));
-       return a.self();
-     }},
-};
+     bind < [](LuaGenerator& g, const std::string& state) -> const auto& {g.set_state(state);
+return g;
+}
+>
+}
+,
+}
+;
 
 int generator_text(lua_State* L) {
   const auto* held = Userdata<LuaGenerator>::find(L, 1);
   const bool philox = !held || !held->object || held->object->kind() == Generator::Kind::philox;
   lua_pushfstring(L, "Generator('%s')", philox ? "philox" : "mt19937");
   return 1;
+}
+
+void LuaGenerator::open(lua_State* L) {
+  lua_newtable(L);
+  add(L, kGeneratorMethods);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, generator_text);
+  lua_setfield(L, -2, "__tostring");
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
@@ -191,16 +204,6 @@ const Entry kRandomMethods[] = {
 
 Generator* generator_at(const Args& a, int i) {
   return a.given(i) ? &Userdata<LuaGenerator>::at(a, i) : nullptr;
-}
-
-void open_generators(lua_State* L) {
-  Userdata<LuaGenerator>::push_metatable(L);
-  lua_newtable(L);
-  add(L, kGeneratorMethods);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, generator_text);
-  lua_setfield(L, -2, "__tostring");
-  lua_pop(L, 1);
 }
 
 void register_random(Registry& c) {

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <deque>
 
-#include "bindings/core/advice.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 
@@ -233,7 +232,6 @@ int histogram_body(Args& a) {
   return a.push(h.counts, h.edges);
 }
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kReduceMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; NaN if there are none.",

@@ -171,7 +171,6 @@ int unsqueeze_body(Args& a) {
 
 #define MT_CAT "Joins tensors along a dimension; the other sizes must be equal."
 
-/// Functions of the module that are not methods.
 const Entry kShapeFunctions[] = {
     {"cat([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
     {"concat([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
@@ -196,7 +195,6 @@ const Entry kShapeFunctions[] = {
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
 };
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kShapeMethods[] = {
     {"view(x, [shape..])",
      "The same elements in another shape, without a copy; one size may be -1 and is inferred.",

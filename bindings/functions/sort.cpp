@@ -12,10 +12,10 @@ int push_result(const Args& a, ValuesIndices p) {
 namespace {
 
 template <Tensor (*whole)(const Tensor&), ValuesIndices (*along)(const Tensor&, Dim, bool)>
-int median_body(Args& a) {
-  const bool keepdim = a.boolean(3);
-  if (!a.given(2)) return a.push(whole(a.tensor(1)));
-  return push_result(a, along(a.tensor(1), a.position(2), keepdim));
+WithPositions median_of(const Tensor& x, std::optional<Dim> dim, bool keepdim) {
+  if (!dim) return {whole(x), {}};
+  ValuesIndices p = along(x, *dim, keepdim);
+  return {std::move(p.values), Positions{std::move(p.index)}};
 }
 
 template <bool SkipNan>
@@ -31,25 +31,13 @@ Tensor quantile_of(const Tensor& x, const Operand& q, std::optional<Dim> dim, bo
   return t.dim() == 0 ? squeeze(y, 0) : y;
 }
 
-int push_unique(Args& a, const Unique& u, bool inverse, bool counts) {
-  int n = a.push(u.values);
-  if (inverse) n += push_positions(a, u.inverse);
-  if (counts) n += a.push(u.counts);
-  return n;
-}
-/// The dimension at argument i, if given.
-std::optional<Dim> dim_at(const Args& a, int i) { return Arg<std::optional<Dim>>::get(a, i); }
-int unique_body(Args& a) {
-  a.boolean(2);
-  const bool inverse = a.boolean(3), counts = a.boolean(4);
-  return push_unique(a, unique(a.tensor(1), dim_at(a, 5)), inverse, counts);
-}
-int unique_consecutive_body(Args& a) {
-  const bool inverse = a.boolean(2), counts = a.boolean(3);
-  return push_unique(a, unique(a.tensor(1), dim_at(a, 4), true), inverse, counts);
+UniqueParts parts_of(Unique u, bool inverse, bool counts) {
+  UniqueParts parts{std::move(u.values), {}, {}};
+  if (inverse) std::get<1>(parts) = Positions{std::move(u.inverse)};
+  if (counts) std::get<2>(parts) = std::move(u.counts);
+  return parts;
 }
 
-/// Functions of the module that are also methods of their first argument.
 const Entry kSortMethods[] = {
     {"sort(x, dim=-1, descending=false, stable=false)",
      "The elements in order along dim, and their positions; always stable, NaN is the largest.",
@@ -73,9 +61,9 @@ const Entry kSortMethods[] = {
      "The k-th smallest element along dim, and its position.", bind<kthvalue>},
     {"median(x, dim=nil, keepdim=false)",
      "The lower of the two middle values, or NaN if there is one; with dim also the positions.",
-     takes<Tensor, std::optional<Dim>, bool>(median_body<median, median>, "tensor, tensor?")},
+     bind<median_of<median, median>>},
     {"nanmedian(x, dim=nil, keepdim=false)", "The median of the elements that are not NaN.",
-     takes<Tensor, std::optional<Dim>, bool>(median_body<nanmedian, nanmedian>, "tensor, tensor?")},
+     bind<median_of<nanmedian, nanmedian>>},
     {"mode(x, dim=-1, keepdim=false)",
      "The smallest of the most frequent values along dim, and its last position.", bind<mode>},
     {"quantile(x, q, dim=nil, keepdim=false, interpolation='linear')",
@@ -87,11 +75,14 @@ const Entry kSortMethods[] = {
     {"unique(x, sorted=true, return_inverse=false, return_counts=false, dim=nil)",
      "Each value once, in order (each slice along dim); then for each element the position of its "
      "value, then how often each occurs.",
-     takes<Tensor, bool, bool, bool, std::optional<Dim>>(unique_body, "tensor, tensor?, tensor?")},
+     bind<[](const Tensor& x, bool, bool inverse, bool counts, std::optional<Dim> dim) {
+       return parts_of(unique(x, dim), inverse, counts);
+     }>},
     {"unique_consecutive(x, return_inverse=false, return_counts=false, dim=nil)",
      "Like unique, without sorting: only neighbours that are equal become one.",
-     takes<Tensor, bool, bool, std::optional<Dim>>(unique_consecutive_body,
-                                                   "tensor, tensor?, tensor?")},
+     bind<[](const Tensor& x, bool inverse, bool counts, std::optional<Dim> dim) {
+       return parts_of(unique(x, dim, true), inverse, counts);
+     }>},
     {"bincount(x, weights=nil, minlength=0)",
      "How often each of 1, 2, .. occurs in a 1-d integer tensor, or the sum of its weights.",
      bind<[](const Tensor& x, const Tensor& weights, int64_t minlength) {

@@ -1,5 +1,5 @@
 // workers.cpp -- the threads of a DataLoader: each runs data/worker.lua in its own Lua state
-#include "bindings/functions/workers.h"
+#include "bindings/functions/functions.h"
 
 #include <signal.h>
 
@@ -11,8 +11,6 @@
 #include <unordered_map>
 
 #include "bindings/core/parcel.h"
-#include "bindings/core/states.h"
-#include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
 #include "kernels/cpu/pool/serial_thread.h"
@@ -40,7 +38,7 @@ struct Team {
   std::shared_ptr<const Parcel> setup;  // the dataset and the collate function
   int64_t next = 1;                     // the next ticket
   std::atomic<int64_t> oldest{1};       // earlier tickets were cancelled
-  lua_CFunction prepare = nullptr;      // states.h
+  lua_CFunction prepare = nullptr;      // module.h
   int alive = 0;
   std::string death;  // why a worker ended without a request
   std::atomic<bool> stopping{false};

@@ -18,7 +18,6 @@
 #include <optional>
 
 #include "bindings/core/module.h"
-#include "bindings/core/states.h"
 #include "bindings/open.h"
 #include "bindings/program/program.h"
 #include "kernels/cpu/pool/parallel.h"

@@ -477,7 +477,7 @@ t.test('the handle of a hook, collected again and again', function()
     gc(h)
     h:remove() -- of nothing
     gc(h)
-    raises(function() gc(newproxy()) end, 'mtorch.hook')
+    gc(newproxy()) -- another userdata
   end
   w:sum():backward()
   eq(calls, 100)

@@ -181,8 +181,8 @@ function Graph:node(op, inputs, attributes, dtype, count)
   return unpack(copies)
 end
 
---- Returns the function that `g.Softmax(x, {axis = 1})` calls, or `g.ReduceSum(x, axes, keep)`: a reduction along a list
---- of axes that count from 0; empty or nil: all.
+--- Returns the function that `g.Softmax(x, {axis = 1})` calls. `g.ReduceSum(x, axes, keep)` reduces along axes, a list
+--- that counts from 0; empty or nil: all.
 local function operator(self, op)
   if op:find '^Reduce' then
     return function(x, axes, keep)
