@@ -267,7 +267,7 @@ template <class T> void check(Rng& rng, const Case& c, const Code& code, int64_t
       if (got == expected[k][i] || both_nan) continue;
       FAIL("element " << i << " of " << n << ", result " << k << ": " << std::hex << got << ", not "
                       << expected[k][i] << "\n"
-                      << to_string(c.program));
+                      << machine_code(c.program, Isa::avx2, c.repeated));
     }
 }
 
@@ -487,7 +487,7 @@ template <class T> void check_turns(int programs) {
             FAIL("operand " << k << ", element " << i << " of " << n << ", " << turns
                             << " turns, carried " << t.carried << ": " << data[k][i] << ", not "
                             << expected[k][i] << "\n"
-                            << to_string(t.program) << machine_code(t.program, isa, 0));
+                            << machine_code(t.program, isa, 0));
     }
   }
 }

@@ -243,40 +243,4 @@ MT_TEST("random programs' machine code has the bits of their operations", "[emit
   CHECK(lowered == 400);
 }
 
-MT_TEST("16-bit floats are converted where they are read and written", "[emitter]") {
-  Isa best;
-  if (!jit_isa(best) || std::getenv("MTORCH_JIT")) return;
-  constexpr int64_t n = 65536 + 5;
-  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-    for (const uint64_t repeated : {0, 4}) {
-      Maker m;
-      m.inputs = 2;
-      const int in[] = {m.put(kInput, false, 0), m.put(kInput, false, 1)};
-      m.outputs = {int16_t(m.add(op::id<op::Add>, in)), int16_t(m.add(op::id<op::Lt>, in))};
-      ir::LaneProgram lanes;
-      REQUIRE(lower(m.program(), dtype, lanes));
-      std::vector<uint16_t> x(n), y(n), sum(n);
-      std::vector<uint8_t> less(n);
-      Rng rng(3);
-      const auto to_float = [&](uint16_t h) {
-        return dtype == Dtype::f16 ? float_of_f16(h) : float_of_bf16(h);
-      };
-      for (size_t i = 0; i < size_t(n); ++i) x[i] = uint16_t(i), y[i] = uint16_t(rng.next());
-      for (const Isa isa : {Isa::avx2, Isa::avx512}) {
-        if (isa == Isa::avx512 && best != Isa::avx512) continue;
-        const auto code = compile(lanes, isa, repeated << 1);
-        REQUIRE(code);
-        void* const data[] = {sum.data(), less.data(), x.data(), y.data()};
-        REQUIRE(code->run(data, nullptr, 0, n) == n);
-        for (size_t i = 0; i < size_t(n); ++i) {
-          const float a = to_float(x[i]), b = to_float(y[repeated ? 0 : i]), c = a + b;
-          const float wanted = to_float(dtype == Dtype::f16 ? f16_of_float(c) : bf16_of_float(c));
-          if (!same_value(to_float(sum[i]), wanted) || less[i] != (a < b))
-            FAIL(dtype_name(dtype) << ": " << a << " + " << b << " gave " << to_float(sum[i]));
-        }
-      }
-    }
-  }
-}
-
 }  // namespace mt::test

@@ -141,13 +141,10 @@ class Emitter {
   void write_compare();
   void write_icompare();
   void write_select();
-  void write_load_half();
   void write_load_bool();
   void write_repeated_bool();
-  void write_repeated_half();
   void write_guard();
   void write_store();
-  void write_store_half();
   void write_store_bool();
 
   Plan plan_;

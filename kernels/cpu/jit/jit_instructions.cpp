@@ -37,8 +37,6 @@ void Emitter::write(int32_t id, int copy) {
     case number:
     case constant:
     case truth: return write_value();
-    case load_f16:
-    case load_word: return plan_.invariant[id] ? write_repeated_half() : write_load_half();
     case load_bool: return plan_.invariant[id] ? write_repeated_bool() : write_load_bool();
     case inverse:
     case rsqrt: return write_estimate(now_->op);
@@ -54,8 +52,6 @@ void Emitter::write(int32_t id, int copy) {
     case select: return write_select();
     case guard: return write_guard();
     case store: return write_store();
-    case store_f16:
-    case store_word: return write_store_half();
     case store_bool: return write_store_bool();
     default: return now_->op < fma ? write_float() : write_integer();
   }
@@ -349,42 +345,6 @@ void Emitter::write_store() {
   if (masked_ && wide_) MT_REAL(vmovu, to | Mask(1), from);
   else if (masked_) MT_REAL(vmaskmov, to, vector(rest_mask_), from);
   else MT_REAL(vmovu, to, from);
-  consume();
-}
-
-// ---- 16 bits in memory -----------------------------------------------------------------------------
-
-void Emitter::write_load_half() {
-  const Address from = operand(now_->bits, 2);
-  const Xmm to = result();
-  const Xmm masked = masked_ ? to | Mask(1) | T_z : to;
-  if (now_->op == LaneOp::load_f16) MT_EMIT(vcvtph2ps, masked, from);
-  else MT_EMIT(vpmovzxwd, masked, from);
-}
-
-void Emitter::write_repeated_half() {
-  MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * now_->bits]);
-  MT_EMIT(movzx, eax, asm_.word[rax]);
-  const Xmm to = result(), low(to.getIdx());
-  MT_EMIT(vmovd, low, eax);
-  if (now_->op == LaneOp::load_f16) MT_EMIT(vcvtph2ps, low, low);
-  MT_EMIT(vbroadcastss, to, low);
-}
-
-void Emitter::write_store_half() {
-  const Address to = operand(now_->bits, 2);
-  const Xmm from = reg(0);
-  const Address masked = masked_ ? to | Mask(1) : to;
-  if (now_->op == LaneOp::store_f16) {
-    MT_EMIT(vcvtps2ph, masked, from, uint8_t(0));  // to nearest even
-  } else if (wide_) {
-    MT_EMIT(vpmovdw, masked, from);
-  } else {
-    const Xmm half(temporary().getIdx()), low(from.getIdx());
-    MT_EMIT(vextracti128, half, Ymm(from.getIdx()), uint8_t(1));
-    MT_EMIT(vpackusdw, half, low, half);
-    MT_EMIT(vmovdqu, to, half);
-  }
   consume();
 }
 

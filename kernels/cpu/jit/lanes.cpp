@@ -2,7 +2,6 @@
 #include "kernels/cpu/jit/lanes.h"
 
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -10,31 +9,6 @@ namespace mt::ir {
 namespace {
 
 thread_local LaneBuilder* current_builder = nullptr;
-
-struct Row {
-  const char* name;
-  int inputs;
-  bool mask;
-};
-// In the order of LaneOp.
-constexpr Row rows[] = {
-    {"load", 0, false},      {"load_f16", 0, false},   {"load_word", 0, false},
-    {"load_bool", 0, true},  {"load_turn", 0, false},  {"load_one", 0, false},
-    {"number", 0, false},    {"constant", 0, false},   {"truth", 0, true},
-    {"add", 2, false},       {"sub", 2, false},        {"mul", 2, false},
-    {"div", 2, false},       {"min", 2, false},        {"max", 2, false},
-    {"sqrt", 1, false},      {"floor", 1, false},      {"ceil", 1, false},
-    {"trunc", 1, false},     {"rint", 1, false},       {"inverse", 1, false},
-    {"rsqrt", 1, false},     {"scale", 2, false},      {"fma", 3, false},
-    {"iadd", 2, false},      {"isub", 2, false},       {"imul", 2, false},
-    {"and", 2, false},       {"or", 2, false},         {"xor", 2, false},
-    {"andnot", 2, false},    {"shl", 1, false},        {"shr", 1, false},
-    {"to_float", 1, false},  {"to_int", 1, false},     {"ternary", 3, false},
-    {"compare", 2, true},    {"icompare", 2, true},    {"mand", 2, true},
-    {"mor", 2, true},        {"mxor", 2, true},        {"mnot", 1, true},
-    {"select", 3, false},    {"guard", 1, false},      {"store", 1, false},
-    {"store_f16", 1, false}, {"store_word", 1, false}, {"store_bool", 1, false}};
-static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
 
 template <class T> T to_float(uint64_t bits) {
   T x;
@@ -88,9 +62,17 @@ template <class T> T exact_inverse(T x) {
 
 }  // namespace
 
-const char* name_of(LaneOp op) { return rows[int(op)].name; }
-int inputs_of(LaneOp op) { return rows[int(op)].inputs; }
-bool is_mask(LaneOp op) { return rows[int(op)].mask; }
+int inputs_of(LaneOp op) {
+  using enum LaneOp;
+  if (op <= truth) return 0;
+  if (op == fma || op == ternary || op == select) return 3;
+  const bool one = (op >= sqrt && op <= rsqrt) || (op >= shl && op <= to_int) || op == mnot;
+  return one || op >= guard ? 1 : 2;
+}
+bool is_mask(LaneOp op) {
+  return op == LaneOp::load_bool || op == LaneOp::truth ||
+         (op >= LaneOp::compare && op <= LaneOp::mnot);
+}
 bool commutes(LaneOp op, uint64_t bits) {
   switch (op) {
     using enum LaneOp;
@@ -111,29 +93,6 @@ bool commutes(LaneOp op, uint64_t bits) {
   }
 }
 
-std::string to_string(const LaneProgram& program) {
-  std::string text;
-  char line[160];
-  for (size_t i = 0; i < program.code.size(); ++i) {
-    const LaneInstruction& x = program.code[i];
-    std::snprintf(line, sizeof line, "%%%zu = %s", i, name_of(x.op));
-    text += line;
-    for (int k = 0; k < inputs_of(x.op); ++k) text += " %" + std::to_string(x.in[k]);
-    if (x.op == LaneOp::constant) {
-      const double value =
-          program.item == 4 ? double(to_float<float>(x.bits)) : to_float<double>(x.bits);
-      std::snprintf(line, sizeof line, " %.9g (0x%llx)", value,
-                    static_cast<unsigned long long>(x.bits));
-      text += line;
-    } else if (x.bits || inputs_of(x.op) == 0 || is_effect(x.op)) {
-      text += " " + std::to_string(x.bits);
-    }
-    if (x.line) text += "  ; line " + std::to_string(x.line);
-    text += "\n";
-  }
-  return text;
-}
-
 LaneBuilder::LaneBuilder(int item) : table_(256, -1), item_(item), before_(current_builder) {
   code_.reserve(128);
   current_builder = this;
@@ -145,8 +104,8 @@ int32_t LaneBuilder::constant(uint64_t bits) { return add(LaneOp::constant, -1, 
 int32_t LaneBuilder::truth(bool value) { return add(LaneOp::truth, -1, -1, -1, value); }
 
 void LaneBuilder::store(int operand, int32_t value) {
-  const bool mask = is_mask(code_[value].op);
-  store(operand, value, mask ? LaneOp::store_bool : LaneOp::store);
+  const LaneOp op = is_mask(code_[value].op) ? LaneOp::store_bool : LaneOp::store;
+  add(op, value, -1, -1, uint64_t(operand));
 }
 
 int32_t LaneBuilder::add(LaneOp op, int32_t a, int32_t b, int32_t c, uint64_t bits) {

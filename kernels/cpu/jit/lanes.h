@@ -7,7 +7,6 @@
 // guard uses is removed.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -17,8 +16,6 @@ namespace mt::ir {
 enum class LaneOp : uint8_t {
   // values: `bits` is the operand or the parameter of a run, or the bits of the constant
   load,       // an element of an operand
-  load_f16,   // an element of a float16 operand, as a float32
-  load_word,  // an element of 16 bits, as an integer
   load_bool,  // an element of a bool operand, as a mask
   load_turn,  // in a program with iterations: an element of an operand that moves per iteration
   load_one,   // the same, but one element for all lanes
@@ -63,11 +60,9 @@ enum class LaneOp : uint8_t {
   mnot,
   select,  // a ? b : c
   // effects
-  guard,       // a must be true in all lanes
-  store,       // a to operand `bits`
-  store_f16,   // the float32 a as a float16, rounded to nearest even
-  store_word,  // the lower 16 bits of a, whose other bits are 0
-  store_bool   // the mask a
+  guard,      // a must be true in all lanes
+  store,      // a to operand `bits`
+  store_bool  // the mask a
 };
 
 enum : uint64_t { kMinusProduct = 1, kMinusAddend = 2 };
@@ -83,7 +78,6 @@ struct LaneInstruction {
   uint64_t bits;
 };
 
-const char* name_of(LaneOp);
 /// The number of inputs in `in`.
 int inputs_of(LaneOp);
 /// Whether the value is a mask, as opposed to a number or its bits.
@@ -99,8 +93,7 @@ inline bool is_moving(LaneOp op) { return op == LaneOp::load_turn || op == LaneO
 inline bool is_store(LaneOp op) { return op >= LaneOp::store; }
 /// The element size in bytes of the operand of a load or store.
 inline int operand_item(LaneOp op, int item) {
-  if (op == LaneOp::load_bool || op == LaneOp::store_bool) return 1;
-  return op == LaneOp::load || is_moving(op) || op == LaneOp::store ? item : 2;
+  return op == LaneOp::load_bool || op == LaneOp::store_bool ? 1 : item;
 }
 
 /// A program is immutable. All loads and guards come before the first store. With `carries` it is a
@@ -119,9 +112,6 @@ struct LaneProgram {
   int operands = 0;  // operands of loads and stores are below it
 };
 
-/// The program as text, with one instruction per line.
-std::string to_string(const LaneProgram&);
-
 /// Records the instructions of one program. The last one created in a thread is its `current`.
 class LaneBuilder {
  public:
@@ -137,7 +127,6 @@ class LaneBuilder {
   void guard(int32_t mask) { add(LaneOp::guard, mask); }
   /// Stores a number or a mask.
   void store(int operand, int32_t value);
-  void store(int operand, int32_t value, LaneOp how) { add(how, value, -1, -1, uint64_t(operand)); }
   /// At the end of each iteration the load `first` becomes `next`.
   void carry(int32_t first, int32_t next) { carries_.push_back({first, next}); }
   /// The carried load with the mask of the lanes that run an iteration.

@@ -161,23 +161,6 @@ template int32_t record_operation<double>(int, bool, const int32_t*, const doubl
 
 namespace {
 
-int32_t load(LaneBuilder& builder, Dtype dtype, int operand) {
-  const auto as = [&](LaneOp op) { return builder.add(op, -1, -1, -1, uint64_t(operand)); };
-  if (dtype == Dtype::f16) return as(LaneOp::load_f16);
-  if (dtype != Dtype::bf16) return as(LaneOp::load);
-  return (LaneBits<float>::of(as(LaneOp::load_word)) << 16).id;
-}
-void store(LaneBuilder& builder, Dtype dtype, int operand, int32_t value, bool is_bool) {
-  if (is_bool || !is_half(dtype)) return builder.store(operand, value);
-  if (dtype == Dtype::f16) return builder.store(operand, value, LaneOp::store_f16);
-  using B = LaneBits<float>;  // bf16_of_float
-  const B word = B::of(value), upper = word >> 16;
-  const B rounded = (word + B(0x7fff) + (upper & B(1))) >> 16,
-          nan = (upper & B(0x8000)) | B(0x7fc0);
-  const Mask is_nan = Lane<float>::of(value) != Lane<float>::of(value);
-  builder.store(operand, select(is_nan, nan, rounded).id, LaneOp::store_word);
-}
-
 /// x / y with the bits of the division, for a y that many x share: by its reciprocal, with a quotient
 /// that two remainders correct (Markstein 1990). A guard excludes numbers near the exponent limits.
 Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
@@ -202,8 +185,8 @@ bool is_shared(const Instruction& c) {
   return c.op == kNumber || c.op == kConstant || (c.op == kInput && c.is_row);
 }
 
-template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
-  const bool slow_division = dtype == Dtype::f32 && is_division_slow();
+template <class T> bool record_program(const Program& p, LaneBuilder& builder) {
+  const bool slow_division = sizeof(T) == 4 && is_division_slow();
   std::vector<int32_t> value(p.count, -1);
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -213,8 +196,8 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
     for (int k = 0; k < 3; ++k)
       if (c.op >= 0 && c.in[k] >= 0) in[k] = value[c.in[k]], bools = p.code[c.in[k]].is_bool;
     if (c.op == kInput) {
-      out = c.is_bool ? builder.add(LaneOp::load_bool, -1, -1, -1, uint64_t(p.outputs + c.which))
-                      : load(builder, dtype, p.outputs + c.which);
+      const LaneOp load = c.is_bool ? LaneOp::load_bool : LaneOp::load;
+      out = builder.add(load, -1, -1, -1, uint64_t(p.outputs + c.which));
     } else if (c.op == kNumber && !c.is_bool) {
       out = Lane<T>::number(c.which).id;
     } else if (c.op == kConstant) {
@@ -228,8 +211,7 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
     if (out < 0) return false;
   }
   builder.set_line(0);
-  for (int k = 0; k < p.outputs; ++k)
-    store(builder, dtype, k, value[p.output[k]], p.code[p.output[k]].is_bool);
+  for (int k = 0; k < p.outputs; ++k) builder.store(k, value[p.output[k]]);
   return true;
 }
 
@@ -239,11 +221,10 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
 namespace mt {
 
 bool lower(const Program& program, Dtype dtype, ir::LaneProgram& lanes) {
-  if (!is_float(dtype) || item_size(dtype) < 2) return false;
   const bool doubles = dtype == Dtype::f64;
   ir::LaneBuilder builder(doubles ? 8 : 4);
-  if (!(doubles ? ir::record_program<double>(program, dtype, builder)
-                : ir::record_program<float>(program, dtype, builder)))
+  if (!(doubles ? ir::record_program<double>(program, builder)
+                : ir::record_program<float>(program, builder)))
     return false;
   lanes = builder.finish();
   lanes.operands = program.outputs + program.inputs;

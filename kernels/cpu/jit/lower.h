@@ -14,8 +14,8 @@ int32_t record_operation(int op, bool bools, const int32_t* in, const double* pa
 
 /// The lane program that computes the same as the expression program, with the bits of the loops
 /// for AVX2 and AVX-512; its operands are those of Run. `dtype`, that of the non-bool operands, is
-/// a float; 16-bit floats are computed in float32. Returns false if an operation is not supported.
-/// If one is supported only for a range of its inputs, the lane program has a guard.
+/// float32 or float64. Returns false if an operation is not supported. If one is supported only for a
+/// range of its inputs, the lane program has a guard.
 bool lower(const Program&, Dtype dtype, ir::LaneProgram&);
 
 }  // namespace mt
