@@ -153,7 +153,7 @@ test('wrong calls', function()
     {function() f(x, {into = x}) end, "map: unknown option 'into'; there is 'out'"},
     {function() f(x, {out = mt.zeros(5)}) end, 'out is %(5%), the result %(3%)'},
     {function() mt.zip(function(a, b) return a + b end)(mt.ones(2), mt.ones(3)) end, 'zip: .*%(2%).*%(3%)'},
-    {function() r(2) end, 'reduce: argument 1 must be a tensor, got 2'},
+    {function() r(2) end, 'reduce: x must be a tensor, got 2'},
     {function() r(x, 3) end, 'dim'},
     {function() r(x, 'y') end, 'dim'},
   }

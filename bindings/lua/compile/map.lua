@@ -128,7 +128,6 @@ local function compile(name, f)
 end
 
 local function check_function(name, f)
-  if type(f) ~= 'function' then core.fail('%s: it takes a Lua function, got %s', name, core.describe(f)) end
   if records[f] then core.fail('%s: this function is compiled already; call it', name) end
   if debug.getinfo(f, 'S').what == 'C' then
     core.fail('%s: it takes a Lua function of numbers; this one is built in', name)
@@ -200,31 +199,7 @@ end
 
 compiled.built_in = built_in
 
-local function check_reduced(x, dim, keepdim)
-  if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
-  if keepdim ~= nil and type(keepdim) ~= 'boolean' then
-    core.fail('reduce: keepdim must be true or false, got %s', core.describe(keepdim))
-  end
-  if dim == nil then return end
-  if type(dim) ~= 'number' or dim % 1 ~= 0 then
-    core.fail('reduce: dim must be a whole number, got %s', core.describe(dim))
-  end
-  local most = math.max(x:dim(), 1)
-  if dim == 0 or math.abs(dim) > most then
-    core.fail('reduce: dimension %d is not there; the tensor has %d (1..%d, or -1 for the last)', dim, x:dim(), most)
-  end
-end
-
---- dim and keepdim, which may be named in one table.
-local function named(dim, keepdim)
-  if type(dim) ~= 'table' or keepdim ~= nil then return dim, keepdim end
-  for key in pairs(dim) do
-    if key ~= 'dim' and key ~= 'keepdim' then
-      core.fail("reduce: unknown option '%s'; a reduction has dim and keepdim", tostring(key))
-    end
-  end
-  return dim.dim, dim.keepdim
-end
+local reduction_help = 'A reduction that mt.reduce made, along dim, or without it of all elements.'
 
 compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'The Lua function f of two numbers as a reduction, called r(x[, dim[, keepdim]]): f must be associative and the ' ..
@@ -234,9 +209,10 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
     check_function('reduce', f)
     local pair, checked, program, own_loops = compile('reduce', f), false, nil, nil
     local simple = records[pair].simple
-    local function reduction(x, dim, keepdim)
-      dim, keepdim = named(dim, keepdim)
-      check_reduced(x, dim, keepdim)
+    local function reduce(x, dim, keepdim)
+      if dim and (dim == 0 or math.abs(dim) > math.max(x:dim(), 1)) then
+        core.fail('reduce: dimension %d is not there; the tensor has %d (from 1, or -1 for the last)', dim, x:dim())
+      end
       if not checked then
         check_reduction(f, pair, identity)
         checked = true
@@ -249,7 +225,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
       end
       if made.program and own_loops then -- for empty input they return their identity, the only neutral number
         if dim == nil then return own_loops(x) end
-        return own_loops(x, dim, keepdim or false)
+        return own_loops(x, dim, keepdim)
       end
       local y, along = x, dim
       if dim == nil then y, along = x:reshape(-1), 1
@@ -264,6 +240,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
       if dim == nil then return y:reshape({}) end
       return keepdim and y or y:squeeze(along)
     end
+    local reduction = core.declare('reduce(x: tensor, dim: int = nil, keepdim: bool = false)', reduction_help, reduce)
     records[reduction] = {f = f, name = 'reduce', pair = records[pair], identity = identity}
     return reduction
   end)

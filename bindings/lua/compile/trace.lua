@@ -126,16 +126,16 @@ function Session:function_of(f, name)
   if symbolic[f] then return symbolic[f] end
   local record = require('mtorch.compile.map').records[f]
   if record and record.programs then return self:clone(record.f) end
-  local signature = core.entry(f)
-  local called = signature and signature:match '^[%w_]+'
-  if called then
-    return operations[called] and functions_of_mt[called] or function() return functions_of_mt[called] end
-  end
   if record then -- a result of mt.fuse or mt.reduce
     return function()
       core.fail("'%s' is a function of tensors; a compiled function calls functions of numbers, also those of mt.map",
         name)
     end
+  end
+  local signature = core.entry(f)
+  local called = signature and signature:match '^[%w_]+'
+  if called then
+    return operations[called] and functions_of_mt[called] or function() return functions_of_mt[called] end
   end
   local info = getinfo(f, 'S')
   if info.what == 'C' or info.source:sub(1, 8) == '@mtorch/' then
