@@ -9,61 +9,9 @@ local native = require('mtorch.compile.trace').native
 
 local max_recordings = 8 -- of one function
 local max_unused = 24    -- recordings one after the other that were not used again
-local pack, same_values, map_tensors = core.pack, recording.same_values, recording.map_tensors
+local pack, same_values = core.pack, recording.same_values
 
 local function eagerly(self, ...) return native.function_eagerly(self.f, ...) end
-
--- ---- results ---------------------------------------------------------------------------------------------
-
---- Describes the results, so that each call can return the same with other tensors: adds tensors that the function
---- computed to `list`, and returns a description, or nil and the reason.
-local function describe(x, given, captures, list)
-  if mt.is_tensor(x) then
-    for k = 1, given.n do
-      if rawequal(x, given[k]) then return {argument = k} end
-    end
-    if captures[x] then return {value = x} end
-    list[#list + 1] = x
-    return {tensor = #list}
-  end
-  local kind = type(x)
-  if kind == 'table' and getmetatable(x) == nil then
-    local fields = {}
-    for key, value in pairs(x) do
-      local why
-      fields[key], why = describe(value, given, captures, list)
-      if why then return nil, why end
-    end
-    return {fields = fields}
-  end
-  if kind == 'function' or kind == 'thread' or kind == 'userdata' or kind == 'cdata' or kind == 'table' and
-    getmetatable(x) ~= false then
-    return nil, ('it returns %s; tensors, numbers, strings and tables of these can be recorded'):format(
-      core.describe(x))
-  end
-  return {value = x}
-end
-
-local function rebuild(description, tensors, ...)
-  if description.tensor then return tensors[description.tensor] end
-  if description.argument then return (select(description.argument, ...)) end
-  if not description.fields then return description.value end
-  local t = {}
-  for key, inner in pairs(description.fields) do t[key] = rebuild(inner, tensors, ...) end
-  return t
-end
-
---- The descriptions of all results, and whether they are the tensors that the function computed, in order.
-local function describe_all(out, given, captures, list)
-  local results, only_tensors = {n = out.n}, true
-  for i = 1, out.n do
-    local why
-    results[i], why = describe(out[i], given, captures, list)
-    if why then return nil, why end
-    only_tensors = only_tensors and results[i].tensor == i
-  end
-  return results, only_tensors
-end
 
 -- ---- recording -------------------------------------------------------------------------------------------
 
@@ -96,12 +44,9 @@ end
 
 --- Records the gradient: fn(arguments, gradients of results..) with copies of all.
 local function record_gradient(self, entry, arguments, list, wanted_captures)
-  local inputs, plain, incoming = {}, {}, {}
-  local given = map_tensors(arguments, function(x)
-    local copy = recording.copy_of(x)
-    if x.requires_grad then copy:requires_grad_() end
-    inputs[#inputs + 1] = copy
-    return copy
+  local plain, incoming = {}, {}
+  local given, inputs = recording.with_copies(arguments, function(x)
+    return recording.copy_of(x):requires_grad_(x.requires_grad)
   end)
   local tensors = #inputs
   for k, y in ipairs(list) do
@@ -118,8 +63,8 @@ local function record_gradient(self, entry, arguments, list, wanted_captures)
   for k, x in ipairs(wanted_captures) do wanted[#wanted + 1], places[#places + 1] = x, tensors + k end
   local random = mt.get_rng_state()
   local recorder, found = run_recorded(function(...)
-    local out, results, reached = pack(self.f(...)), {}, {}
-    describe_all(out, given, {}, results)
+    local results, reached = {}, {}
+    recording.describe(pack(self.f(...)), given, {}, results)
     for k, y in ipairs(results) do
       if not plain[k] then reached[#reached + 1] = y end
     end
@@ -144,8 +89,8 @@ end
 --- The tensors among the results of the function itself: for a call that a recording cannot make.
 local function tensors_of(self, entry, ...)
   local out, list = pack(self.f(...)), {}
-  if entry.only_tensors then return unpack(out, 1, out.n) end
-  describe_all(out, pack(...), {}, list)
+  if entry.results.only_tensors then return unpack(out, 1, out.n) end
+  recording.describe(out, pack(...), {}, list)
   return unpack(list)
 end
 
@@ -168,7 +113,7 @@ local function gradients_by_operations(self, entry, captures, plain, inputs, inc
     given[i] = x
   end
   for _, x in ipairs(captures) do wanted[#wanted + 1] = x end
-  describe_all(pack(self.f(unpack(given, 1, entry.n))), given, {}, list)
+  recording.describe(pack(self.f(unpack(given, 1, entry.n))), given, {}, list)
   for k, y in ipairs(list) do
     if not plain[k] then reached[#reached + 1] = y end
   end
@@ -186,11 +131,7 @@ end
 --- Records the function for such arguments. Returns the entry, or one with `eager`, the reason, and the results.
 local function record(self, mode, arguments)
   local entry = recording.entry(mode, arguments)
-  local inputs, tensors = {}, {}
-  local given = map_tensors(arguments, function(x)
-    inputs[#inputs + 1], tensors[#tensors + 1] = attached(x), x
-    return inputs[#inputs]
-  end)
+  local given, inputs, tensors = recording.with_copies(arguments, attached)
   local random = mt.get_rng_state()
   local reads = captured.watch(self.f)
   if reads.why then
@@ -203,9 +144,9 @@ local function record(self, mode, arguments)
     entry.eager = out
     return entry
   end
-  local list, captures = {}, captured.tensors(reads)
-  local results, only_tensors = describe_all(out, given, captures, list)
-  local why = recorder.why or reads.why or not results and only_tensors
+  local list = {}
+  local results = recording.describe(out, given, captured.tensors(reads), list)
+  local why = recorder.why or reads.why or results.why
   local wrote = captured.changed(reads)
   if wrote then why = why or 'it changes what it captures: ' .. wrote end
   if native.step_mode() ~= mode then why = why or 'it leaves another gradient mode, dtype or device behind' end
@@ -217,7 +158,7 @@ local function record(self, mode, arguments)
   if not why and has_gradient then why = record_gradient(self, entry, arguments, list, wanted) end
   if not why then
     mt.set_rng_state(random)
-    entry.captured, entry.results, entry.only_tensors = reads, results, only_tensors
+    entry.captured, entry.results = reads, results
     function entry.itself(...) return tensors_of(self, entry, ...) end
     local plain = {}
     for k, y in ipairs(list) do plain[k] = not y.requires_grad end
@@ -226,11 +167,7 @@ local function record(self, mode, arguments)
   end
   entry.eager, entry.recorded = why, nil
   recording.take_back(inputs, tensors)
-  for i = 1, out.n do
-    for k = 1, given.n do
-      if mt.is_tensor(out[i]) and rawequal(out[i], given[k]) then out[i] = arguments[k] end
-    end
-  end
+  recording.put_back(out, results, list, arguments)
   return entry, out
 end
 
@@ -245,11 +182,9 @@ end
 
 local function run(self, entry, ...)
   self.unused, self.why = 0, nil
-  if entry.only_tensors then return native.function_call(entry.recorded, entry.differentiable, entry.itself, ...) end
-  local tensors = {native.function_call(entry.recorded, entry.differentiable, entry.itself, ...)}
-  local results, described = {}, entry.results
-  for i = 1, described.n do results[i] = rebuild(described[i], tensors, ...) end
-  return unpack(results, 1, described.n)
+  local results = entry.results
+  if results.only_tensors then return native.function_call(entry.recorded, entry.differentiable, entry.itself, ...) end
+  return recording.remake(results, {native.function_call(entry.recorded, entry.differentiable, entry.itself, ...)}, ...)
 end
 
 --- The first call with such arguments and captured values.

@@ -24,14 +24,18 @@ function recording.copy_of(x)
   return x:as_strided({last}, {1}):clone():as_strided(x.shape, strides, 0)
 end
 
---- The arguments with each tensor x replaced by f(x).
-function recording.map_tensors(arguments, f)
-  local mapped = {n = arguments.n}
+--- The arguments with copies of their tensors, the list of these, and the list of the tensors.
+function recording.with_copies(arguments, copy)
+  local given, copies, tensors = {n = arguments.n}, {}, {}
   for i = 1, arguments.n do
     local x = arguments[i]
-    mapped[i] = mt.is_tensor(x) and f(x, i) or x
+    given[i] = x
+    if mt.is_tensor(x) then
+      given[i] = copy(x)
+      copies[#copies + 1], tensors[#tensors + 1] = given[i], x
+    end
   end
-  return mapped
+  return given, copies, tensors
 end
 
 --- Copies changes of the arguments' copies back to the arguments.
@@ -72,6 +76,67 @@ function recording.run(recorder, fn, given, what)
   return nil, function()
     if not results[1] then raise(routine, results[2]) end
     core.fail('%s cannot yield', what)
+  end
+end
+
+-- ---- results ---------------------------------------------------------------------------------------------
+
+--- A description of a result, from which each call makes the same with other tensors; adds tensors that the function
+--- computed to `list`, and sets results.why for what cannot be made again.
+local function describe(x, given, captures, list, results)
+  if mt.is_tensor(x) then
+    for k = 1, given.n do
+      if rawequal(x, given[k]) then return {argument = k} end
+    end
+    if captures[x] then return {value = x} end
+    list[#list + 1] = x
+    return {tensor = #list}
+  end
+  if type(x) == 'table' and getmetatable(x) == nil then
+    local fields = {}
+    for k, value in pairs(x) do fields[k] = describe(value, given, captures, list, results) end
+    return {fields = fields}
+  end
+  local is_shape = type(x) == 'table' and getmetatable(x) == false
+  if not recording.is_plain(x) and not is_shape then
+    local format = 'it returns %s; tensors, numbers, strings and tables of these can be recorded'
+    results.why = results.why or format:format(core.describe(x))
+  end
+  return {value = x}
+end
+--- The descriptions of all results; `only_tensors`: they are the tensors that the function computed, in order.
+function recording.describe(out, given, captures, list)
+  local results = {n = out.n, only_tensors = true}
+  for i = 1, out.n do
+    results[i] = describe(out[i], given, captures, list, results)
+    results.only_tensors = results.only_tensors and results[i].tensor == i
+  end
+  return results
+end
+
+local function remade(description, tensors, ...)
+  if description.tensor then return tensors[description.tensor] end
+  if description.argument then return (select(description.argument, ...)) end
+  if not description.fields then return description.value end
+  local t = {}
+  for key, inner in pairs(description.fields) do t[key] = remade(inner, tensors, ...) end
+  return t
+end
+--- The described results, with these tensors and arguments.
+function recording.remake(results, tensors, ...)
+  local out = {}
+  for i = 1, results.n do
+    local k = results[i].tensor
+    if k then out[i] = tensors[k] else out[i] = remade(results[i], tensors, ...) end
+  end
+  return unpack(out, 1, results.n)
+end
+
+--- Replaces results of the recorded call itself, which got copies, by these tensors and arguments.
+function recording.put_back(out, results, tensors, arguments)
+  for i = 1, out.n do
+    local d = results[i]
+    out[i] = d.tensor and tensors[d.tensor] or d.argument and arguments[d.argument] or out[i]
   end
 end
 

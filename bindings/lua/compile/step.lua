@@ -11,7 +11,7 @@ local max_programs = 8
 local moved_away = 'a parameter or gradient has other memory, or requires_grad has changed'
 
 local pack = core.pack
-local same, copy_of, map_tensors, is_plain = shared.same, shared.copy_of, shared.map_tensors, shared.is_plain
+local same, copy_of, is_plain = shared.same, shared.copy_of, shared.is_plain
 local take_back, same_values, same_kinds = shared.take_back, shared.same_values, shared.same_kinds
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
 
@@ -74,24 +74,6 @@ local function share_memory(tensors, captures)
   return shared
 end
 
---- Finds the results that are tensors created by the step: a list, and the index of each in it. The
---- others are `same_as` an argument, or constant.
-local function sort_results(out, given, captures)
-  local list, which, same_as, plain = {}, {}, {}, {n = out.n}
-  for i = 1, out.n do
-    local x = out[i]
-    for k = 1, given.n do
-      if mt.is_tensor(x) and rawequal(x, given[k]) then same_as[i] = k end
-    end
-    if mt.is_tensor(x) and not same_as[i] and not captures[x] then
-      list[#list + 1] = x
-      which[i] = #list
-    elseif not same_as[i] then plain[i] = x
-    end
-  end
-  return list, which, same_as, plain
-end
-
 --- Records self.f with copies of its arguments. Returns the handle, what it reads, and its results;
 --- an error of the step is raised.
 local function run_recorded(self, reads, inputs, given, tensors)
@@ -113,11 +95,7 @@ end
 --- Runs the step once on copies of its inputs. Returns its results, and a program, or nil and the
 --- reason; then which captured values the step changes.
 local function record(self, arguments)
-  local inputs, tensors = {}, {}
-  local given = map_tensors(arguments, function(x)
-    inputs[#inputs + 1], tensors[#tensors + 1] = copy_of(x), x
-    return inputs[#inputs]
-  end)
+  local given, inputs, tensors = shared.with_copies(arguments, copy_of)
   collect() -- before the recording, because garbage must not be freed during it
   local reads, mode = captured.watch(self.step), native.step_mode()
   local captures = captured.tensors(reads)
@@ -128,7 +106,8 @@ local function record(self, arguments)
   local exchanges = native.step_exchanges()
   local recording, out = run_recorded(self, reads, inputs, given, tensors)
   exchanges = native.step_exchanges() - exchanges
-  local list, which, same_as, plain = sort_results(out, given, captures)
+  local list = {}
+  local results = shared.describe(out, given, captures, list)
   local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
   if wrote then why = why or 'it changes what it captures, which a replay would not repeat: ' .. wrote end
   if native.step_mode() ~= mode then
@@ -137,13 +116,10 @@ local function record(self, arguments)
   if why then native.step_drop(recording.handle)
   else step, why = native.step_finish(recording.handle, list, parameters_of(recording.optimizers, {})) end
   if not step then take_back(inputs, tensors) end
-  local now = native.step_on_arguments(list, inputs, tensors)
-  for i, k in pairs(which) do out[i] = now[k] end
-  for i, k in pairs(same_as) do out[i] = arguments[k] end
+  shared.put_back(out, results, native.step_on_arguments(list, inputs, tensors), arguments)
   if not step then return out, nil, why, wrote end
-  return out, {step = step, optimizers = recording.optimizers, parts = (native.step_facts(step)), which = which,
-    has_exchanges = exchanges > 0, same_as = same_as, results = plain, captured = reads,
-    only_tensor = out.n == 1 and which[1]}
+  return out, {step = step, optimizers = recording.optimizers, parts = (native.step_facts(step)), results = results,
+    has_exchanges = exchanges > 0, captured = reads}
 end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
@@ -159,16 +135,9 @@ local function replay(program)
 end
 
 local function results_of(program, ...)
-  if program.only_tensor then return native.step_end(program.step) end
-  local tensors, results, kept = {native.step_end(program.step)}, {}, program.results
-  for i = 1, kept.n do
-    local k, argument = program.which[i], program.same_as[i]
-    if k then results[i] = tensors[k]
-    elseif argument then results[i] = (select(argument, ...))
-    else results[i] = kept[i]
-    end
-  end
-  return unpack(results, 1, kept.n)
+  local results = program.results
+  if results.only_tensors then return native.step_end(program.step) end
+  return shared.remake(results, {native.step_end(program.step)}, ...)
 end
 
 -- ---- trying a replay against the step ----------------------------------------------------------------
@@ -336,10 +305,11 @@ end
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
   local arguments, why_not = pack(...), nil
-  map_tensors(arguments, function(x, i)
-    why_not = why_not or x.requires_grad and ('argument %d requires a gradient'):format(i) or
-      is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
-  end)
+  for i = 1, arguments.n do
+    local x = mt.is_tensor(arguments[i]) and arguments[i]
+    why_not = why_not or x and (x.requires_grad and ('argument %d requires a gradient'):format(i) or
+      is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)) or nil
+  end
   if not why_not and entry.calls == 1 then return self.f(...) end
   if why_not then
     give_up(self, entry, why_not)
