@@ -198,12 +198,6 @@ symbolic[math.modf] = function(x)
   return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
 end
 define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', operation(op 'trunc', e))) end)
-symbolic[math.randomseed] = function()
-  core.fail('math.randomseed in a compiled function: it runs once for all elements; mt.manual_seed seeds tensors')
-end
-symbolic[math.random] = function()
-  core.fail('math.random in a compiled function: it runs once for all elements; give it a tensor of mt.rand')
-end
 symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled; math.floor and math.log can') end
 
 local math_of_symbols = setmetatable({}, {__index = function(_, key)
@@ -270,9 +264,10 @@ symbolic[unpack] = function(t, i, j)
   for k = i or 1, j or #t do list[k] = t[k] end
   return unpack(list, i or 1, j or #t)
 end
-for _, f in ipairs {print, io.write} do
+for f, instead in pairs {[print] = 'print the result', [io.write] = 'print the result',
+  [math.random] = 'give it a tensor of mt.rand', [math.randomseed] = 'mt.manual_seed seeds tensors'} do
   symbolic[f] = function()
-    core.fail('%s in a compiled function: it runs once for all elements; print the result', refuse.name_of(f))
+    core.fail('%s in a compiled function: it runs once for all elements; %s', refuse.name_of(f), instead)
   end
 end
 symbolic[tostring] = function(x)
