@@ -28,25 +28,29 @@ bool keeps_whole(int op) {
                                     op::Sign, op::Minimum, op::Maximum, op::Square, op::Relu>(op);
 }
 
+/// What an instruction computes.
+std::array<uint64_t, 3> key_of(const Instruction& c) {
+  return {uint64_t(uint16_t(c.op)) << 48 | uint64_t(uint16_t(c.in[0])) << 32 |
+              uint64_t(uint16_t(c.in[1])) << 16 | uint16_t(c.in[2]),
+          uint64_t(uint32_t(c.which)) << 32 | c.is_bool << 1 | c.is_row,
+          std::bit_cast<uint64_t>(c.constant)};
+}
+
+Program program_of(const std::vector<Instruction>& code, const std::vector<int16_t>& outputs,
+                   const std::vector<double>& params, int inputs, int numbers, uint64_t hash) {
+  Program p{};
+  p.code = code.data(), p.count = int(code.size());
+  p.inputs = inputs, p.outputs = int(outputs.size()), p.numbers = numbers;
+  p.output = outputs.data(), p.params = params.data(), p.hash = hash;
+  return p;
+}
+
 }  // namespace
 
 thread_local Builder* Building::current_ = nullptr;
 
-bool Builder::Key::operator==(const Key& k) const {
-  return op == k.op && which == k.which && is_bool == k.is_bool && is_row == k.is_row &&
-         std::equal(in, in + 3, k.in) &&
-         std::bit_cast<uint64_t>(constant) == std::bit_cast<uint64_t>(k.constant);
-}
-size_t Builder::KeyHash::operator()(const Key& k) const {
-  uint64_t h =
-      mix(uint64_t(uint32_t(k.op)), uint64_t(uint32_t(k.which)) << 2 | k.is_row << 1 | k.is_bool);
-  for (int v : k.in) h = mix(h, uint64_t(uint32_t(v)));
-  return mix(h, std::bit_cast<uint64_t>(k.constant));
-}
-
 int Builder::put(Instruction c) {
-  const Key key{c.op, {c.in[0], c.in[1], c.in[2]}, c.which, c.is_bool, c.is_row, c.constant};
-  const auto [at, is_new] = known_.try_emplace(key, count());
+  const auto [at, is_new] = known_.try_emplace(key_of(c), count());
   if (!is_new) return saved_.shared += c.op >= 0, at->second;
   if (count() >= 32000) throw TooLarge("a compiled function of more than 32000 operations");
   c.line = line_, c.slot = -1;
@@ -308,11 +312,8 @@ std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbe
   std::vector<uint64_t> words{uint64_t(inputs), uint64_t(numbers), f.outputs.size()};
   for (int v : f.outputs) words.push_back(uint64_t(v));
   for (const Instruction& c : f.code) {
-    words.push_back(uint64_t(uint16_t(c.op)) << 48 | uint64_t(uint16_t(c.in[0])) << 32 |
-                    uint64_t(uint16_t(c.in[1])) << 16 | uint16_t(c.in[2]));
-    words.push_back(uint64_t(uint32_t(c.which)) << 32 | uint64_t(c.line) << 2 | c.is_bool << 1 |
-                    c.is_row);
-    words.push_back(std::bit_cast<uint64_t>(c.constant));
+    for (uint64_t w : key_of(c)) words.push_back(w);
+    words.push_back(uint64_t(c.line));
     for (int k = 0; c.op >= 0 && c.which >= 0 && k < op::kMaxParams; ++k)
       words.push_back(std::bit_cast<uint64_t>(params_[c.which + k]));
   }
@@ -375,18 +376,13 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
   bool by_rows = false;
   for (const Instruction& c : code_) by_rows |= c.op == kReduce || (c.op == kInput && c.is_row);
   if (by_rows) sort_by_rows();
-  const int slots = assign_slots(code_, outputs_, by_rows);
+  program_ = program_of(code_, outputs_, params_, inputs, numbers, hash);
+  program_.by_rows = by_rows, program_.slots = assign_slots(code_, outputs_, by_rows);
   for (const Instruction& c : code_) {
     if (c.op >= 0) whole_ &= keeps_whole(c.op);
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
   }
   alone_ = operation_alone(code_, outputs_, inputs);
-  program_ = {code_.data(),   int(code_.size()),
-              inputs,         int(outputs_.size()),
-              numbers,        slots,
-              by_rows,        outputs_.data(),
-              params_.data(), hash,
-              nullptr,        0};
   if (by_rows) find_segments();
 }
 
@@ -456,18 +452,8 @@ void Expression::add_segment(int begin, int end) {
     if (needed[i]) part.out.push_back(int16_t(i)), part.outputs.push_back(place[i]);
   if (part.in.size() > kMaxProgramInputs || part.out.size() > kMaxProgramOutputs) return;
   Part& kept = parts_.emplace_back(std::move(part));
-  kept.program = {kept.code.data(),
-                  int(kept.code.size()),
-                  int(kept.in.size()),
-                  int(kept.out.size()),
-                  program_.numbers,
-                  0,
-                  false,
-                  kept.outputs.data(),
-                  params_.data(),
-                  mix(program_.hash, uint64_t(begin) + 1),
-                  nullptr,
-                  0};
+  kept.program = program_of(kept.code, kept.outputs, params_, int(kept.in.size()), program_.numbers,
+                            mix(program_.hash, uint64_t(begin) + 1));
   segments_.push_back({&kept.program, begin, end, kept.in.data(), kept.out.data()});
 }
 

@@ -1,12 +1,12 @@
 // builder.h -- builds expression programs: constant folding, common subexpressions, dead code elimination
 #pragma once
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -66,15 +66,6 @@ class Builder {
                            std::vector<int>* numbers = nullptr) const;
 
  private:
-  struct Key {
-    int op, in[3], which;
-    bool is_bool, is_row;
-    double constant;
-    bool operator==(const Key&) const;
-  };
-  struct KeyHash {
-    size_t operator()(const Key&) const;
-  };
   int put(Instruction);
   struct Finished {
     std::vector<Instruction> code;
@@ -89,7 +80,7 @@ class Builder {
   int as_number(int value);
   std::vector<Instruction> code_;
   std::vector<double> params_;
-  std::unordered_map<Key, int, KeyHash> known_;
+  std::map<std::array<uint64_t, 3>, int> known_;  // values by what they compute
   int line_ = 0;
   Saved saved_;
 };
