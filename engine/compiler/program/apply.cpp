@@ -57,8 +57,8 @@ std::vector<int> last_reads(const Program& p) {
 }
 
 /// Runs the operations one by one, if a device has no kernel for the program or it is too large for one.
-std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
-                            Dtype dtype, const Device& device) {
+std::vector<Tensor> compose(const Expression& e, const std::vector<Tensor>& in,
+                            const double* numbers, Dtype dtype, const Device& device) {
   const Program& p = e.program();
   const std::vector<int> last = last_reads(p);
   std::vector<Tensor> value(p.count), results;
@@ -66,7 +66,7 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
     const Instruction& c = p.code[i];
     const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
     Tensor& v = value[i];
-    if (c.op == kInput) v = *in[c.which];
+    if (c.op == kInput) v = in[c.which];
     else if (c.op == kNumber) v = single(numbers[c.which]);
     else if (c.op == kConstant) v = single(c.constant);
     else {
@@ -82,49 +82,31 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
 }
 
 /// Runs the program over operands of its dtype with the shape of `space`.
-bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
-         const Tensor* const* in, const double* numbers, const Device& device) {
+bool run(const Expression& e, Dtype dtype, const Shape& space, const std::vector<Tensor>& out,
+         const std::vector<Tensor>& in, const double* numbers, const Device& device) {
   const Program& p = e.program();
   Run r;
   r.program = &p, r.dtype = dtype, r.numbers = numbers, r.scratch = nullptr;
   const int used = p.outputs + p.inputs;
+  const auto operand = [&](int k) -> const Tensor& {
+    return k < p.outputs ? out[k] : in[k - p.outputs];
+  };
   bool flat = true;
   for (int k = 0; k < used; ++k) {
-    const Tensor& x = k < p.outputs ? *out[k] : *in[k - p.outputs];
+    const Tensor& x = operand(k);
     r.data[k] = x.data();
     r.is_bool[k] = k < p.outputs && e.is_bool(k);
     flat &= x.is_contiguous();
   }
   r.ndim = flat ? 1 : space.size();
-  if (flat) r.size[0] = out[0]->numel();
+  if (flat) r.size[0] = out[0].numel();
   for (int d = 0; !flat && d < r.ndim; ++d) r.size[d] = space[d];
   for (int k = 0; k < used; ++k) {
-    const TensorImpl& x = *(k < p.outputs ? *out[k] : *in[k - p.outputs]).impl();
     if (flat) r.stride[k][0] = 1;
-    else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * r.ndim);
+    else std::memcpy(r.stride[k], operand(k).impl()->stride, sizeof(int64_t) * r.ndim);
   }
   return run_verb(device, Verb::run, &r, call_verb_or_program);
 }
-
-/// The tensors of a run, converted to a dtype.
-struct Operands {
-  std::vector<Tensor> results, converted;
-  const Tensor *out[kMaxProgramOutputs], *in[kMaxProgramInputs];
-
-  Operands(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
-           const Device& device, const Tensor* target)
-      : results(e.program().outputs),
-        converted(inputs.size()) {
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (inputs[k].dtype() != dtype) converted[k] = to(inputs[k].detach(), dtype);
-      in[k] = converted[k].defined() ? &converted[k] : &inputs[k];
-    }
-    for (int k = 0; k < e.program().outputs; ++k) {
-      results[k] = result_in(target, space, e.is_bool(k) ? Dtype::b8 : dtype, device);
-      out[k] = &results[k];
-    }
-  }
-};
 
 /// The results, without a gradient, for inputs of one shape and dtype. Kernels of a GPU read and write
 /// 16-bit floats directly, and compute in float32; for all others they are converted to float32.
@@ -136,15 +118,25 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
   const bool fits = p.slots <= kMaxProgramSlots;
   bool alike = true;
   for (const Tensor& x : inputs) alike &= x.dtype() == dtype;
+  const auto results_in = [&](Dtype d) {
+    std::vector<Tensor> list;
+    list.reserve(p.outputs);
+    for (int k = 0; k < p.outputs; ++k)
+      list.push_back(result_in(target, space, e.is_bool(k) ? Dtype::b8 : d, device));
+    return list;
+  };
   if (is_half(dtype) && alike && fits && !is_cpu(device)) {
-    Operands all(e, inputs, dtype, space, device, target);
-    if (run(e, dtype, space, all.out, all.in, numbers, device)) return all.results;
+    std::vector<Tensor> results = results_in(dtype);
+    if (run(e, dtype, space, results, inputs, numbers, device)) return results;
   }
-  Operands all(e, inputs, calculated, space, device, target);
-  std::vector<Tensor>& results = all.results;
-  if (!fits || !run(e, calculated, space, all.out, all.in, numbers, device)) {
+  std::vector<Tensor> converted;
+  for (size_t k = 0; (!alike || calculated != dtype) && k < inputs.size(); ++k)
+    converted.push_back(to(inputs[k].detach(), calculated));
+  const std::vector<Tensor>& in = converted.empty() ? inputs : converted;
+  std::vector<Tensor> results = results_in(calculated);
+  if (!fits || !run(e, calculated, space, results, in, numbers, device)) {
     const NoGrad off;
-    const std::vector<Tensor> made = compose(e, all.in, numbers, calculated, device);
+    const std::vector<Tensor> made = compose(e, in, numbers, calculated, device);
     for (int k = 0; k < p.outputs; ++k) copy_(results[k], made[k]);
   }
   if (calculated != dtype)
@@ -286,10 +278,8 @@ std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& i
                                const Shape& space, const double* numbers) {
   const Dtype calculated = compute_dtype(dtype);
   std::vector<Tensor> wider;
-  std::vector<const Tensor*> in;
   for (const Tensor& x : inputs) wider.push_back(to(x, calculated));
-  for (const Tensor& x : wider) in.push_back(&x);
-  std::vector<Tensor> results = compose(e, in.data(), numbers, calculated, inputs[0].device());
+  std::vector<Tensor> results = compose(e, wider, numbers, calculated, inputs[0].device());
   for (int k = 0; k < e.program().outputs; ++k) {
     Tensor& y = results[k];
     if (y.shape() != space) y = contiguous(expand(y, space));
