@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/jit/grid_native_run.h"
@@ -19,26 +18,6 @@
 namespace mt {
 inline namespace MT_ISA {
 namespace {
-
-/// Kept between tiles and launches: the coordinates of the lanes of a tile, and the cached machine code of
-/// loops and blocks. On the heap: a library loaded late (mtorch.so) gets little thread-local storage.
-struct ThreadScratch {
-  int n[3];
-  int64_t of[3][kGridLanes];
-  GridCodeEntry code[kGridCodeEntries];
-  void set(int x, int y, int z) {
-    if (n[0] == x && n[1] == y && n[2] == z) return;
-    n[0] = x, n[1] = y, n[2] = z;
-    for (int l = 0; l < x * y * z; ++l)
-      of[0][l] = l % x, of[1][l] = l / x % y, of[2][l] = l / x / y;
-  }
-};
-struct LazyThreadScratch {
-  ThreadScratch* own = nullptr;
-  bool reserve() { return own || (own = new (std::nothrow) ThreadScratch()); }
-  ~LazyThreadScratch() { delete own; }
-};
-thread_local LazyThreadScratch thread_scratch;
 
 /// An interpreter of the tree, for kernels with reals R.
 template <class R> struct TreeInterpreter : GridMachine {
@@ -489,9 +468,7 @@ template <class R> struct TreeInterpreter : GridMachine {
   void set_shape(const int64_t* size) {
     // Stored as scalars: a vector store of two would stall the later load of one (store forwarding).
     const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
-    thread_scratch.own->set(x, y, z);
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
-    for (int k = 0; k < 3; ++k) lane[k] = thread_scratch.own->of[k];
   }
   void run_tile(int64_t at) {
     tile = at;
@@ -526,18 +503,22 @@ template <class R> struct TreeInterpreter : GridMachine {
 
 // ---- memory, and the launch ------------------------------------------------------------------------
 
-/// ThreadArena of a thread that is kept between launches.
+/// What a thread keeps between tiles and launches: memory, and the machine code of loops and blocks. On the
+/// heap: a library loaded late (mtorch.so) gets little thread-local storage.
 struct ThreadArena {
   char* data = nullptr;
   size_t bytes = 0;
+  GridCodeEntry* code = nullptr;
   bool need(size_t wanted) {
-    if (wanted <= bytes) return true;
+    if (!code)
+      code = static_cast<GridCodeEntry*>(std::calloc(kGridCodeEntries, sizeof(GridCodeEntry)));
+    if (!code || wanted <= bytes) return code;
     std::free(data);
     data = static_cast<char*>(std::aligned_alloc(64, (wanted + 63) / 64 * 64));
     bytes = data ? wanted : 0;
     return data != nullptr;
   }
-  ~ThreadArena() { std::free(data); }
+  ~ThreadArena() { std::free(data), std::free(code); }
 };
 thread_local ThreadArena memory;
 
@@ -598,14 +579,14 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   TreeInterpreter<R> m{{g, *g.program, int(sizeof(R))}};
   ArenaLayout parts{nullptr};
   lay_out(m, parts, false);
-  if (!memory.need(parts.used) || !thread_scratch.reserve()) {
+  if (!memory.need(parts.used)) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
   parts = {memory.data};
   lay_out(m, parts, true);
   GridCheck checks;
-  m.checks = &checks, m.code_cache = thread_scratch.own->code;
+  m.checks = &checks, m.code_cache = memory.code;
   if (g.check) m.watch();
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);

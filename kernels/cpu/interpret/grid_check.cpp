@@ -84,7 +84,7 @@ void GridMachine::place_of(int64_t thread, int64_t* out) const {
     const int64_t count = grid.tiles(d);
     out[d] = rest % count * grid.tile[d] + 1, rest /= count;
   }
-  for (int k = 0; k < 3; ++k) out[grid.axes[k]] += lane[k][l];
+  for (int k = 0; k < 3; ++k) out[grid.axes[k]] += coordinate(l, k);
 }
 
 void GridMachine::note(const GridValue& v, int l, int64_t at, bool writes, bool atomic) {

@@ -60,12 +60,11 @@ struct GridMachine {
   uint8_t** left = nullptr;  // by the id of a loop or scope: the lanes that left it
   uint8_t *masks = nullptr, *valid = nullptr;
   bool* condition = nullptr;
-  int64_t *lane[3] = {}, *offset = nullptr,
-          *whole = nullptr;                  // coordinates; element offsets; scratch
-  char *spare = nullptr, *copies = nullptr;  // a vector of results; two of copies of scalars
-  GridCheck* checks = nullptr;               // in check mode
-  GridCodeEntry* code_cache = nullptr;       // kGridCodeEntries
-  int epoch = 1;                             // counts barriers
+  int64_t *offset = nullptr, *whole = nullptr;  // element offsets; scratch
+  char *spare = nullptr, *copies = nullptr;     // a vector of results; two of copies of scalars
+  GridCheck* checks = nullptr;                  // in check mode
+  GridCodeEntry* code_cache = nullptr;          // kGridCodeEntries
+  int epoch = 1;                                // counts barriers
   GridFault fault{};
   bool stop = false;
 
@@ -93,8 +92,14 @@ struct GridMachine {
   int64_t bytes_of(GridType t) const {
     return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
   }
+  /// The coordinate k of a lane in its tile, from 0.
+  int64_t coordinate(int l, int k) const {
+    return k == 0 ? l % n[0] : k == 1 ? l / n[0] % n[1] : l / n[0] / n[1];
+  }
   int64_t value(const GridNumber& a, int l) const {
-    return a.base.whole + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
+    int64_t sum = a.base.whole;
+    for (int k = 0; k < 3; ++k) sum += a.step[k] * coordinate(l, k);
+    return sum;
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
   /// f(first lane, end lane, lane 0 of the row, y, z) for each row of the lanes lo .. hi - 1.
@@ -117,7 +122,7 @@ struct GridMachine {
   void spread(const GridNumber& a, int lo, int hi, int64_t* out) const;
   /// The thread of a lane in x, y, z, counted from 1.
   void thread_of(int l, int64_t* out) const {
-    for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;
+    for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + coordinate(l, k) + 1;
   }
   /// `v` is an access if the fault has a tensor.
   void report(GridFaultKind, const GridValue& v, int lane, int dim = 0, int64_t index = 0);
