@@ -8,12 +8,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// The actions for each tile, in order: machine code of a segment, or an instruction. `nothing`: end.
-enum class Do : int8_t { nothing, segment, reduction, row, mixed, elements };
-struct Action {
-  Do what;
-  int16_t at;  // index of the segment or instruction
-};
+/// How an instruction is interpreted; `mixed`: it combines row values and full rows.
+enum class Way : int8_t { none, reduction, row, mixed, elements };
 
 struct Rows {
   const Run& r;
@@ -105,39 +101,35 @@ struct Rows {
     return true;
   }
 
-  /// The action for an instruction.
-  Do kind_of(int i) const {
-    const Instruction& c = p.code[i];
-    if (c.op == kReduce) return Do::reduction;
-    if (c.op < 0) return Do::nothing;
-    if (c.is_row) return Do::row;
+  Way way_of(const Instruction& c) const {
+    if (c.op == kReduce) return Way::reduction;
+    if (c.op < 0) return Way::none;
+    if (c.is_row) return Way::row;
     for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
       const Instruction& x = p.code[c.in[k]];
-      if (x.is_row && !is_single(x)) return Do::mixed;
+      if (x.is_row && !is_single(x)) return Way::mixed;
     }
-    return Do::elements;
+    return Way::elements;
   }
   /// Interprets one instruction. `filled`: the number of elements that the buffers of numbers and
   /// constants have; machine code does not use these.
-  void interpret(Do what, int i, char* const* value, int64_t rows, char* copies,
-                 int64_t& filled) const {
+  void interpret(int i, char* const* value, int64_t rows, char* copies, int64_t& filled) const {
     const Instruction& c = p.code[i];
-    if (what == Do::reduction)
+    if (way[i] == Way::none) return;
+    if (way[i] == Way::reduction)
       return row_reduction(c.which, r.dtype)(value[c.in[0]], n, rows, value[i], &c.constant);
-    const int64_t elements = what == Do::row ? rows : rows * n;
+    const int64_t elements = way[i] == Way::row ? rows : rows * n;
     if (filled < elements) fill_singles(r, value, filled = elements);
-    if (what == Do::mixed) run_mixed(i, value, rows, copies);
+    if (way[i] == Way::mixed) run_mixed(i, value, rows, copies);
     else run_step(p, step, i, value, elements);
   }
   void run_tile(char* const* value, int64_t rows, char* copies, int64_t& filled) const {
-    for (const Action* a = action; a->what != Do::nothing; ++a) {
-      if (a->what != Do::segment) {
-        interpret(a->what, a->at, value, rows, copies, filled);
-        continue;
-      }
-      if (run_segment(a->at, value, rows)) continue;
-      for (int i = p.segment[a->at].begin; i < p.segment[a->at].end; ++i)
-        interpret(kind_of(i), i, value, rows, copies, filled);
+    for (int i = 0, s = 0; i < p.count; ++i) {
+      const bool begins = s < p.segments && p.segment[s].begin == i;
+      const int segment = begins ? s++ : -1;
+      if (begins && code[segment] && run_segment(segment, value, rows))
+        i = p.segment[segment].end - 1;
+      else interpret(i, value, rows, copies, filled);
     }
   }
 
@@ -187,19 +179,6 @@ struct Rows {
       code[s] = native_code(*g.program, r.dtype, repeated);
     }
   }
-  void plan() {
-    Action* to = action;
-    for (int i = 0, s = 0; i < p.count; ++i) {
-      while (s < p.segments && p.segment[s].begin < i) ++s;
-      if (s < p.segments && p.segment[s].begin == i && code[s]) {
-        *to++ = {Do::segment, int16_t(s)};
-        i = p.segment[s].end - 1;
-      } else if (const Do what = kind_of(i); what != Do::nothing) {
-        *to++ = {what, int16_t(i)};
-      }
-    }
-    *to = {Do::nothing, 0};
-  }
   /// Chooses as many rows as fit in L1 with all that the machine code reads and writes.
   void choose_tile() {
     constexpr int64_t kCache = 32768;
@@ -217,7 +196,7 @@ struct Rows {
   unsigned direct = 0;
   const Code** code = nullptr;
   bool* by_row = nullptr;
-  Action* action = nullptr;
+  Way* way = nullptr;  // of each instruction
 };
 
 }  // namespace
@@ -235,8 +214,8 @@ void run_by_rows(const Run& r) {
   for (int s = 0; s < p.segments; ++s) work.code[s] = nullptr;
   if (rows * n * p.count >= kNativeWork) work.find_code();
   work.choose_tile();
-  work.action = static_cast<Action*>(__builtin_alloca(sizeof(Action) * (p.count + 1)));
-  work.plan();
+  work.way = static_cast<Way*>(__builtin_alloca(sizeof(Way) * p.count));
+  for (int i = 0; i < p.count; ++i) work.way[i] = work.way_of(p.code[i]);
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
     if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))
       work.direct |= 1u << k;
