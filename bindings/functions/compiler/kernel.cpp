@@ -24,7 +24,7 @@ struct LuaKernel {
 };
 constexpr int kHandle = 1;  // the kernel's stack index
 
-class Script : public KernelScript {
+class Script : public grid::CaptureResolver {
  public:
   Script(lua_State* L, LuaKernel& k) : L_(L), k_(k) {}
 
@@ -115,53 +115,40 @@ class Script : public KernelScript {
   }
   grid::CapturedName number_at(const grid::Path& path, double value,
                                grid::CapturedName::Kind kind) {
-    grid::CapturedName o;
-    o.kind = kind, o.index = place_in(k_.numbers, path);
+    const int index = place_in(k_.numbers, path);
     k_.values.resize(k_.numbers.size());
-    k_.values[o.index] = value;
-    return o;
+    k_.values[index] = value;
+    return {kind, index};
   }
   /// Classifies the value on top of the stack.
   grid::CapturedName classify(const grid::Path& path) {
     using O = grid::CapturedName;
-    O o;
     switch (lua_type(L_, -1)) {
-      case LUA_TNIL: return o;
+      case LUA_TNIL: return {};
       case LUA_TNUMBER: {
         const double x = lua_tonumber(L_, -1);
         return number_at(path, x, grid::is_whole(x) ? O::whole : O::real);
       }
       case LUA_TBOOLEAN: return number_at(path, lua_toboolean(L_, -1), O::boolean);
-      case LUA_TTABLE: o.kind = O::table; return o;
+      case LUA_TTABLE: return {O::table};
       case LUA_TFUNCTION: return captured_function();
       default: break;
     }
-    if (const Tensor* t = tensor_at(L_, -1)) {
-      o.kind = O::tensor, o.index = place_in(k_.tensors, path);
-      o.dtype = t->dtype(), o.ndim = t->dim();
-      return o;
-    }
-    o.kind = O::other, o.text = describe(L_, -1);
-    return o;
+    if (const Tensor* t = tensor_at(L_, -1))
+      return {O::tensor, place_in(k_.tensors, path), "", t->dtype(), t->dim()};
+    return {O::other, -1, describe(L_, -1)};
   }
   grid::CapturedName captured_function() {
-    grid::CapturedName o;
+    using O = grid::CapturedName;
     lua_getfenv(L_, kHandle);
     lua_getfield(L_, -1, "builtins");
     lua_pushvalue(L_, -3);
     lua_rawget(L_, -2);
-    if (lua_isstring(L_, -1)) {
-      o.kind = grid::CapturedName::builtin, o.text = lua_tostring(L_, -1);
-      return o;
-    }
+    if (lua_isstring(L_, -1)) return {O::builtin, -1, lua_tostring(L_, -1)};
     lua_pop(L_, 3);
-    if (lua_iscfunction(L_, -1)) {
-      o.kind = grid::CapturedName::other, o.text = "a function of C";
-      return o;
-    }
+    if (lua_iscfunction(L_, -1)) return {O::other, -1, "a function of C"};
     lua_pushvalue(L_, -1);
-    o.kind = grid::CapturedName::function, o.index = add_function();
-    return o;
+    return {O::function, add_function()};
   }
 
   lua_State* L_;

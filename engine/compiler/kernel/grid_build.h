@@ -76,6 +76,7 @@ class Builder {
   Item indexed(const Expr&);
   Item element(Item tensor, const Expr& key, int line);
   Item word_field(const Item&, const std::string& field, int line);
+  CapturedName captured(const Path&);
   Item resolve(Path, int line);
   Value* unary(const Expr&);
   Value* binary(const Expr&);

@@ -123,9 +123,12 @@ const char* known_of(const std::string& name) {
 }
 }  // namespace
 
+CapturedName Builder::captured(const Path& path) {
+  return p_.captured.emplace_back(path, resolver_.resolve(path)).second;
+}
 /// Resolves a captured name.
 Item Builder::resolve(Path path, int line) {
-  const CapturedName o = resolver_.resolve(path);
+  const CapturedName o = captured(path);
   switch (o.kind) {
     case CapturedName::nothing:
       refuse(line,

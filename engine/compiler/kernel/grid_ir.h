@@ -7,6 +7,9 @@
 #include "engine/compiler/kernel/lua_parser.h"
 #include "kernels/grid.h"
 
+namespace mt {
+class Tensor;
+}
 namespace mt::grid {
 
 using Value = GridValue;
@@ -43,31 +46,6 @@ struct GridMisfit {
   int values = -1, boolean = -1, real = -1;
 };
 
-struct Kernel {
-  std::string name;
-  std::vector<std::string> chunks;  // of the functions that appear in lines: function << 20 | line
-  Dtype real = Dtype::f32;
-  std::deque<Value> values;
-  std::deque<Statement> statements;
-  std::vector<Variable> variables;
-  std::vector<Tensor> tensors;  // those of the launch are first
-  std::vector<LaunchScalar> scalars;
-  std::deque<std::string> texts;
-  Body body;
-  bool lua_numbers = false;  // they have no integers, as in mt.map
-  bool in_blocks = false;    // a tile must be a block
-  bool in_order = false;     // threads and blocks must also run one after the other
-  bool by_thread = false;    // lanes are in the order of threads
-  GridMisfit misfit;         // why it could not be built
-
-  Value* add(const Value& v) { return &values.emplace_back(v); }
-  Value* add(int op, const GridValues& args, GridType type, int line) {
-    return add(
-        {.kind = Value::operation, .type = type, .op = int16_t(op), .line = line, .args = args});
-  }
-  Statement* add(const Statement& s) { return &statements.emplace_back(s); }
-};
-
 /// The result of resolving a captured name; or an argument of the kernel.
 struct CapturedName {
   enum Kind {
@@ -82,7 +60,7 @@ struct CapturedName {
     other
   } kind = nothing;
   int index = -1;            // of an argument, a captured number or tensor, or a function
-  std::string text;          // the name of a builtin; for others the text for messages
+  std::string text = {};     // the name of a builtin; for others the text for messages
   Dtype dtype = Dtype::f32;  // of a tensor
   int ndim = 0;
   bool operator==(const CapturedName&) const = default;
@@ -101,15 +79,43 @@ struct Path {
   bool operator==(const Path&) const = default;
   std::string text() const;
 };
-/// The interface to Lua for a kernel: resolves captured names.
+struct Kernel {
+  std::string name;
+  std::vector<std::string> chunks;  // of the functions that appear in lines: function << 20 | line
+  Dtype real = Dtype::f32;
+  std::deque<Value> values;
+  std::deque<Statement> statements;
+  std::vector<Variable> variables;
+  std::vector<Tensor> tensors;  // those of the launch are first
+  std::vector<LaunchScalar> scalars;
+  std::deque<std::string> texts;
+  Body body;
+  bool lua_numbers = false;  // they have no integers, as in mt.map
+  bool in_blocks = false;    // a tile must be a block
+  bool in_order = false;     // threads and blocks must also run one after the other
+  bool by_thread = false;    // lanes are in the order of threads
+  GridMisfit misfit;         // why it could not be built
+  // The captured values that it was built with:
+  std::vector<std::pair<Path, CapturedName>> captured;
+  std::vector<std::pair<int, double>> numbers;
+
+  Value* add(const Value& v) { return &values.emplace_back(v); }
+  Value* add(int op, const GridValues& args, GridType type, int line) {
+    return add(
+        {.kind = Value::operation, .type = type, .op = int16_t(op), .line = line, .args = args});
+  }
+  Statement* add(const Statement& s) { return &statements.emplace_back(s); }
+};
+
+/// The interface to Lua for a kernel: resolves captured names, and reads their current values.
 class CaptureResolver {
  public:
   virtual ~CaptureResolver() = default;
   virtual bool is_upvalue(int function, const std::string& name) = 0;
   virtual CapturedName resolve(const Path&) = 0;
   virtual const ast::Function& function(int index) = 0;
-  /// The value of a captured number.
   virtual double number(int index) = 0;
+  virtual mt::Tensor tensor(int index) = 0;
 };
 
 /// Converts function 0 of `resolver`, called with these arguments, to statements.

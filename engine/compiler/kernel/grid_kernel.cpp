@@ -14,34 +14,10 @@ namespace mt {
 namespace {
 
 using grid::CapturedName;
+using grid::CaptureResolver;
 using grid::Kernel;
 
 constexpr size_t kVariants = 16;
-
-/// Records the captured values that a kernel read from the script.
-class RecordingResolver : public grid::CaptureResolver {
- public:
-  explicit RecordingResolver(KernelScript& s) : script_(s) {}
-  std::vector<std::pair<grid::Path, CapturedName>> resolved;
-  std::vector<std::pair<int, double>> numbers;
-
-  bool is_upvalue(int function, const std::string& name) override {
-    return script_.is_upvalue(function, name);
-  }
-  CapturedName resolve(const grid::Path& path) override {
-    CapturedName o = script_.resolve(path);
-    resolved.emplace_back(path, o);
-    return o;
-  }
-  const ast::Function& function(int index) override { return script_.function(index); }
-  double number(int index) override {
-    numbers.emplace_back(index, script_.number(index));
-    return numbers.back().second;
-  }
-
- private:
-  KernelScript& script_;
-};
 
 std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
 
@@ -89,18 +65,16 @@ void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor
 /// The kernel for one list of argument types.
 struct GridKernel::Variant {
   std::vector<CapturedName> arguments;
-  std::vector<std::pair<grid::Path, CapturedName>> resolved;
-  std::vector<std::pair<int, double>> numbers;
   Kernel program;
   std::shared_ptr<void> compiled;  // for GPUs
   grid::Unit unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
 
-  bool fits(KernelScript& script, const std::vector<CapturedName>& given) const {
+  bool fits(CaptureResolver& script, const std::vector<CapturedName>& given) const {
     if (given != arguments) return false;
-    for (const auto& [path, captured] : resolved)
+    for (const auto& [path, captured] : program.captured)
       if (script.resolve(path) != captured) return false;
-    for (const auto& [index, value] : numbers)
+    for (const auto& [index, value] : program.numbers)
       if (script.number(index) != value) return false;
     return true;
   }
@@ -117,7 +91,7 @@ const Kernel& GridKernel::last() const {
 }
 
 std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
-    KernelScript& script, const std::vector<CapturedName>& arguments) {
+    CaptureResolver& script, const std::vector<CapturedName>& arguments) {
   for (auto& v : variants_)
     if (v->fits(script, arguments)) {
       std::rotate(variants_.begin(), variants_.begin() + (&v - variants_.data()),
@@ -126,9 +100,8 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
     }
   auto v = std::make_shared<Variant>();
   v->program.lua_numbers = lua_numbers_;
-  RecordingResolver recorder(script);
   try {
-    grid::build(v->program, recorder, arguments);
+    grid::build(v->program, script, arguments);
     grid::infer_types(v->program);
     if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
     grid::find_blocks(v->program);
@@ -138,7 +111,6 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
   }
   grid::find_needs(v->program);
   v->arguments = arguments;
-  v->resolved = std::move(recorder.resolved), v->numbers = std::move(recorder.numbers);
   if (variants_.size() == kVariants) variants_.pop_back();
   variants_.insert(variants_.begin(), std::move(v));
   return variants_.front();
@@ -148,7 +120,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
 
 /// One launch of a variant.
 struct GridKernel::Run {
-  KernelScript& script;
+  CaptureResolver& script;
   std::shared_ptr<Variant> variant;
   const LaunchSize& size;
   const std::vector<KernelArgument>& arguments;
@@ -344,7 +316,7 @@ CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int 
 
 }  // namespace
 
-void GridKernel::launch(KernelScript& script, const LaunchSize& size,
+void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
                         const std::vector<KernelArgument>& arguments,
                         const DescribeArgument& describe) {
   const ast::Function& f = script.function(0);

@@ -21,12 +21,6 @@ struct GridCudaLaunch {
   std::function<void(const GridFault&)> raise;
 };
 
-/// The interface of a kernel to the script: the values of names, by grid::CaptureResolver.
-class KernelScript : public grid::CaptureResolver {
- public:
-  virtual mt::Tensor tensor(int index) = 0;  // a captured tensor
-};
-
 class GridKernel {
  public:
   /// `lua_numbers`: numbers are Lua's instead of integers and floats; `tangents`: the kernel writes derivatives.
@@ -40,13 +34,14 @@ class GridKernel {
   /// The reason why the last launch could not be built.
   const grid::GridMisfit& misfit() const { return misfit_; }
   /// Checks everything, then runs the kernel on the device of its tensors.
-  void launch(KernelScript&, const LaunchSize&, const std::vector<KernelArgument>&,
+  void launch(grid::CaptureResolver&, const LaunchSize&, const std::vector<KernelArgument>&,
               const DescribeArgument&);
 
  private:
   struct Variant;
   struct Run;
-  std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::CapturedName>&);
+  std::shared_ptr<Variant> variant_for(grid::CaptureResolver&,
+                                       const std::vector<grid::CapturedName>&);
   const bool check_, lua_numbers_;
   grid::GridMisfit misfit_;
   const std::vector<grid::Tangent> tangents_;

@@ -22,7 +22,7 @@ Item Builder::call(const Expr& e) {
   const Item f = item(*e.args[0]);
   if (f.kind == Item::word) return call_word(f.name, e);
   if (f.kind == Item::captured) {
-    const CapturedName o = resolver_.resolve(f.path);
+    const CapturedName o = captured(f.path);
     if (o.kind == CapturedName::builtin) return call_builtin(o.text, e);
     if (o.kind == CapturedName::function) return call_helper(o, e);
     refuse(
@@ -109,7 +109,8 @@ int64_t Builder::constant(const Expr& e, const char* what) {
   if (v->kind == Value::number && v->value == std::floor(v->value) && std::fabs(v->value) < 1e15)
     return int64_t(v->value);
   if (v->kind == Value::scalar && p_.scalars[size_t(v->index)].kind == LaunchScalar::captured) {
-    const double x = resolver_.number(p_.scalars[size_t(v->index)].index);
+    const int index = p_.scalars[size_t(v->index)].index;
+    const double x = p_.numbers.emplace_back(index, resolver_.number(index)).second;
     if (x == std::floor(x)) return int64_t(x);
   }
   refuse(e.line, "{} must be a whole literal or a captured whole number", what);
