@@ -116,15 +116,6 @@ struct NumberGuard final : StepListener {
     asked = true;  // it is an error even if the function catches it
     StepRecorder::refuse_number(StepRecorder::Kind::function);
   }
-  void on_allocate(Storage*) override {}
-  void on_free(Storage*) override {}
-  void on_constant(Storage*) override {}
-  void on_untraced_computation() override {}
-  void on_external_effect(const char*) override {}
-  void on_requires_grad_change(const Tensor&) override {}
-  void on_index_check(const IndexBound&) override {}
-  void on_use(const Tensor&) override {}
-  void on_grad_read(const Tensor&) override {}
   void on_exchange(const Exchange& e) override { e.run(e.in, e.out); }
 };
 

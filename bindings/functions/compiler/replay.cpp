@@ -110,10 +110,7 @@ const Entry kReplay[] = {
      bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning, how many parts are graphs.",
-     bind<[](Step& s) {
-       const StepReplay::Facts f = s.replay->facts();
-       return std::tuple(f.parts, f.calls, f.buffers, f.bytes, f.planned, f.graphs);
-     }>},
+     bind<[](Step& s) { return s.replay->facts(); }>},
 };
 
 }  // namespace

@@ -32,7 +32,8 @@ bool same_layout(const Tensor& x, const Tensor& like) {
          (a.contiguous || std::memcmp(a.stride, b.stride, bytes) == 0);
 }
 
-TensorList copies_of(const TensorList& list) {
+/// Copies of tensors, without a graph; copies of tensors that share a storage share one too.
+static TensorList copies_of(const TensorList& list) {
   const NoGrad off;
   std::map<Storage*, int> seen;
   for (const Tensor& x : list) ++seen[x.impl()->storage];

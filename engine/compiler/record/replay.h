@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/compiler/record/step_calls.h"
@@ -57,15 +58,11 @@ class StepReplay {
   /// Saves the current gradients and the versions of tensors that change; restore() restores them.
   void hold(const TensorList& changed);
   void restore();
-  struct Facts {
-    size_t parts, calls;
-    size_t buffers, bytes;  // of the step's own memory, the sum over the buffers
-    size_t planned;         // the arena that they share
-    size_t graphs;          // CUDA graphs, each of which is a part
-  };
   const std::vector<std::string>& fused() const { return fused_; }
-  Facts facts() const {
-    return {ends_.size(), calls_.size(), buffers_, bytes_, planned_, graphs()};
+  /// The numbers of its parts and calls; of buffers of its own, and their bytes together; the bytes of the
+  /// arena that they share; the number of parts that are CUDA graphs.
+  auto facts() const {
+    return std::tuple(ends_.size(), calls_.size(), buffers_, bytes_, planned_, graphs());
   }
 
  private:
@@ -167,9 +164,6 @@ class StepReplay {
   int starts_ = 0, drops_ = 0;
 };
 
-/// Copies of tensors, without a graph; copies of tensors that share a storage share one too.
-TensorList copies_of(const TensorList&);
-
 /// The results as views of `arguments` where they are views of `inputs`, the copies of these.
 TensorList on_arguments(TensorList results, const TensorList& inputs, const TensorList& arguments);
 
@@ -237,7 +231,6 @@ class StepRecorder : public StepListener, public Interceptor {
   TrackedBlock& add_outside(Storage*);
   TrackedBlock* own_memory(const Tensor&);
   bool check(std::byte* slot, bool out, StepCall&);
-  struct PointerCheck;
   void check_results(StepReplay&, const TensorList&);
   void check_flags(const StepReplay&);
   void make_guards(StepReplay&);

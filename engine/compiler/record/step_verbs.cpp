@@ -9,17 +9,6 @@
 
 namespace mt {
 
-struct StepRecorder::PointerCheck : AnyField {
-  StepRecorder& recorder;
-  StepCall& call;
-  bool known = true;
-  template <class T> void pointer(T*& p, bool out) {
-    known &= !p || recorder.check(reinterpret_cast<std::byte*>(&p), out, call);
-  }
-  template <class... T> void in(T*&... p) { (pointer(p, false), ...); }
-  template <class... T> void out(T*&... p) { (pointer(p, true), ...); }
-};
-
 template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& given) {
   if (!why_.empty() && kind_ == Kind::step) return;
   const char* const name = host.function();
@@ -33,9 +22,12 @@ template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& 
     const Verb verb = seen.verb == Verb::upload_later ? Verb::upload : seen.verb;
     StepCall call{verb, &seen.device, kept, nullptr, 0, {}};
     A& a = *reinterpret_cast<A*>(kept);
-    PointerCheck pointers{{}, *this, call};
-    fields(a, pointers);
-    if (!pointers.known)
+    bool known = true;
+    const auto look = [&](auto*& p, bool out) {
+      known &= !p || check(reinterpret_cast<std::byte*>(&p), out, call);
+    };
+    fields(a, look);
+    if (!known)
       return refuse(by + " reads numbers that no verb of the device has written in the step");
     if constexpr (requires { a.program->numbers; }) {
       if (a.numbers) {

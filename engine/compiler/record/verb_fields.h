@@ -1,85 +1,79 @@
 // verb_fields.h -- the pointers in verbs' arguments
 //
-// fields(argument, f) calls f.in(pointers..) and f.out(pointers..), or f.pointer(p, whether it is
-// written to); a null pointer is not used.
+// fields(argument, f) calls f(pointer, whether it is written to) for each; a null pointer is not used.
 #pragma once
 #include "engine/compiler/record/step_calls.h"
 #include "kernels/table.h"
 
 namespace mt {
 
-/// A visitor that ignores all fields; derived visitors hide the functions that they need.
-struct AnyField {
-  template <class... T> void in(T*&...) {}
-  template <class... T> void out(T*&...) {}
-  template <class T> void pointer(T*&, bool) {}
-};
+void in(auto& f, auto*&... pointer) { (f(pointer, false), ...); }
+void out(auto& f, auto*&... pointer) { (f(pointer, true), ...); }
 
 void fields(Map& m, auto& f) {
-  for (int k = 1; k <= m.inputs; ++k) f.in(m.data[k]);
-  f.out(m.data[0]);
+  for (int k = 1; k <= m.inputs; ++k) in(f, m.data[k]);
+  out(f, m.data[0]);
 }
 void fields(MapNumbers& m, auto& f) { fields(static_cast<Map&>(m), f); }
-void fields(Move& m, auto& f) { f.in(m.from), f.out(m.to); }
-void fields(Copy& c, auto& f) { f.in(c.in), f.out(c.out); }
-void fields(Reduce& r, auto& f) { f.in(r.in), f.out(r.out, r.out2); }
+void fields(Move& m, auto& f) { in(f, m.from), out(f, m.to); }
+void fields(Copy& c, auto& f) { in(f, c.in), out(f, c.out); }
+void fields(Reduce& r, auto& f) { in(f, r.in), out(f, r.out, r.out2); }
 void fields(WeightedGather& w, auto& f) {
-  f.in(w.at), f.pointer(w.x, w.part == WeightedPart::x);
-  f.pointer(w.weight, w.part == WeightedPart::weight),
-      f.pointer(w.sums, w.part == WeightedPart::sums);
+  in(f, w.at), f(w.x, w.part == WeightedPart::x);
+  f(w.weight, w.part == WeightedPart::weight), f(w.sums, w.part == WeightedPart::sums);
 }
 void fields(Fft& t, auto& f) {
-  f.in(t.roots, t.twiddles, t.in.data, t.in.factor, t.out.factor), f.out(t.out.data, t.scratch);
+  in(f, t.roots, t.twiddles, t.in.data, t.in.factor, t.out.factor), out(f, t.out.data, t.scratch);
 }
-void fields(Scan& s, auto& f) { f.in(s.in), f.out(s.out, s.index); }
-void fields(Sort& s, auto& f) { f.in(s.in), f.out(s.out, s.index, s.scratch); }
-void fields(Softmax& s, auto& f) { f.in(s.in, s.grad), f.out(s.out); }
+void fields(Scan& s, auto& f) { in(f, s.in), out(f, s.out, s.index); }
+void fields(Sort& s, auto& f) { in(f, s.in), out(f, s.out, s.index, s.scratch); }
+void fields(Softmax& s, auto& f) { in(f, s.in, s.grad), out(f, s.out); }
 void fields(Normalize& c, auto& f) {
   const bool reads = c.grad || c.given;  // the statistics
-  f.in(c.x, c.weight, c.bias, c.grad);
-  f.pointer(c.mean, !reads), f.pointer(c.variance, !reads), f.pointer(c.rate, !c.grad);
-  f.out(c.out, c.weight_grad, c.bias_grad);
+  in(f, c.x, c.weight, c.bias, c.grad);
+  f(c.mean, !reads), f(c.variance, !reads), f(c.rate, !c.grad);
+  out(f, c.out, c.weight_grad, c.bias_grad);
 }
 void fields(FlashAttention& a, auto& f) {
-  f.in(a.q.data, a.k.data, a.v.data, a.grad.data),
-      f.out(a.q_grad.data, a.k_grad.data, a.v_grad.data, a.delta);
-  f.pointer(a.out.data, !a.backward), f.pointer(a.log_sums, !a.backward);
+  in(f, a.q.data, a.k.data, a.v.data, a.grad.data),
+      out(f, a.q_grad.data, a.k_grad.data, a.v_grad.data, a.delta);
+  f(a.out.data, !a.backward), f(a.log_sums, !a.backward);
 }
 void fields(Cell& c, auto& f) {
-  f.pointer(c.gates, !c.backward), f.in(c.state, c.h_before, c.c_before);
-  f.pointer(c.h, !c.backward), f.pointer(c.c, !c.backward), f.in(c.h_grad, c.c_grad);
-  f.out(c.gates_grad, c.h_before_grad, c.c_before_grad);
+  f(c.gates, !c.backward), in(f, c.state, c.h_before, c.c_before);
+  f(c.h, !c.backward), f(c.c, !c.backward), in(f, c.h_grad, c.c_grad);
+  out(f, c.gates_grad, c.h_before_grad, c.c_before_grad);
 }
 void fields(Matmul& m, auto& f) {
-  f.in(m.a, m.b, m.bias);
-  if (m.accumulate) f.in(m.c);
-  f.out(m.c);
+  in(f, m.a, m.b, m.bias);
+  if (m.accumulate) in(f, m.c);
+  out(f, m.c);
 }
 void fields(Conv& c, auto& f) {
   void** const all[] = {&c.y, &c.x, &c.w};
   const int to = int(c.part);
-  f.in(c.bias), f.out(c.scratch);
+  in(f, c.bias), out(f, c.scratch);
   for (int k = 0; k < 3; ++k)
-    if (k != to) f.in(*all[k]);
-  f.out(*all[to]);
+    if (k != to) in(f, *all[k]);
+  out(f, *all[to]);
 }
 void fields(MaxPool& p, auto& f) {
-  f.pointer(p.values, !p.backward), f.pointer(p.index, !p.backward), f.pointer(p.x, p.backward);
+  f(p.values, !p.backward), f(p.index, !p.backward), f(p.x, p.backward);
 }
-void fields(Gather& g, auto& f) { f.in(g.in, g.index), f.out(g.out); }
-void fields(RavelIndex& r, auto& f) { f.in(r.index), f.out(r.out); }
-void fields(Mask& m, auto& f) { f.in(m.set), f.out(m.before); }
+void fields(Gather& g, auto& f) { in(f, g.in, g.index), out(f, g.out); }
+void fields(RavelIndex& r, auto& f) { in(f, r.index), out(f, r.out); }
+void fields(Mask& m, auto& f) { in(f, m.set), out(f, m.before); }
 void fields(Compress& c, auto& f) {
-  f.in(c.mask.set, c.mask.before);
-  f.pointer(c.packed, !c.unpack), f.pointer(c.whole, c.unpack);
+  in(f, c.mask.set, c.mask.before);
+  f(c.packed, !c.unpack), f(c.whole, c.unpack);
 }
-void fields(Search& s, auto& f) { f.in(s.sorted, s.value), f.out(s.out); }
-void fields(Random& r, auto& f) { f.out(r.out); }
+void fields(Search& s, auto& f) { in(f, s.sorted, s.value), out(f, s.out); }
+void fields(Random& r, auto& f) { out(f, r.out); }
 void fields(Run& r, auto& f) {
   const Program& p = *r.program;
-  for (int k = p.outputs; k < p.outputs + p.inputs; ++k) f.in(r.data[k]);
-  for (int k = 0; k < p.outputs; ++k) f.out(r.data[k]);
-  if (p.by_rows) f.out(r.scratch);
+  for (int k = p.outputs; k < p.outputs + p.inputs; ++k) in(f, r.data[k]);
+  for (int k = 0; k < p.outputs; ++k) out(f, r.data[k]);
+  if (p.by_rows) out(f, r.scratch);
 }
 /// The size check finds an argument with a new pointer. Add the pointer to fields() above, as a
 /// replay would otherwise use old memory; then change the size here.
@@ -93,6 +87,9 @@ static_assert(sizeof(Map) == 1000 && sizeof(MapNumbers) == 1008 && sizeof(Move) 
                   sizeof(Search) == 80 && sizeof(Random) == 56 && sizeof(Run) == 5640,
               "name the new pointers of this argument in fields()");
 
+struct AnyField {
+  void operator()(auto*&, bool) {}
+};
 /// Whether calls of the verb with this argument can be recorded.
 template <class A> constexpr bool kRecords = requires(A& a, AnyField& f) { fields(a, f); };
 
