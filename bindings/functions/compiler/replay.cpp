@@ -83,14 +83,9 @@ const Entry kReplay[] = {
      [](Args& a) {
        StepReplay& s = step_at(a);
        const TensorList given = tensors_from(a, 2);
-       bool fits = given.size() == s.inputs() && s.fits();
-       bool written = false;
-       for (size_t k = 0; k < given.size() && fits; ++k) {
-         written |= s.writes(given[k]);
-         fits = s.takes(k, given[k]) && !written;
-       }
-       if (fits) s.start(given);
-       return a.push(fits, written);
+       const bool takes = s.fits() && s.takes(given), written = takes && s.writes(given);
+       if (takes && !written) s.start(given);
+       return a.push(takes && !written, written);
      }},
     {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
      bind<[](Step& s, int64_t part) { return s.replay->run(part); }>},

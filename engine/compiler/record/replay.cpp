@@ -96,9 +96,10 @@ void StepReplay::renew(EscapingBuffer& o) {
 
 // ---- replaying ----------------------------------------------------------------------------------------------
 
-bool StepReplay::takes(size_t input, const Tensor& x) const {
-  const Tensor& mine = inputs_[input].tensor;
-  return same_layout(x, mine) && &x.device() == &mine.device();
+bool StepReplay::takes(const TensorList& inputs) const {
+  return std::ranges::equal(inputs, inputs_, [](const Tensor& x, const Input& in) {
+    return same_layout(x, in.tensor) && &x.device() == &in.tensor.device();
+  });
 }
 
 bool StepReplay::has_hooks(const TensorImpl& x) {
@@ -233,12 +234,12 @@ TensorList StepReplay::results() {
   return list;
 }
 
-bool StepReplay::writes(const Tensor& x) const {
-  for (const Change& c : changes_)
-    if (c.now().impl()->storage == x.impl()->storage) return true;
-  for (const Tensor& p : stepped_)
-    if (p.impl()->storage == x.impl()->storage) return true;
-  return false;
+bool StepReplay::writes(const TensorList& list) const {
+  return std::ranges::any_of(list, [&](const Tensor& x) {
+    const auto is_in = [&](const Tensor& y) { return y.impl()->storage == x.impl()->storage; };
+    return std::ranges::any_of(changes_, is_in, &Change::now) ||
+           std::ranges::any_of(stepped_, is_in);
+  });
 }
 
 void StepReplay::hold(const TensorList& changed) {

@@ -39,10 +39,10 @@ class StepReplay {
   /// Whether parameters, and gradients that are accumulated, are still at the same address, and
   /// those that required a gradient still do.
   bool fits() const;
-  /// Sets the tensors that the calls read. Their dtypes and shapes must be those of the recording.
+  /// Whether these are arguments like those of the recording.
+  bool takes(const TensorList& inputs) const;
+  /// Sets the tensors that the calls read, which it takes.
   void start(const TensorList& inputs);
-  bool takes(size_t input, const Tensor&) const;
-  size_t inputs() const { return inputs_.size(); }
   /// Runs the calls up to the next pause of the recording. False if an index is out of bounds: then
   /// the calls after it have not run.
   bool run(size_t part);
@@ -53,8 +53,8 @@ class StepReplay {
   TensorList changes() const;
   /// The leaves among its arguments, whose gradients are compared with those of the step.
   TensorList leaves() const;
-  /// Whether the step, or an optimizer between its parts, changes memory that this tensor views.
-  bool writes(const Tensor&) const;
+  /// Whether the step, or an optimizer between its parts, changes memory that one of the tensors views.
+  bool writes(const TensorList&) const;
   /// Saves the current gradients and the versions of tensors that change; restore() restores them.
   void hold(const TensorList& changed);
   void restore();

@@ -23,26 +23,19 @@ size_t room(const StepBuffer& b) {
   return lines(b) + (b.bytes >= 4096 && is_cpu(*b.device) ? 5 * 64 : 0);
 }
 
-/// The gaps below `top`, by their start.
+/// The gaps, by their start; the last one has no end.
 struct Arena {
-  std::map<size_t, size_t> gaps;
+  std::map<size_t, size_t> gaps = {{0, SIZE_MAX / 2}};
   size_t top = 0;
 
   size_t take(size_t bytes) {
-    auto best = gaps.end();
+    auto best = std::prev(gaps.end());
     for (auto at = gaps.begin(); at != gaps.end(); ++at)
-      if (at->second >= bytes && (best == gaps.end() || at->second < best->second)) best = at;
-    if (best == gaps.end()) {
-      const auto last = gaps.empty() ? gaps.end() : std::prev(gaps.end());
-      if (last == gaps.end() || last->first + last->second != top) return top += bytes, top - bytes;
-      const size_t from = last->first;  // the gap at the end grows
-      gaps.erase(last);
-      top = from + bytes;
-      return from;
-    }
+      if (at->second >= bytes && at->second < best->second) best = at;
     const auto [from, size] = *best;
     gaps.erase(best);
     if (size > bytes) gaps[from + bytes] = size - bytes;
+    top = std::max(top, from + bytes);
     return from;
   }
   void give(size_t from, size_t bytes) {
