@@ -16,11 +16,11 @@ struct LuaStepRecorder final : StepRecorder {
 StepRecorder& recorder_at(const Args& a, int i) { return Userdata<LuaStepRecorder>::at(a, i); }
 namespace {
 
-struct Step {
+struct ReplayHandle {
   static constexpr char kShown[] = "a recorded step";
   std::unique_ptr<StepReplay> replay;
 };
-StepReplay& step_at(const Args& a) { return *Userdata<Step>::at(a, 1).replay; }
+StepReplay& step_at(const Args& a) { return *Userdata<ReplayHandle>::at(a, 1).replay; }
 
 /// The modes that affect operations: gradients (bits 0 and 1), mixed precision, the precision of products,
 /// the default dtype and device. Nil during capture and with set_debug: the step then runs eagerly.
@@ -60,7 +60,8 @@ const Entry kReplay[] = {
        LuaStepRecorder& r = Userdata<LuaStepRecorder>::at(a, 1);
        std::unique_ptr<StepReplay> made = r.finish(a.tensors(2), a.tensors(3));
        if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
-       Userdata<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
+       Userdata<ReplayHandle>::push(a.L,
+                                    std::make_unique<ReplayHandle>(ReplayHandle{std::move(made)}));
        return 1;
      }},
     {"step_on_arguments([results], [inputs], [arguments])",
@@ -88,24 +89,24 @@ const Entry kReplay[] = {
        return a.push(takes && !written, written);
      }},
     {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
-     bind<[](Step& s, int64_t part) { return s.replay->run(part); }>},
+     bind<[](ReplayHandle& s, int64_t part) { return s.replay->run(part); }>},
     {"step_end(step)", "Copies of the results of the step.",
      [](Args& a) { return push_all(a, step_at(a).finish()); }},
     {"step_changes(step)", "The tensors from outside that it changes.",
-     bind<[](Step& s) { return s.replay->changes(); }>},
+     bind<[](ReplayHandle& s) { return s.replay->changes(); }>},
     {"step_leaves(step)", "The tensors whose gradients it sets.",
-     bind<[](Step& s) { return s.replay->leaves(); }>},
+     bind<[](ReplayHandle& s) { return s.replay->leaves(); }>},
     {"step_hold(step, [changed])",
      "Saves the current gradients, and the versions of tensors that change.",
-     bind<[](Step& s, const TensorList& changed) { s.replay->hold(changed); }>},
-    {"step_restore(step)", "Undoes step_hold.", bind<[](Step& s) { s.replay->restore(); }>},
+     bind<[](ReplayHandle& s, const TensorList& changed) { s.replay->hold(changed); }>},
+    {"step_restore(step)", "Undoes step_hold.", bind<[](ReplayHandle& s) { s.replay->restore(); }>},
     {"step_exchanges()", "The number of exchanges with other processes.", bind<exchange_count>},
     {"step_skip_exchanges(skips)", "Whether these are left out.", bind<skip_exchanges>},
     {"step_fused(step)", "A line for each fused program of the step.",
-     bind<[](Step& s) { return s.replay->fused(); }>},
+     bind<[](ReplayHandle& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning, how many parts are graphs.",
-     bind<[](Step& s) { return s.replay->facts(); }>},
+     bind<[](ReplayHandle& s) { return s.replay->facts(); }>},
 };
 
 }  // namespace

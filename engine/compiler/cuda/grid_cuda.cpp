@@ -117,36 +117,37 @@ template <class T> __device__ inline T mt_shuffle(T v, mt_int by, bool down) {
 )";
 
 /// The operations with a form of their own, some for integers alone: {3} is the line. Others are device functions.
-struct Form {
+struct OperationForm {
   int op;
   const char* text;
   bool of_integers = false;
 };
-constexpr Form kForms[] = {{op::id<op::Neg>, "(-{0})"},
-                           {op::id<op::Add>, "({0} + {1})"},
-                           {op::id<op::Sub>, "({0} - {1})"},
-                           {op::id<op::Mul>, "({0} * {1})"},
-                           {op::id<op::Div>, "({0} / {1})"},
-                           {op::id<op::Lt>, "({0} < {1})"},
-                           {op::id<op::Le>, "({0} <= {1})"},
-                           {op::id<op::Gt>, "({0} > {1})"},
-                           {op::id<op::Ge>, "({0} >= {1})"},
-                           {op::id<op::Eq>, "({0} == {1})"},
-                           {op::id<op::Ne>, "({0} != {1})"},
-                           {op::id<op::LogicalAnd>, "({0} && {1})"},
-                           {op::id<op::LogicalOr>, "({0} || {1})"},
-                           {op::id<op::LogicalNot>, "(!{0})"},
-                           {op::id<op::Where>, "({0} ? {1} : {2})"},
-                           {op::id<op::LuaMin>, "mt_min({0}, {1})"},
-                           {op::id<op::LuaMax>, "mt_max({0}, {1})"},
-                           {op::id<op::Abs>, "llabs({0})", true},
-                           {op::id<op::Remainder>, "mt_mod({0}, {1}, fault, {3})", true},
-                           {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})", true},
-                           {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})", true}};
+constexpr OperationForm kForms[] = {
+    {op::id<op::Neg>, "(-{0})"},
+    {op::id<op::Add>, "({0} + {1})"},
+    {op::id<op::Sub>, "({0} - {1})"},
+    {op::id<op::Mul>, "({0} * {1})"},
+    {op::id<op::Div>, "({0} / {1})"},
+    {op::id<op::Lt>, "({0} < {1})"},
+    {op::id<op::Le>, "({0} <= {1})"},
+    {op::id<op::Gt>, "({0} > {1})"},
+    {op::id<op::Ge>, "({0} >= {1})"},
+    {op::id<op::Eq>, "({0} == {1})"},
+    {op::id<op::Ne>, "({0} != {1})"},
+    {op::id<op::LogicalAnd>, "({0} && {1})"},
+    {op::id<op::LogicalOr>, "({0} || {1})"},
+    {op::id<op::LogicalNot>, "(!{0})"},
+    {op::id<op::Where>, "({0} ? {1} : {2})"},
+    {op::id<op::LuaMin>, "mt_min({0}, {1})"},
+    {op::id<op::LuaMax>, "mt_max({0}, {1})"},
+    {op::id<op::Abs>, "llabs({0})", true},
+    {op::id<op::Remainder>, "mt_mod({0}, {1}, fault, {3})", true},
+    {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})", true},
+    {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})", true}};
 
-class Text {
+class KernelText {
  public:
-  explicit Text(const Kernel& k) : k_(k) {}
+  explicit KernelText(const Kernel& k) : k_(k) {}
   std::string run() {
     find(k_.body);
     for (size_t t = 0; t < k_.tensors.size(); ++t)
@@ -267,7 +268,7 @@ class Text {
     if (v.op == kConvert)
       return fmt::format("({}({}))", v.type == GridType::integer ? "mt_whole" : real(), x[0]);
     const bool whole = v.args.of[v.args.count - 1]->type == GridType::integer;
-    for (const Form& f : kForms)
+    for (const OperationForm& f : kForms)
       if (f.op == v.op && (whole || !f.of_integers))
         return fmt::format(fmt::runtime(f.text), x[0], x[1], x[2], v.line);
     return fmt::format("{}({}{}{})", functions_.function_of(v.op, v.type == GridType::boolean),
@@ -391,7 +392,7 @@ class Text {
 
 }  // namespace
 
-std::string cuda_text(const Kernel& k) { return Text(k).run(); }
+std::string cuda_text(const Kernel& k) { return KernelText(k).run(); }
 
 std::string cuda_name(const Kernel& k) {
   std::string name = "grid_";

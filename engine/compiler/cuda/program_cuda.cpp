@@ -109,8 +109,8 @@ void append_dims(std::vector<uint64_t>& words, const Run& r, const RunDims& v) {
 namespace {
 
 /// The dimensions of a run in its kernel: none if all operands are contiguous.
-struct View : RunDims {
-  explicit View(const Run& r) : RunDims(r, r.ndim) {
+struct ElementwiseDims : RunDims {
+  explicit ElementwiseDims(const Run& r) : RunDims(r, r.ndim) {
     bool flat = ndim <= 1;
     for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
       flat &= ndim == 0 || strides[k][0] == 1;
@@ -134,7 +134,7 @@ bool has_kernel(const Run& r) { return is_float(r.dtype); }
 bool prepare(const Run& r, const Device& device, ProgramLaunch& launch) {
   if (!has_kernel(r)) return false;
   if (r.program->by_rows) return prepare_rows(r, device, launch);
-  const View v(r);
+  const ElementwiseDims v(r);
   launch.n = v.n;
   if (v.n == 0) return true;
   launch.arguments.words.push_back(uint64_t(v.n));
@@ -149,7 +149,8 @@ bool prepare(const Run& r, const Device& device, ProgramLaunch& launch) {
 
 std::string cuda_text(const Run& r) {
   if (!has_kernel(r)) return "";
-  return r.program->by_rows ? rows_cuda_text(r) : cuda_text(*r.program, r.dtype, View(r).ndim);
+  return r.program->by_rows ? rows_cuda_text(r)
+                            : cuda_text(*r.program, r.dtype, ElementwiseDims(r).ndim);
 }
 
 bool run_on_gpu(const Run& r, const Device& device) {

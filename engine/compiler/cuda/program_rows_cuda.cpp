@@ -64,7 +64,7 @@ struct Levels {
 constexpr int kBlock = 256;  // threads of a block with several teams
 
 /// The parameters of a kernel.
-struct Form {
+struct TeamForm {
   int team;   // threads per row, a power of 2
   int each;   // elements per thread in one iteration
   int run;    // how many of them are contiguous
@@ -88,7 +88,7 @@ int run_for(Dtype dtype, int64_t n) {
 }
 
 /// Chooses the team for rows of n elements, and the elements of each of its threads.
-void share_row(Form& f, const Program& p, Dtype dtype, int64_t n) {
+void share_row(TeamForm& f, const Program& p, Dtype dtype, int64_t n) {
   const Levels levels(p);
   const int words = int(item_size(compute_dtype(dtype))) / 4;
   const auto each = [&](int team) { return int(ceil_div(n, team * f.run)) * f.run; };
@@ -122,7 +122,7 @@ struct Adds {
 
 class RowsText {
  public:
-  RowsText(const Program& p, Dtype dtype, const Form& form)
+  RowsText(const Program& p, Dtype dtype, const TeamForm& form)
       : p_(p),
         f_(form),
         levels_(p),
@@ -374,7 +374,7 @@ class RowsText {
   }
 
   const Program& p_;
-  const Form& f_;
+  const TeamForm& f_;
   const Levels levels_;
   OperationText operations_;
   const char *const real_, *const stored_;
@@ -386,11 +386,11 @@ class RowsText {
 // ---- the launch ---------------------------------------------------------------------------------------------
 
 /// The rows of a run, and the strides of its operands.
-struct Rows : RunDims {
+struct RowsOfRun : RunDims {
   int64_t length;
-  Form form{};  // without the fields that share_row sets
+  TeamForm form{};  // without the fields that share_row sets
 
-  explicit Rows(const Run& r) : RunDims(r, r.ndim - 1), length(r.size[r.ndim - 1]) {
+  explicit RowsOfRun(const Run& r) : RunDims(r, r.ndim - 1), length(r.size[r.ndim - 1]) {
     const Program& p = *r.program;
     const int used = p.outputs + p.inputs, outer = r.ndim - 1;
     if (ndim == 0) {
@@ -409,7 +409,7 @@ struct Rows : RunDims {
   }
 };
 
-struct Kernel {
+struct RowsKernel {
   const LoadedKernel* loaded;  // null: there is none
   int rows, threads;           // per block
 };
@@ -417,16 +417,16 @@ struct Kernel {
 constexpr int kMaxInstructions = 2000;  // larger programs take too long to compile
 
 /// The kernel for such rows, compiled at first use.
-const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
-  const Form& f = rows.form;
+const RowsKernel& kernel_of(const Run& r, const RowsOfRun& rows, const Device& device) {
+  const TeamForm& f = rows.form;
   using Key = std::tuple<const Program*, Dtype, int64_t, int, uint64_t, uint64_t, const Device*>;
   static std::mutex lock;
-  static auto* const all = new std::map<Key, Kernel>;
+  static auto* const all = new std::map<Key, RowsKernel>;
   const std::lock_guard guard(lock);
   const Key key{r.program, r.dtype, rows.length, f.ndim, f.dense, f.wide, &device};
   const auto [at, is_new] = all->try_emplace(key);
   if (is_new && r.program->count <= kMaxInstructions) {
-    Form whole = f;
+    TeamForm whole = f;
     share_row(whole, *r.program, r.dtype, rows.length);
     const std::string text = RowsText(*r.program, r.dtype, whole).text();
     at->second = {program_kernel(text, device), whole.rows(), whole.threads()};
@@ -438,13 +438,13 @@ const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
 
 std::string rows_cuda_text(const Run& r) {
   if (r.program->count > kMaxInstructions) return "";
-  Form form = Rows(r).form;
+  TeamForm form = RowsOfRun(r).form;
   share_row(form, *r.program, r.dtype, r.size[r.ndim - 1]);
   return RowsText(*r.program, r.dtype, form).text();
 }
 
 bool prepare_rows(const Run& r, const Device& device, ProgramLaunch& launch) {
-  const Rows rows(r);
+  const RowsOfRun rows(r);
   launch.n = rows.length == 0 ? 0 : rows.n;
   if (launch.n == 0) return true;
   std::vector<uint64_t>& words = launch.arguments.words;
@@ -454,7 +454,7 @@ bool prepare_rows(const Run& r, const Device& device, ProgramLaunch& launch) {
     words.push_back(uint64_t(r.stride[k][r.ndim - 1]));
   append_dims(words, r, rows);
   if (!launch.fits()) return false;
-  const Kernel& kernel = kernel_of(r, rows, device);
+  const RowsKernel& kernel = kernel_of(r, rows, device);
   launch.kernel = kernel.loaded, launch.per_block = kernel.rows, launch.threads = kernel.threads;
   return launch.kernel != nullptr;
 }

@@ -5,7 +5,7 @@
 namespace mt::grid {
 
 /// A program and the arrays that it points to; its tree is that of the kernel.
-struct Unit {
+struct TileProgram {
   std::vector<GridScalar> scalars;  // constants at their positions
   std::vector<GridType> vector_type;
   GridProgram program{};
@@ -23,6 +23,6 @@ double axis_score(const Kernel&, int axis, const std::vector<GridTensor>&);
 /// diverge; varying[d]: whether the threads of a tile differ in x, y, z. Returns the classes of variables.
 std::vector<GridClass> classify(Kernel&, const bool varying[3]);
 /// The same, then gives the values registers.
-void assign_registers(Kernel&, Unit&, const bool varying[3]);
+void assign_registers(Kernel&, TileProgram&, const bool varying[3]);
 
 }  // namespace mt::grid

@@ -281,12 +281,12 @@ Value* Builder::unary(const Expr& e) {
 }
 
 Value* Builder::binary(const Expr& e) {
-  struct Row {
+  struct Operator {
     std::string_view text;
     int op;
     bool swapped;
   };
-  static constexpr Row rows[] = {
+  static constexpr Operator rows[] = {
       {"+", op::id<op::Add>, false},       {"-", op::id<op::Sub>, false},
       {"*", op::id<op::Mul>, false},       {"/", op::id<op::Div>, false},
       {"%", op::id<op::Remainder>, false}, {"^", op::id<op::Pow>, false},
@@ -299,7 +299,7 @@ Value* Builder::binary(const Expr& e) {
       refuse(e.line, "nothing is nil in a kernel; a comparison with it has no meaning");
   Value* x = value_of(both[0], e.line);
   Value* y = value_of(both[1], e.line);
-  for (const Row& r : rows) {
+  for (const Operator& r : rows) {
     if (r.text != e.text) continue;
     Value* const v = apply(r.op, {r.swapped ? y : x, r.swapped ? x : y}, e.line);
     return r.op == op::id<op::Add> ? place_of(v) : v;

@@ -67,7 +67,7 @@ struct GridKernel::Variant {
   std::vector<CapturedName> arguments;
   Kernel program;
   std::shared_ptr<void> compiled;  // for GPUs
-  grid::Unit unit;
+  grid::TileProgram unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
 
   bool fits(CaptureResolver& script, const std::vector<CapturedName>& given) const {
@@ -211,7 +211,7 @@ struct GridKernel::Run {
     cut();
     bool varying[3];
     for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
-    grid::Unit& unit = variant->unit;
+    grid::TileProgram& unit = variant->unit;
     const int axes = varying[0] | varying[1] << 1 | varying[2] << 2;
     if (axes != variant->axes) grid::assign_registers(variant->program, unit, varying);
     variant->axes = axes;

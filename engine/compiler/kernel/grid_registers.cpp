@@ -98,7 +98,7 @@ class Blocks {
 
 class Registers {
  public:
-  Registers(Kernel& k, Unit& u) : k_(k), u_(u) {}
+  Registers(Kernel& k, TileProgram& u) : k_(k), u_(u) {}
 
   void run(const std::vector<GridClass>& classes) {
     numbers_ = kGridNumbers + int(k_.scalars.size());
@@ -311,7 +311,7 @@ class Registers {
   }
 
   Kernel& k_;
-  Unit& u_;
+  TileProgram& u_;
   std::vector<int> variable_;  // their registers
   Pool pool_, kept_;
   int numbers_ = 0, level_ = 0, levels_ = 0, statements_ = 0, length_ = 0, passes_ = 0;
@@ -336,7 +336,7 @@ GridScalar scalar_of(double value, GridType type, Dtype real) {
 
 void find_blocks(Kernel& k) { Blocks(k).body(k.body); }
 
-void assign_registers(Kernel& k, Unit& u, const bool varying[3]) {
+void assign_registers(Kernel& k, TileProgram& u, const bool varying[3]) {
   u = {};
   Registers(k, u).run(classify(k, varying));
 }

@@ -288,13 +288,13 @@ Interned& interned() {
 
 }  // namespace
 
-Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
+Builder::LiveCode Builder::live_code(const std::vector<int>& outputs) const {
   std::vector<char> live(code_.size(), 0);
   for (int v : outputs) live[v] = 1;
   for (size_t i = code_.size(); i-- > 0;)
     for (int v : code_[i].in)
       if (live[i] && v >= 0) live[v] = 1;
-  Finished f;
+  LiveCode f;
   std::vector<int16_t> place(code_.size(), -1);
   for (size_t i = 0; i < code_.size(); ++i) {
     if (!live[i]) continue;
@@ -308,7 +308,7 @@ Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
 }
 
 /// The complete contents of a program as words.
-std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbers) const {
+std::vector<uint64_t> Builder::words_of(const LiveCode& f, int inputs, int numbers) const {
   std::vector<uint64_t> words{uint64_t(inputs), uint64_t(numbers), f.outputs.size()};
   for (int v : f.outputs) words.push_back(uint64_t(v));
   for (const Instruction& c : f.code) {
@@ -320,7 +320,7 @@ std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbe
   return words;
 }
 
-const Expression& Builder::intern(Finished f, int inputs, int numbers) const {
+const Expression& Builder::intern(LiveCode f, int inputs, int numbers) const {
   if (inputs > kMaxProgramInputs || f.outputs.size() > kMaxProgramOutputs)
     throw TooLarge(
         fmt::format("a compiled function has {} tensors to read and {} to write; at most {} and {}",
@@ -342,7 +342,7 @@ const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, i
 }
 const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<int>& inputs,
                                   std::vector<int>* numbers) const {
-  Finished f = live_code(outputs);
+  LiveCode f = live_code(outputs);
   int count = 0;
   for (Instruction& c : f.code) {
     std::vector<int>* const list = c.op == kInput ? &inputs : c.op == kNumber ? numbers : nullptr;
@@ -421,7 +421,7 @@ void Expression::find_segments() {
 }
 
 void Expression::add_segment(int begin, int end) {
-  Part part;
+  SegmentCode part;
   std::vector<int16_t> place(code_.size(), -1);
   const auto inside = [&](int v) { return v >= begin && v < end; };
   const auto value = [&](int v) {
@@ -451,7 +451,7 @@ void Expression::add_segment(int begin, int end) {
   for (int i = begin; i < end; ++i)
     if (needed[i]) part.out.push_back(int16_t(i)), part.outputs.push_back(place[i]);
   if (part.in.size() > kMaxProgramInputs || part.out.size() > kMaxProgramOutputs) return;
-  Part& kept = parts_.emplace_back(std::move(part));
+  SegmentCode& kept = parts_.emplace_back(std::move(part));
   kept.program = program_of(kept.code, kept.outputs, params_, int(kept.in.size()), program_.numbers,
                             mix(program_.hash, uint64_t(begin) + 1));
   segments_.push_back({&kept.program, begin, end, kept.in.data(), kept.out.data()});

@@ -67,13 +67,13 @@ class Builder {
 
  private:
   int put(Instruction);
-  struct Finished {
+  struct LiveCode {
     std::vector<Instruction> code;
     std::vector<int16_t> outputs;
   };
-  Finished live_code(const std::vector<int>& outputs) const;
-  std::vector<uint64_t> words_of(const Finished&, int inputs, int numbers) const;
-  const Expression& intern(Finished, int inputs, int numbers) const;
+  LiveCode live_code(const std::vector<int>& outputs) const;
+  std::vector<uint64_t> words_of(const LiveCode&, int inputs, int numbers) const;
+  const Expression& intern(LiveCode, int inputs, int numbers) const;
   int simplified(int op, const int* in, int n);
   int folded(int op, const int* in, int n, const double* params);
   int power(int x, double exponent);
@@ -137,7 +137,7 @@ class Expression {
   std::vector<int16_t> outputs_;
   std::vector<double> params_;
   Program program_{};
-  struct Part {
+  struct SegmentCode {
     std::vector<Instruction> code;
     std::vector<int16_t> in, out, outputs;
     Program program;
@@ -145,7 +145,7 @@ class Expression {
   void sort_by_rows();
   void find_segments();
   void add_segment(int begin, int end);
-  std::deque<Part> parts_;
+  std::deque<SegmentCode> parts_;
   std::vector<Segment> segments_;
   bool whole_ = true;
   int alone_ = -1;

@@ -22,14 +22,14 @@ template <class Op> constexpr OwnFormula own_formula() {
   if constexpr (op::traceable<Op>) return &op::call_formula<Op, 0, Value, Value>;
   else return nullptr;
 }
-struct Row {
+struct OperationFormulas {
   OwnFormula own;
   Formula by[3];
 };
 constinit const auto formulas = table_of(op::Operations{}, [](auto of) {
   using Op = decltype(of);
-  return Row{own_formula<Op>(),
-             {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
+  return OperationFormulas{
+      own_formula<Op>(), {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
 });
 
 std::vector<Value> values_of(const int* ids, int n) {

@@ -97,11 +97,11 @@ struct Group {
     return false;
   }
   bool move_to(const Shape& to);
-  bool fit(Work&);
-  bool agrees(const Work&) const;
+  bool fit(FusibleCall&);
+  bool agrees(const FusibleCall&) const;
   int as_float(int value);
   int value_of(const Operand&);
-  bool add(const Work&);
+  bool add(const FusibleCall&);
 };
 
 /// Changes the iteration space to another one with as many elements.
@@ -117,7 +117,7 @@ bool Group::move_to(const Shape& to) {
 }
 
 /// Converts the work and the group to one space. The work may have one element per row.
-bool Group::fit(Work& w) {
+bool Group::fit(FusibleCall& w) {
   if ((w.dtype != dtype && w.dtype != Dtype::none) || w.device != device) return false;
   const int64_t all = product(size), n = product(w.size), last = size[size.size() - 1];
   if (w.reduce) return n == all && move_to(w.size);
@@ -136,7 +136,7 @@ bool Group::fit(Work& w) {
 
 /// Whether the work accesses the group's outputs with the same layout, and writes nothing else that
 /// the group reads.
-bool Group::agrees(const Work& w) const {
+bool Group::agrees(const FusibleCall& w) const {
   const auto conflicts = [](const Operand& a, const Operand& b) {
     return a.use.buffer >= 0 && a.use.buffer == b.use.buffer && !a.same(b);
   };
@@ -176,7 +176,7 @@ int Group::value_of(const Operand& o) {
 }
 
 /// False if the program would be too large, or needs a mask from outside.
-bool Group::add(const Work& w) {
+bool Group::add(const FusibleCall& w) {
   if (builder.count() + cost_of(w) > kMaxInstructions ||
       inputs.size() + w.in.size() > kMaxFusedInputs)
     return false;
@@ -229,10 +229,10 @@ struct StepFuser {
   std::vector<std::string> groups = {};
 
   std::vector<std::string> all();
-  std::optional<Work> work_at(size_t, Reason&) const;
+  std::optional<FusibleCall> fusible_at(size_t, Reason&) const;
   void note(size_t call, const Reason&);
   BufferUse converted(const Operand&, Dtype, const Shape&, bool is_out, StepCall& copy);
-  bool join(size_t, Work&);
+  bool join(size_t, FusibleCall&);
   void close(size_t group);
   bool is_needed(const Operand&, size_t after) const;
   bool emit(Group&);
@@ -241,14 +241,14 @@ struct StepFuser {
   std::string text_of(const Group&, const Run&, size_t written) const;
 };
 
-std::optional<Work> StepFuser::work_at(size_t i, Reason& why) const {
+std::optional<FusibleCall> StepFuser::fusible_at(size_t i, Reason& why) const {
   const StepCall& c = calls[i];
   for (const BufferUse& u : c.uses)  // a number on the CPU, which a GPU's call reads again
     if (u.buffer >= 0 && buffers[u.buffer].device != c.device) return {};
-  std::optional<Work> w;
+  std::optional<FusibleCall> w;
   if (c.verb == Verb::map || c.verb == Verb::map_numbers)
-    w = rules.work_of(*reinterpret_cast<const Map*>(c.argument), c, why);
-  if (c.verb == Verb::copy) w = rules.work_of(*reinterpret_cast<const Copy*>(c.argument), c);
+    w = rules.fusible(*reinterpret_cast<const Map*>(c.argument), c, why);
+  if (c.verb == Verb::copy) w = rules.fusible(*reinterpret_cast<const Copy*>(c.argument), c);
   if (c.verb == Verb::reduce) {
     const Reduce& r = *reinterpret_cast<const Reduce*>(c.argument);
     const BufferUse *out = use_at(c, &r.out), *second = use_at(c, &r.out2);
@@ -266,20 +266,20 @@ std::optional<Work> StepFuser::work_at(size_t i, Reason& why) const {
     }
     if (r.op != op::reduction_id<op::Var> && second) reduction = r.op, out = nullptr;
     if (!rules.of_function && r.out2) return {};
-    w = rules.work_of(r, c, reduction, out, second, why);
+    w = rules.fusible(r, c, reduction, out, second, why);
   }
   if (w) w->gradient = c.gradient;
   return w;
 }
 
 /// Adds the call to a group that has one of its operands.
-bool StepFuser::join(size_t i, Work& w) {
+bool StepFuser::join(size_t i, FusibleCall& w) {
   for (size_t k = 0; k < open.size(); ++k) {
     Group& g = *open[k];
     bool shares = false;
     for (const Operand& o : w.in)
       shares |= o.use.buffer >= 0 && (g.writes(o.use.buffer) || g.reads(o.use.buffer));
-    Work fitted = w;
+    FusibleCall fitted = w;
     if (!shares || !g.fit(fitted) || !g.agrees(fitted)) continue;
     for (size_t h = open.size(); h-- > 0;)  // the other groups that must run first
       if (open[h].get() != &g && open[h]->stands_before(calls[i])) close(h);
@@ -326,7 +326,7 @@ void StepFuser::note(size_t i, const Reason& why) {
   Reason none;
   const Map* const map =
       c.verb == Verb::reduce ? nullptr : reinterpret_cast<const Map*>(c.argument);
-  Work w;
+  FusibleCall w;
   w.map = map, w.reduce = map ? nullptr : reinterpret_cast<const Reduce*>(c.argument);
   if (w.reduce) w.reduction = w.reduce->op;
   std::string line = fmt::format("{}: {}: {}", c.where, name_of(w), why);
@@ -474,7 +474,7 @@ std::vector<std::string> StepFuser::all() {
       ++part;
     }
     Reason why;
-    std::optional<Work> w = work_at(i, why);
+    std::optional<FusibleCall> w = fusible_at(i, why);
     if (w && join(i, *w)) continue;
     for (size_t h = open.size(); h-- > 0;)
       if (open[h]->stands_before(calls[i])) close(h);

@@ -96,9 +96,9 @@ double number_at(Dtype dtype, const void* at) {
 int add_map(ir::Builder& b, const Map& m, const int* in) {
   return add_part(b, m.op, m.part, in, m.inputs, m.scalar);
 }
-int cost_of(const Work& w) { return w.map ? facts_of(w.map->op, w.map->part).cost : 1; }
+int cost_of(const FusibleCall& w) { return w.map ? facts_of(w.map->op, w.map->part).cost : 1; }
 
-std::string name_of(const Work& w) {
+std::string name_of(const FusibleCall& w) {
   if (w.copy) return "copy";
   constexpr auto name = []<class... Op>(int op, op::List<Op...>) {
     const char* const names[] = {Op::info.name...};
@@ -109,7 +109,7 @@ std::string name_of(const Work& w) {
 }
 
 /// The map as work; empty if it cannot be part of a program.
-std::optional<Work> Rules::work_of(const Map& m, const StepCall& c, Reason& why) const {
+std::optional<FusibleCall> Rules::fusible(const Map& m, const StepCall& c, Reason& why) const {
   const OpRow* const row =
       m.op < kOps ? &op_row(m.op) : nullptr;  // null: of a reduction's gradient
   if (!takes(m.dtype)) return why = fmt::format("floats are fused, not {}", m.dtype), std::nullopt;
@@ -119,7 +119,7 @@ std::optional<Work> Rules::work_of(const Map& m, const StepCall& c, Reason& why)
   if (!of_function &&
       ((m.part > 0 && has_own_slope(m.op)) || (!is_cpu(*c.device) && !facts.arithmetic)))
     return {};
-  Work w;
+  FusibleCall w;
   w.device = c.device;
   w.map = &m, w.dtype = compute_dtype(m.dtype), w.size = Shape(m.size, m.ndim);
   const int mask = !row || !row->mask_first ? -1 : m.part == 0 ? 1 : 2;
@@ -142,8 +142,9 @@ std::optional<Work> Rules::work_of(const Map& m, const StepCall& c, Reason& why)
 }
 
 /// A reduction along contiguous rows; for others the verb sums in another order.
-std::optional<Work> Rules::work_of(const Reduce& r, const StepCall& c, int reduction,
-                                   const BufferUse* out, const BufferUse* mean, Reason& why) const {
+std::optional<FusibleCall> Rules::fusible(const Reduce& r, const StepCall& c, int reduction,
+                                          const BufferUse* out, const BufferUse* mean,
+                                          Reason& why) const {
   const auto no = [&why](Reason text) { return why = std::move(text), std::nullopt; };
   if (!fuses_rows(reduction))
     return no(
@@ -162,7 +163,7 @@ std::optional<Work> Rules::work_of(const Reduce& r, const StepCall& c, int reduc
     return with(r.kept ? Shape(kept, r.kept) : Shape{none}, last);
   };
   const int64_t n = r.reduced_size[0];
-  Work w;
+  FusibleCall w;
   w.device = c.device;
   w.reduce = &r, w.reduction = reduction;
   w.dtype = counts ? Dtype::none : compute_dtype(r.dtype);
@@ -185,13 +186,13 @@ std::optional<Work> Rules::work_of(const Reduce& r, const StepCall& c, int reduc
 
 /// A copy of contiguous rows, or of one element to a row: to another layout, from bool, or in a function to
 /// another float that is computed in the same dtype.
-std::optional<Work> Rules::work_of(const Copy& c, const StepCall& call) const {
+std::optional<FusibleCall> Rules::fusible(const Copy& c, const StepCall& call) const {
   const bool same = compute_dtype(c.from) == compute_dtype(c.to) && takes(c.from);
   if (!takes(c.to) || !(same || c.from == Dtype::b8 || c.from == Dtype::i64)) return {};
   if (!of_function && is_float(c.from)) return {};
   const BufferUse *const in = use_at(call, &c.in), *const out = use_at(call, &c.out);
   if (!in || !out || in->buffer < 0 || c.ndim == 0) return {};
-  Work w;
+  FusibleCall w;
   w.device = call.device;
   w.copy = &c, w.dtype = compute_dtype(c.to), w.size = Shape(c.size, c.ndim);
   w.in = {{*in, strides_of(c.in_stride, w.size), c.from}};

@@ -29,7 +29,7 @@ struct Operand {
 };
 
 /// A call that a program can compute.
-struct Work {
+struct FusibleCall {
   const Device* device;
   const Map* map = nullptr;  // one of the three
   const Reduce* reduce = nullptr;
@@ -48,9 +48,9 @@ const BufferUse* use_at(const StepCall&, const void* slot);
 /// The shape with one more dimension.
 Shape with(Shape s, int64_t last);
 /// The name of the operation, for mt.explain.
-std::string name_of(const Work&);
+std::string name_of(const FusibleCall&);
 /// The number of instructions that the work needs at most.
-int cost_of(const Work&);
+int cost_of(const FusibleCall&);
 /// Adds part of an operation of the map verb: its value, its derivative, or the gradient of a reduction.
 int add_map(ir::Builder&, const Map&, const int* in);
 
@@ -63,10 +63,10 @@ struct Rules {
   bool takes(Dtype d) const {
     return d == Dtype::f32 || d == Dtype::f64 || (of_function && is_half(d));
   }
-  std::optional<Work> work_of(const Map&, const StepCall&, Reason&) const;
-  std::optional<Work> work_of(const Reduce&, const StepCall&, int reduction, const BufferUse* out,
-                              const BufferUse* mean, Reason&) const;
-  std::optional<Work> work_of(const Copy&, const StepCall&) const;
+  std::optional<FusibleCall> fusible(const Map&, const StepCall&, Reason&) const;
+  std::optional<FusibleCall> fusible(const Reduce&, const StepCall&, int reduction,
+                                     const BufferUse* out, const BufferUse* mean, Reason&) const;
+  std::optional<FusibleCall> fusible(const Copy&, const StepCall&) const;
 };
 
 }  // namespace mt

@@ -14,7 +14,7 @@ namespace {
 struct Interpreter {
   const Run& r;
   const Program& p;
-  const Step* const step;
+  const PreparedStep* const step;
   const int64_t item;       // bytes of a number
   const int64_t block;      // elements of a block
   unsigned direct_outputs;  // bit k: result k may be written directly to its memory
@@ -125,7 +125,7 @@ template <class T> void fill(char* at, T x, int64_t n) {
 
 }  // namespace
 
-void prepare(const Run& r, Step* step) {
+void prepare(const Run& r, PreparedStep* step) {
   const Program& p = *r.program;
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -183,7 +183,8 @@ void run(const Run& r) {
   const int64_t total = count(r.ndim, size);
   if (total == 0) return;
   const int ndim = collapse(r.ndim, size, stride, used);
-  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * p.count));
+  PreparedStep* const step =
+      static_cast<PreparedStep*>(__builtin_alloca(sizeof(PreparedStep) * p.count));
   const Interpreter in{r,    p,    step,   item, kBufferBytes / item, find_direct_outputs(r),
                        ndim, size, strides};
   prepare(r, step);

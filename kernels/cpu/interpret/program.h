@@ -8,7 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 
 /// An instruction that is prepared for a run.
-struct Step {
+struct PreparedStep {
   ElementwiseLoop loop;  // null: an input, a number or a constant
   const double* params;
   int one;         // the index of the input that is a single number, or -1
@@ -17,7 +17,8 @@ struct Step {
 
 inline bool is_single(const Instruction& c) { return c.op == kNumber || c.op == kConstant; }
 
-inline void run_step(const Program& p, const Step* step, int i, char* const* value, int64_t n) {
+inline void run_step(const Program& p, const PreparedStep* step, int i, char* const* value,
+                     int64_t n) {
   const Instruction& c = p.code[i];
   char* const data[] = {value[i], value[c.in[0]], c.in[1] < 0 ? nullptr : value[c.in[1]],
                         c.in[2] < 0 ? nullptr : value[c.in[2]]};
@@ -25,7 +26,7 @@ inline void run_step(const Program& p, const Step* step, int i, char* const* val
 }
 
 /// An operation reads a single number directly if its loop supports it; others read copies of it.
-void prepare(const Run&, Step*);
+void prepare(const Run&, PreparedStep*);
 /// Fills the buffers of numbers and constants for blocks of n elements.
 void fill_singles(const Run&, char* const* value, int64_t n);
 /// The results, as a bit mask, that may be written before all inputs of their block have been read:

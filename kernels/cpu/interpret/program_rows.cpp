@@ -14,7 +14,7 @@ enum class Way : int8_t { none, reduction, row, mixed, elements };
 struct Rows {
   const Run& r;
   const Program& p;
-  const Step* const step;
+  const PreparedStep* const step;
   const int64_t n, item;  // elements of a row, bytes of a number
   int64_t most = 0;       // rows of a tile
   int64_t tile = 0;       // bytes between buffers
@@ -62,7 +62,7 @@ struct Rows {
   /// Combines row values and full rows: row by row, with the row value as a number if possible.
   void run_mixed(int i, char* const* value, int64_t rows, char* copies) const {
     const Instruction& c = p.code[i];
-    const Step& s = step[i];
+    const PreparedStep& s = step[i];
     const auto is_row = [&](int k) {
       return c.in[k] >= 0 && p.code[c.in[k]].is_row && !is_single(p.code[c.in[k]]);
     };
@@ -203,7 +203,8 @@ struct Rows {
 
 void run_by_rows(const Run& r) {
   const Program& p = *r.program;
-  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * p.count));
+  PreparedStep* const step =
+      static_cast<PreparedStep*>(__builtin_alloca(sizeof(PreparedStep) * p.count));
   prepare(r, step);
   const int64_t n = r.size[r.ndim - 1], item = item_size(r.dtype);
   const int64_t rows = count(r.ndim - 1, r.size);

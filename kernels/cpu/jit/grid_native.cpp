@@ -31,12 +31,12 @@ void find_reads(const GridBody& body, const S& without, std::map<int, bool>& rea
 }
 
 /// Records the body of a loop or block whose reals are T.
-template <class T> class Recorder {
+template <class T> class CodeRecorder {
   using F = ir::Lane<T>;
   using W = ir::LaneBits<T>;  // integers; in float32 kernels only those that fit int32
 
  public:
-  Recorder(const GridProgram& p, const S& at, uint64_t lanes, Isa isa, GridNative& out)
+  CodeRecorder(const GridProgram& p, const S& at, uint64_t lanes, Isa isa, GridNative& out)
       : at_(at),
         lanes_(lanes),
         isa_(isa),
@@ -423,8 +423,8 @@ std::unique_ptr<Code> make(const GridProgram& p, const S& s, uint64_t lanes, Gri
   ir::LaneProgram program;
   Isa isa;
   if (!jit_isa(isa) ||
-      !(p.real == Dtype::f64 ? Recorder<double>(p, s, lanes, isa, out).record(program)
-                             : Recorder<float>(p, s, lanes, isa, out).record(program)))
+      !(p.real == Dtype::f64 ? CodeRecorder<double>(p, s, lanes, isa, out).record(program)
+                             : CodeRecorder<float>(p, s, lanes, isa, out).record(program)))
     return nullptr;
   uint64_t repeated = 0;
   for (int k = 0; k < out.operands; ++k) {

@@ -147,7 +147,7 @@ class Emitter {
   void write_store();
   void write_store_bool();
 
-  Plan plan_;
+  LoopPlan plan_;
   const bool wide_;  // AVX-512
   const int item_, bytes_, lanes_, operands_;
   Xbyak::CodeGenerator asm_;

@@ -72,8 +72,8 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
   each([&](int32_t id, int32_t p) { positions_[next[id]++] = p; });
 }
 
-Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated,
-           int max_copies)
+LoopPlan::LoopPlan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated,
+                   int max_copies)
     : code(program.code),
       carries(program.carries),
       active(program.active),
@@ -87,7 +87,7 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
 }
 
 /// Removes dead code, and assigns instructions to before, inside and after the loop.
-void Plan::sort_out(uint64_t repeated) {
+void LoopPlan::sort_out(uint64_t repeated) {
   std::vector<bool> needed(code.size(), false);
   for (const ir::LaneProgram::Carry& c : carries) {
     needed[c.next] = true;
@@ -119,7 +119,7 @@ void Plan::sort_out(uint64_t repeated) {
 }
 
 /// Replaces a 2^b by two products, as math::core::scaled, and inverses by quotients.
-void Plan::expand(int item) {
+void LoopPlan::expand(int item) {
   const int mantissa = item == 4 ? 23 : 52;
   const uint64_t round = item == 4 ? ir::word_of(0x1.8p23f) : ir::word_of(0x1.8p52);
   const uint64_t bias = item == 4 ? 127 : 1023, all = item == 4 ? 0xffffffffu : ~uint64_t(0);
@@ -158,7 +158,7 @@ void Plan::expand(int item) {
 }
 
 /// Fuses and, or, xor whose results have one reader into one bitwise function of three values.
-void Plan::merge_bits(int item) {
+void LoopPlan::merge_bits(int item) {
   const uint64_t all = item == 4 ? 0xffffffffu : ~uint64_t(0);
   std::vector<int32_t> readers(code.size(), 0);
   for (const LaneInstruction& x : code)
@@ -199,7 +199,7 @@ void Plan::merge_bits(int item) {
   }
 }
 
-void Plan::find_direct_loads(const Uses& uses) {
+void LoopPlan::find_direct_loads(const Uses& uses) {
   size_t first_store = body.size();
   for (size_t p = body.size(); p-- > 0;)
     if (code[body[p]].op >= LaneOp::store) first_store = p;
@@ -224,7 +224,7 @@ void Plan::find_direct_loads(const Uses& uses) {
   }
 }
 
-void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) {
+void LoopPlan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) {
   const auto is_in_masks = [&](int32_t id) { return file.masks > 0 && ir::is_mask(code[id].op); };
   int live[2] = {0, 0};  // vectors, masks
   for (const int32_t id : entry) ++live[is_in_masks(id)];

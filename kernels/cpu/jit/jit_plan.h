@@ -28,9 +28,9 @@ class Uses {
   std::vector<int32_t> start_, positions_;
 };
 
-struct Plan {
+struct LoopPlan {
   /// `max_copies` 0: one copy, and no registers pinned for the loop except the required ones.
-  Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated, int max_copies);
+  LoopPlan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated, int max_copies);
 
   std::vector<ir::LaneInstruction> code;
   std::vector<bool> invariant;  // the same in every iteration; constants too
