@@ -12,43 +12,28 @@
 namespace mt::lua {
 namespace {
 
-/// The memory traffic per element of a program's operations if they run one after the other.
-struct MemoryTraffic {
-  int numbers = 0, bools = 0;
-};
-MemoryTraffic memory_traffic(const Program& p) {
-  MemoryTraffic m;
-  const auto count = [&m](const Instruction& c) { ++(c.is_bool ? m.bools : m.numbers); };
-  for (int i = 0; i < p.count; ++i) {
-    const Instruction& c = p.code[i];
-    if (c.op < 0 && c.op != kReduce) continue;
-    if (!c.is_row) count(c);
-    for (int v : c.in)
-      if (v >= 0 && p.code[v].op != kConstant && p.code[v].op != kNumber && !p.code[v].is_row)
-        count(p.code[v]);
-  }
-  return m;
-}
-
-/// facts(program): its operations by name, its reads and writes, and the sizes from which it is
-/// compiled and run by several threads.
+/// facts(program): its operations by name, its reads and writes, also those of its operations one after
+/// the other, and the sizes from which it is compiled and run by several threads.
 int facts(Args& a) {
   const ir::Expression& e = expression_at(a, 1);
   const Program& p = e.program();
   std::map<std::string, int> names;
-  int operations = 0, numbers = 0, bools = 0;
+  int operations = 0, out[2] = {}, moved[2] = {};  // numbers, bools
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     if (c.op < 0 && c.op != kReduce) continue;
     ++operations;
     ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
+    const auto move = [&](const Instruction& x) { moved[x.is_bool] += !x.is_row; };
+    move(c);
+    for (int v : c.in)
+      if (v >= 0 && p.code[v].op != kConstant && p.code[v].op != kNumber) move(p.code[v]);
   }
-  for (int k = 0; k < p.outputs; ++k) ++(e.is_bool(k) ? bools : numbers);
-  const MemoryTraffic traffic = memory_traffic(p);
+  for (int k = 0; k < p.outputs; ++k) ++out[e.is_bool(k)];
   lua_newtable(a.L);
-  a.set("operations", operations), a.set("instructions", p.count), a.set("inputs", p.inputs);
-  a.set("numbers_out", numbers), a.set("bools_out", bools), a.set("by_rows", p.by_rows);
-  a.set("moved_numbers", traffic.numbers), a.set("moved_bools", traffic.bools);
+  a.set("operations", operations), a.set("inputs", p.inputs);
+  a.set("numbers_out", out[0]), a.set("bools_out", out[1]);
+  a.set("moved_numbers", moved[0]), a.set("moved_bools", moved[1]);
   a.set("native_from", (kNativeWork + p.count - 1) / p.count);
   a.set("spread_from", std::max(kSpreadWork / p.count, kGrain) + 1), a.set("piece", kGrain);
   lua_newtable(a.L);
