@@ -277,6 +277,19 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
   return slots;
 }
 
+/// These instructions in this order, with their operands and the outputs renumbered.
+std::vector<Instruction> in_order(const std::vector<Instruction>& code,
+                                  const std::vector<int>& order, std::vector<int16_t>& outputs) {
+  std::vector<int16_t> place(code.size(), -1);
+  std::vector<Instruction> made;
+  for (int i : order) place[i] = int16_t(made.size()), made.push_back(code[i]);
+  for (Instruction& c : made)
+    for (int16_t& v : c.in)
+      if (v >= 0) v = place[v];
+  for (int16_t& v : outputs) v = place[v];
+  return made;
+}
+
 struct Interned {
   std::mutex lock;
   std::map<std::vector<uint64_t>, std::unique_ptr<Expression>> all;  // by their complete contents
@@ -294,16 +307,11 @@ Builder::LiveCode Builder::live_code(const std::vector<int>& outputs) const {
   for (size_t i = code_.size(); i-- > 0;)
     for (int v : code_[i].in)
       if (live[i] && v >= 0) live[v] = 1;
-  LiveCode f;
-  std::vector<int16_t> place(code_.size(), -1);
-  for (size_t i = 0; i < code_.size(); ++i) {
-    if (!live[i]) continue;
-    place[i] = int16_t(f.code.size());
-    f.code.push_back(code_[i]);
-    for (int16_t& v : f.code.back().in)
-      if (v >= 0) v = place[v];
-  }
-  for (int v : outputs) f.outputs.push_back(place[v]);
+  std::vector<int> order;
+  for (size_t i = 0; i < code_.size(); ++i)
+    if (live[i]) order.push_back(int(i));
+  LiveCode f{{}, {outputs.begin(), outputs.end()}};
+  f.code = in_order(code_, order, f.outputs);
   return f;
 }
 
@@ -399,17 +407,7 @@ void Expression::sort_by_rows() {
     if (c.op == kReduce) ++level[i];
   }
   std::ranges::stable_sort(order, [&](int a, int b) { return key[a] < key[b]; });
-  std::vector<int16_t> place(n);
-  std::vector<Instruction> sorted;
-  for (size_t i = 0; i < n; ++i) {
-    place[order[i]] = int16_t(i);
-    sorted.push_back(code_[order[i]]);
-  }
-  for (Instruction& c : sorted)
-    for (int16_t& v : c.in)
-      if (v >= 0) v = place[v];
-  for (int16_t& v : outputs_) v = place[v];
-  code_ = std::move(sorted);
+  code_ = in_order(code_, order, outputs_);
 }
 
 void Expression::find_segments() {
