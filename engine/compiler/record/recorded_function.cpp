@@ -28,6 +28,7 @@ bool RecordedFunction::fits(const TensorList& inputs) const {
   if (inputs.size() != inputs_.size() || cpu_threads() != threads_) return false;
   for (size_t k = 0; k < inputs.size(); ++k)
     if (!same_layout(inputs[k], inputs_[k].like) ||
+        inputs[k].requires_grad() != inputs_[k].like.requires_grad() ||
         inputs[k].impl()->storage->device != inputs_[k].device)
       return false;
   for (const Captured& c : captured_)
@@ -89,10 +90,7 @@ void StepRecorder::refuse_effects() {
   for (const auto& [storage, written] : touched_)
     if (const TrackedBlock* const m = memory_at(storage->data); written && m && m->outside)
       refuse("it changes a tensor from outside in place");
-  for (const auto& [impl, before] : flags_)
-    if (const TrackedBlock* const m = memory_at(impl->storage->data);
-        (!m || m->outside) && impl->requires_grad != before.second)
-      refuse("it changes requires_grad of a tensor from outside");
+  check_flags("from outside");
 }
 
 /// The memory of results that will hold a buffer of the recording.
@@ -247,12 +245,8 @@ void StepRecorder::move_numbers(RecordedFunction& made) {
 
 std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList& results,
                                                                 bool saves) {
-  pause();
-  remove_interceptor(*this);
-  if (asked_) refuse_number(kind_);
   auto made = std::make_unique<RecordedFunction>();
-  check_generator(default_generator().counter());
-  made->draws_ = default_generator().counter() - begun_;
+  made->draws_ = end();
   made->threads_ = cpu_threads();
   refuse_effects();
   for (const StepReplay::Input& in : replay_->inputs_) {

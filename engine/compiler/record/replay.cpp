@@ -27,8 +27,8 @@ Tensor placed(const Tensor& like, Storage* storage, int64_t bytes) {
 bool same_layout(const Tensor& x, const Tensor& like) {
   const TensorImpl &a = *x.impl(), &b = *like.impl();
   const size_t bytes = sizeof a.size[0] * size_t(b.ndim);
-  return a.dtype == b.dtype && a.ndim == b.ndim && a.requires_grad == b.requires_grad &&
-         std::memcmp(a.size, b.size, bytes) == 0 && a.contiguous == b.contiguous &&
+  return a.dtype == b.dtype && a.ndim == b.ndim && std::memcmp(a.size, b.size, bytes) == 0 &&
+         a.contiguous == b.contiguous &&
          (a.contiguous || std::memcmp(a.stride, b.stride, bytes) == 0);
 }
 
@@ -98,7 +98,8 @@ void StepReplay::renew(EscapingBuffer& o) {
 
 bool StepReplay::takes(const TensorList& inputs) const {
   return std::ranges::equal(inputs, inputs_, [](const Tensor& x, const Input& in) {
-    return same_layout(x, in.tensor) && &x.device() == &in.tensor.device();
+    return same_layout(x, in.tensor) && x.requires_grad() == in.tensor.requires_grad() &&
+           &x.device() == &in.tensor.device();
   });
 }
 
@@ -141,11 +142,8 @@ bool StepReplay::shares_gradients() const {
 }
 
 bool StepReplay::Guard::takes_layout() const {
-  const TensorImpl &now = *tensor.impl(), &then = *like.impl();
-  const size_t bytes = sizeof now.size[0] * size_t(then.ndim);
-  return now.storage == then.storage && now.offset == then.offset && now.dtype == then.dtype &&
-         now.ndim == then.ndim && std::memcmp(now.size, then.size, bytes) == 0 &&
-         std::memcmp(now.stride, then.stride, bytes) == 0;
+  return tensor.impl()->storage == storage() && tensor.offset() == like.offset() &&
+         same_layout(tensor, like);
 }
 
 bool StepReplay::Guard::takes(const TensorImpl* x) const {

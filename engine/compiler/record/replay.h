@@ -169,7 +169,7 @@ TensorList on_arguments(TensorList results, const TensorList& inputs, const Tens
 
 /// A tensor with the layout of `like` in another storage, at the offset of `like` plus `bytes`.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
-/// Whether x has the dtype, sizes, strides and requires_grad of `like`.
+/// Whether x has the dtype, sizes and strides of `like`.
 bool same_layout(const Tensor& x, const Tensor& like);
 
 /// Records this thread's calls during its lifetime, on the CPU and one GPU.
@@ -232,7 +232,8 @@ class StepRecorder : public StepListener, public Interceptor {
   TrackedBlock* own_memory(const Tensor&);
   bool check(std::byte* slot, bool out, StepCall&);
   void check_results(StepReplay&, const TensorList&);
-  void check_flags(const StepReplay&);
+  uint64_t end();
+  void check_flags(const char* whose);
   void make_guards(StepReplay&);
   void find_escaping(StepReplay&);
   void upload_constants(StepReplay&);

@@ -269,22 +269,22 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
       for (const StepReplay::Grad& g : part)
         if (g.grad.defined() && g.grad.impl()->storage == made.inputs_[k].tensor.impl()->storage)
           refuse(fmt::format("argument {} becomes a gradient; set a clone of it", k + 1));
-  for (size_t k = 0; k < made.inputs_.size(); ++k)  // the caller's argument would not be changed
-    if (const auto at = touched_.find(made.inputs_[k].tensor.impl()->storage);
-        at != touched_.end() && at->second)
+  for (size_t k = 0; k < made.inputs_.size(); ++k) {  // the caller's argument would not be changed
+    const Tensor& x = made.inputs_[k].tensor;
+    if (const auto at = touched_.find(x.impl()->storage); at != touched_.end() && at->second)
       refuse(fmt::format("argument {} is changed in place", k + 1));
-}
-
-/// A replay changes neither requires_grad nor the gradients of arguments.
-void StepRecorder::check_flags(const StepReplay& made) {
-  for (size_t k = 0; k < made.inputs_.size(); ++k)
-    if (made.inputs_[k].tensor.requires_grad() || made.inputs_[k].tensor.grad().defined())
+    if (x.requires_grad() || x.grad().defined())
       refuse(
           fmt::format("argument {} is given a gradient; pass a tensor that requires none", k + 1));
+  }
+}
+
+/// What is recorded does not change requires_grad.
+void StepRecorder::check_flags(const char* whose) {
   for (const auto& [impl, before] : flags_)
-    if (TrackedBlock* const m = memory_at(impl->storage->data);
+    if (const TrackedBlock* const m = memory_at(impl->storage->data);
         (!m || m->outside) && impl->requires_grad != before.second)
-      refuse("it changes requires_grad of a tensor from before the step");
+      refuse(std::string("it changes requires_grad of a tensor ") + whose);
 }
 
 void StepRecorder::make_guards(StepReplay& made) {
@@ -475,16 +475,23 @@ void StepRecorder::put_calls(StepReplay& made) {
   made.calls_ = std::move(calls_);
 }
 
-std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, TensorList stepped) {
+/// Ends the recording; returns by how many places it has advanced the generator.
+uint64_t StepRecorder::end() {
   pause();
   remove_interceptor(*this);
-  std::unique_ptr<StepReplay> made = std::move(replay_);
   if (asked_) refuse_number(kind_);
-  check_generator(default_generator().counter());
+  const uint64_t counter = default_generator().counter();
+  check_generator(counter);
+  return counter - begun_;
+}
+
+std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, TensorList stepped) {
+  const uint64_t draws = end();
+  std::unique_ptr<StepReplay> made = std::move(replay_);
   check_results(*made, results);
-  check_flags(*made);
+  check_flags("from before the step");
   made->stepped_ = std::move(stepped);
-  made->draws_ = default_generator().counter() - begun_;
+  made->draws_ = draws;
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_escaping(*made);
