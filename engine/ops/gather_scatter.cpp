@@ -1,4 +1,4 @@
-// gather_scatter.cpp -- gather and scatter: indexing along one dimension by tensors
+// gather_scatter.cpp -- reading and writing the elements that index tensors select; gather and scatter
 #include "engine/ops/gather_scatter.h"
 #include "engine/core/host.h"
 #include "engine/core/upcast.h"
@@ -121,25 +121,259 @@ void check_source(const char* name, const Tensor& x, const Tensor& source) {
   check_together(name, x, source);
 }
 
+// ---- keys: the elements that index tensors select -----------------------------------------------
+
+Shape IndexKey::block() const {
+  Shape shape = at.at.shape();
+  if (several()) shape.erase(0);
+  return shape;
+}
+
+Shape shape_at(const Shape& x, const IndexKey& key) {
+  if (key.along) return key.block();
+  Shape out;
+  int others = 0;
+  auto insert_block = [&] {
+    if (others != key.place) return;
+    for (int64_t n : key.block()) out.push(n);
+  };
+  for (int d = 0; d < x.size(); ++d) {
+    if (key.dims >> d & 1) continue;
+    insert_block();
+    out.push(x[d]);
+    ++others;
+  }
+  insert_block();
+  return out;
+}
+
 namespace {
 
-/// `whole` is the tensor with the indexed dimension, `part` the one with the index's shape.
-Gather gather_args(const Tensor& whole, const Tensor& part, const Index& index, int d) {
+/// The offsets in x of the selected elements, for several indexed dimensions.
+Tensor offsets_in(const Tensor& x, const IndexKey& key) {
+  Tensor out = empty(key.block(), Dtype::i64, x.device());
+  int row = 0;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (!(key.dims >> d & 1)) continue;
+    ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.argument_as<int64_t>(), x.stride(d),
+                row > 0);
+    ++row;
+  }
+  return out;
+}
+
+/// The verb's argument: `whole` has the indexed dimensions, `part` the shape of shape_at. `offsets`
+/// owns the memory that the argument points to.
+Gather call_at(const Tensor& whole, const Tensor& part, const IndexKey& key, Tensor& offsets) {
   Gather g;
   g.dtype = whole.dtype();
-  g.ndim = index.at.dim();
+  g.ndim = part.dim();
   const size_t bytes = sizeof(int64_t) * g.ndim;
-  std::memcpy(g.size, index.at.impl()->size, bytes);
-  std::memcpy(g.index_stride, index.at.impl()->stride, bytes);
+  std::memcpy(g.size, part.impl()->size, bytes);
   std::memcpy(g.out_stride, part.impl()->stride, bytes);
-  std::memcpy(g.in_stride, whole.impl()->stride, bytes);
-  g.in_stride[d] = 0;
-  g.step = whole.stride(d);
-  g.extent = whole.size(d), g.first = index.first, g.back = index.back(g.extent);
-  g.index = index.at.argument_as<int64_t>();
   g.out = part.data(), g.in = whole.data();
+  const bool several = key.several();
+  offsets = several ? offsets_in(whole, key) : key.at.at;
+  int to = 0, others = 0;
+  auto insert_block = [&] {
+    if (others != key.place) return;
+    for (int b = 0; b < offsets.dim(); ++b, ++to)
+      g.index_stride[to] = offsets.stride(b), g.in_stride[to] = 0;
+  };
+  for (int d = 0; d < whole.dim(); ++d) {
+    const bool indexed = key.dims >> d & 1;
+    if (indexed) g.step = whole.stride(d), g.extent = whole.size(d);
+    if (key.along) {
+      g.index_stride[d] = offsets.stride(d), g.in_stride[d] = indexed ? 0 : whole.stride(d);
+    } else if (!indexed) {
+      insert_block();
+      g.index_stride[to] = 0, g.in_stride[to++] = whole.stride(d);
+      ++others;
+    }
+  }
+  if (!key.along) insert_block();
+  g.index = offsets.argument_as<int64_t>();
+  g.first = key.at.first, g.back = key.at.back(g.extent);
+  if (several) {
+    g.step = 1, g.extent = 1, g.first = g.back = 0;
+    for (int d = 0; d < whole.dim(); ++d)
+      if (key.dims >> d & 1) g.extent += (whole.size(d) - 1) * whole.stride(d);
+  }
   return g;
 }
+
+int64_t extent_of(const Shape& x, const IndexKey& key) { return x[__builtin_ctz(key.dims)]; }
+
+/// Checks positions that the kernel will not read.
+void check_unread(const char* name, const Shape& x, const IndexKey& key, int64_t part) {
+  if (key.several()) return;  // offsets_in has checked them
+  const int64_t extent = extent_of(x, key);
+  if (extent == 0 && key.at.at.numel() > 0) fail_position(name, key.at, 0, key.shown, key.whole);
+  if (part == 0) check_positions(name, key.at, extent, key.shown, key.whole);
+}
+
+/// A key as a node stores it, without the positions.
+struct KeptKey {
+  Shape whole;
+  int64_t first;
+  unsigned dims;
+  int place;
+  bool along, adds;  // adds: put_at adds instead of replacing
+};
+IndexKey saved_key(Node& node) {
+  const KeptKey& k = node.kept<KeptKey>();
+  IndexKey key;
+  key.dims = k.dims, key.place = k.place, key.along = k.along;
+  key.at = {node.get(0), k.first}, key.whole = k.whole;
+  return key;
+}
+Node& save_key(Node& node, const Tensor& x, const IndexKey& key, bool adds) {
+  return node.save(0, key.at.at, Node::kOther)
+      .keep(KeptKey{x.shape(), key.at.first, key.dims, key.place, key.along, adds});
+}
+
+const NodeType kIndex{"index", gather_backward}, kGather{"gather", gather_backward};
+
+}  // namespace
+
+void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
+  dx[0] = put_at(node.type->name, zeros(node.kept<KeptKey>().whole, g), saved_key(node), g,
+                 ScatterReduce::add);
+}
+
+Tensor pick_at(const char* name, const Tensor& x, const IndexKey& key) {
+  Tensor out = empty(shape_at(x.shape(), key), x);
+  check_unread(name, x.shape(), key, out.numel());
+  if (out.numel() > 0) {
+    Tensor offsets;
+    const bool there = x.device().gather(call_at(x, out, key, offsets));
+    if (!key.several())  // several indices were checked before
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+  }
+  if (wants_grad(x)) save_key(record(key.along ? kGather : kIndex, out, {&x}), x, key, true);
+  return out;
+}
+
+namespace {
+
+/// Whether each value of the source is in the result: of several at one position, the last is.
+Tensor last_writes(const IndexKey& key) {
+  const Shape shape = shape_at(key.whole, key);
+  const Tensor ids = reshape(
+      range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
+  const Tensor zero = zeros(key.whole, Dtype::i64, ids.device());
+  const Tensor winners = put_at("index", zero, key, ids, ScatterReduce::set, true);
+  return eq(pick_at("index", winners, key), ids);
+}
+
+void put_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const char* const name = node.type->name;
+  const IndexKey key = saved_key(node);
+  const bool adds = node.kept<KeptKey>().adds;
+  const Tensor zero = zeros({}, g);
+  if (node.wants(0))
+    dx[0] =
+        adds ? g : put_at(name, g, key, expand(zero, shape_at(g.shape(), key)), ScatterReduce::set);
+  if (!node.wants(1)) return;
+  const Tensor part = pick_at(name, g, key);
+  dx[1] = adds ? part : where(last_writes(key), part, zero);
+}
+
+/// Elements equal to the maximum or minimum share the gradient.
+void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const char* const name = node.type->name;
+  const IndexKey key = saved_key(node);
+  const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
+  const Tensor self_hits = to(eq(x, best), g.dtype()),
+               source_hits = to(eq(source, pick_at(name, best, key)), g.dtype());
+  const Tensor part =
+      g / maximum(put_at(name, self_hits, key, source_hits, ScatterReduce::add), 1.0);
+  if (node.wants(0)) dx[0] = part * self_hits;
+  if (node.wants(1)) dx[1] = pick_at(name, part, key) * source_hits;
+}
+
+/// The gradient is the product of the others, which is computed again for the only zero of a group.
+/// For several zeros it is 0, but its derivative is not: recording it throws Error.
+void product_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const char* const name = node.type->name;
+  const IndexKey key = saved_key(node);
+  const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
+  const auto times = [&](const Tensor& a, const Tensor& b) {
+    return put_at(name, a, key, b, ScatterReduce::mul);
+  };
+  if (node.wants(0)) {
+    const Tensor safe = where(eq(x, 0.0), 1.0, x);
+    dx[0] = g * times(safe, source) / safe;
+  }
+  if (!node.wants(1)) return;
+  const Tensor is_zero = eq(source, 0.0), zero = zeros(x.shape(), Dtype::i64, x.device());
+  const Tensor zeros_there = put_at(name, zero, key, to(is_zero, Dtype::i64), ScatterReduce::add);
+  const Tensor is_only_zero = logical_and(is_zero, eq(pick_at(name, zeros_there, key), 1.0));
+  if (grad_enabled() && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
+    fail(
+        "scatter_reduce: two zeros of the source go to one position; their product has no second "
+        "derivative here; leave create_graph out, or use mt.prod");
+  const Tensor others = times(x, where(is_only_zero, 1.0, source));
+  const Tensor safe = where(is_zero, 1.0, source);
+  dx[1] =
+      where(is_only_zero, pick_at(name, g * others, key), pick_at(name, g * product, key) / safe);
+}
+
+const NodeType kPut{"index_put", put_backward}, kSet{"scatter", put_backward},
+    kAdd{"scatter_add", put_backward}, kMul{"scatter_reduce", product_backward},
+    kExtreme{"scatter_reduce", extreme_backward};
+
+void record_put(ScatterReduce join, const Tensor& out, const Tensor& x, const IndexKey& key,
+                const Tensor& source) {
+  const bool set = join == ScatterReduce::set, add = join == ScatterReduce::add;
+  const NodeType& type = !key.along                   ? kPut
+                         : set                        ? kSet
+                         : add                        ? kAdd
+                         : join == ScatterReduce::mul ? kMul
+                                                      : kExtreme;
+  Node& node = save_key(record(type, out, {&x, &source}), x, key, add);
+  if (!set && !add) node.save(1, x, 0).save(2, source, 1).save(3, out, Node::kOutput);
+}
+
+}  // namespace
+
+Tensor put_at(const char* name, const Tensor& x, IndexKey key, const Tensor& source,
+              ScatterReduce join, InPlace in_place) {
+  const bool wants = wants_grad(x, source);
+  Tensor out = x, values = source;
+  check_unread(name, x.shape(), key, source.numel());
+  if (!in_place || wants) {
+    out = empty(x.shape(), x);
+    copy_elements(out, x);
+  } else {
+    const auto shares = [&](const Tensor& t) { return t.impl()->storage == x.impl()->storage; };
+    if (!key.several() && reports_synchronously(x.device()))
+      check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+    if (shares(values)) values = clone(values);
+    if (shares(key.at.at)) key.at.at = clone(key.at.at);
+  }
+  const auto write = [&](const Tensor& whole, const Tensor& part) {
+    Tensor offsets;
+    Gather g = call_at(whole, part, key, offsets);
+    std::swap(g.out_stride, g.in_stride);
+    g.out = whole.data(), g.in = part.data();
+    g.join = join;
+    const bool there = whole.device().scatter(g);
+    if (!key.several()) found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+  };
+  if (source.numel() > 0 && join == ScatterReduce::set) write(out, values);
+  else if (source.numel() > 0)
+    in_compute_dtype(out, [&](const Tensor& whole) { write(whole, to_compute_dtype(values)); });
+  if (wants) record_put(join, out, x, key, source);
+  if (!in_place) return out;
+  if (!wants) return bump(x), x;
+  keep_saved(out, x);
+  return write_(name, x, out);
+}
+
+// ---- along one dimension ------------------------------------------------------------------------
+
+namespace {
 
 void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) {
   check_together(name, x, index);
@@ -153,35 +387,21 @@ void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) 
            k + 1);
 }
 
+/// The key of an index of x's rank.
+IndexKey key_along(const Tensor& x, int d, const Index& index) {
+  IndexKey key;
+  key.dims = 1u << d, key.along = true, key.shown = d, key.whole = x.shape(), key.at = index;
+  return key;
+}
+
 /// Views a 0-d tensor or index as one of size 1.
 Tensor at_least_1d(const Tensor& x) { return x.dim() ? x : reshape(x, {1}); }
 
-/// The dimension of an index, its first position, and the shape of the tensor that it indexes.
-struct IndexedDim {
-  int d;
-  int64_t first;
-  Shape whole;
-};
-std::pair<Index, int> saved_index(Node& node) {
-  const IndexedDim& saved = node.kept<IndexedDim>();
-  return {{node.get(0), saved.first}, saved.d};
-}
-Node& save_index(Node& node, const Index& index, int d, const Tensor& x) {
-  return node.save(0, index.at, Node::kOther).keep(IndexedDim{d, index.first, x.shape()});
-}
-
-const NodeType kGather{"gather", gather_backward};
-
 }  // namespace
-
-void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const auto [index, d] = saved_index(node);
-  dx[0] = scatter_add(zeros(node.kept<IndexedDim>().whole, g), d, index, g);
-}
 
 void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
                    const Index& index) {
-  if (wants_grad(x)) save_index(record(type, values, {&x}), index, d, x);
+  if (wants_grad(x)) save_key(record(type, values, {&x}), x, key_along(x, d, index), true);
 }
 
 Tensor gather(const Tensor& x, Dim dim, const Index& given) {
@@ -190,101 +410,10 @@ Tensor gather(const Tensor& x, Dim dim, const Index& given) {
     return reshape(gather(reshape(x, {1}), 0, {at_least_1d(given.at), given.first}),
                    given.at.shape());
   check_ranks("gather", x, given.at, d);
-  const Index index = integer_positions("gather", given);
-  if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
-  Tensor out = empty(index.at.shape(), x);
-  found(x.device().gather(gather_args(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
-  record_gather(kGather, x, out, d, index);
-  return out;
+  return pick_at("gather", x, key_along(x, d, integer_positions("gather", given)));
 }
-
-// ---- scatter ------------------------------------------------------------------------------------
 
 namespace {
-
-void scatter_into(const char* name, const Tensor& out, int d, const Index& index,
-                  const Tensor& source, ScatterReduce join) {
-  if (index.at.numel() == 0) return;
-  if (join != ScatterReduce::set && is_storage_only(out.dtype()))
-    return in_compute_dtype(out, [&](const Tensor& wide) {
-      scatter_into(name, wide, d, index, to_compute_dtype(source), join);
-    });
-  if (out.size(d) == 0) fail_position(name, index, 0, d, out.shape());
-  Gather g = gather_args(out, source, index, d);
-  std::swap(g.out_stride, g.in_stride);
-  g.out = out.data(), g.in = source.data();
-  g.join = join;
-  found(out.device().scatter(g), name, index, out.size(d), d, out.shape());
-}
-
-/// Whether each value of the source is in the result: of several at one position, the last is.
-Tensor last_writes(const Shape& whole, int d, const Index& index) {
-  const int64_t n = index.at.numel();
-  const Tensor ids =
-      reshape(range(1, double(n), 1, Dtype::i64, index.at.device()), index.at.shape());
-  const Tensor zero = zeros(whole, Dtype::i64, ids.device());
-  return eq(gather(scatter(zero, d, index, ids), d, index), ids);
-}
-
-void set_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const auto [index, d] = saved_index(node);
-  const Tensor zero = zeros({}, g);
-  if (node.wants(0)) dx[0] = scatter(g, d, index, expand(zero, index.at.shape()));
-  if (node.wants(1)) dx[1] = where(last_writes(g.shape(), d, index), gather(g, d, index), zero);
-}
-
-void add_backward(Node& node, const Tensor& g, Tensor* dx) {
-  if (node.wants(0)) dx[0] = g;
-  const auto [index, d] = saved_index(node);
-  if (node.wants(1)) dx[1] = gather(g, d, index);
-}
-
-/// Elements equal to the maximum or minimum share the gradient.
-void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const auto [index, d] = saved_index(node);
-  const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
-  const Tensor self_hits = to(eq(x, best), g.dtype()),
-               source_hits = to(eq(source, gather(best, d, index)), g.dtype());
-  const Tensor part = g / maximum(scatter_add(self_hits, d, index, source_hits), 1.0);
-  if (node.wants(0)) dx[0] = part * self_hits;
-  if (node.wants(1)) dx[1] = gather(part, d, index) * source_hits;
-}
-
-/// The gradient is the product of the others, which is computed again for the only zero of a group.
-/// For several zeros it is 0, but its derivative is not: recording it throws Error.
-void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const auto [index, d] = saved_index(node);
-  const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
-  if (node.wants(0)) {
-    const Tensor safe = where(eq(x, 0.0), 1.0, x);
-    dx[0] = g * scatter_reduce(safe, d, index, source, "prod") / safe;
-  }
-  if (!node.wants(1)) return;
-  const Tensor is_zero = eq(source, 0.0), zero = zeros(x.shape(), Dtype::i64, x.device());
-  const Tensor zeros_there = scatter_add(zero, d, index, to(is_zero, Dtype::i64));
-  const Tensor is_only_zero = logical_and(is_zero, eq(gather(zeros_there, d, index), 1.0));
-  if (grad_enabled() && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
-    fail(
-        "scatter_reduce: two zeros of the source go to one position; their product has no second "
-        "derivative here; leave create_graph out, or use mt.prod");
-  const Tensor others = scatter_reduce(x, d, index, where(is_only_zero, 1.0, source), "prod");
-  const Tensor safe = where(is_zero, 1.0, source);
-  dx[1] = where(is_only_zero, gather(g * others, d, index), gather(g * product, d, index) / safe);
-}
-
-const NodeType kSet{"scatter", set_backward}, kAdd{"scatter_add", add_backward},
-    kMul{"scatter_reduce", prod_backward}, kExtreme{"scatter_reduce", extreme_backward};
-
-void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int d,
-                    const Index& index, const Tensor& source) {
-  const NodeType& type = join == ScatterReduce::set   ? kSet
-                         : join == ScatterReduce::add ? kAdd
-                         : join == ScatterReduce::mul ? kMul
-                                                      : kExtreme;
-  Node& node = save_index(record(type, out, {&x, &source}), index, d, x);
-  if (join == ScatterReduce::set || join == ScatterReduce::add) return;
-  node.save(1, x, 0).save(2, source, 1).save(3, out, Node::kOutput);
-}
 
 /// Implements every kind of scatter. In place and without a gradient it writes x, after all checks.
 Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& given,
@@ -302,7 +431,7 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
   check_source(name, x, source);
   if (source.dim() != x.dim())
     fail("{}: the source is {}, the tensor {}", name, source.shape(), x.shape());
-  Index index = integer_positions(name, given);
+  const Index index = integer_positions(name, given);
   Tensor part = source;
   for (int k = 0; k < x.dim(); ++k) {
     if (index.at.size(k) > source.size(k) && index.at.numel() > 0)
@@ -310,21 +439,7 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
     if (index.at.size(k) < part.size(k)) part = slice(part, k, 0, index.at.size(k));
   }
   if (index.at.numel() == 0) return in_place ? x : clone(x);
-  const bool wants = wants_grad(x, part);
-  if (in_place && !wants) {
-    if (reports_synchronously(x.device())) check_positions(name, index, x.size(d), d, x.shape());
-    if (part.impl()->storage == x.impl()->storage) part = clone(part);
-    if (index.at.impl()->storage == x.impl()->storage) index.at = clone(index.at);
-    scatter_into(name, x, d, index, part, join);
-    bump(x);
-    return x;
-  }
-  Tensor out = empty(x.shape(), x);
-  copy_elements(out, x);
-  scatter_into(name, out, d, index, part, join);
-  if (wants) record_scatter(join, out, x, d, index, part);
-  if (in_place && wants) keep_saved(out, x);
-  return in_place ? write_(name, x, out) : out;
+  return put_at(name, x, key_along(x, d, index), part, join, in_place);
 }
 
 /// The identity element of a product, a maximum, a minimum or a sum.

@@ -25,6 +25,28 @@ void check_counted(IndexBound::Kind, const char* name, const Index& given, const
                    int64_t extent, std::optional<int64_t> ignore = {});
 /// The number that masked_fill and index_fill write to x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);
+
+/// The elements that index tensors select. With one indexed dimension `at` is the index; with
+/// several, its first dimension enumerates them, and its positions are already 0-based.
+struct IndexKey {
+  unsigned dims = 0;   // the indexed dimensions, as bits
+  bool along = false;  // the index has x's rank, and its shape is that of the elements
+  int place = 0;       // the number of other dimensions before the index's dimensions in the result
+  Index at{Tensor()};
+  int shown = 0;  // the dimension and the shape shown in messages
+  Shape whole;
+
+  bool several() const { return (dims & (dims - 1)) != 0; }
+  /// The shape that the index tensors broadcast to.
+  Shape block() const;
+};
+/// The shape of the elements that the key selects in a tensor of this shape.
+Shape shape_at(const Shape& x, const IndexKey&);
+/// Gathers the elements that the key selects.
+Tensor pick_at(const char* name, const Tensor& x, const IndexKey&);
+/// x with the source, of shape_at's shape and x's dtype, written at the selected elements.
+Tensor put_at(const char* name, const Tensor& x, IndexKey, const Tensor& source, ScatterReduce,
+              InPlace = false);
 /// Records that `values` are x at `index` along dimension d; backward scatters the gradient there.
 void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d, const Index&);
 /// The `backward` of such a node.

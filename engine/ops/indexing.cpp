@@ -9,200 +9,6 @@
 namespace mt {
 namespace {
 
-/// The elements that index tensors select. With one indexed dimension `at` is the index; with
-/// several, its first dimension enumerates them, and its positions are already 0-based.
-struct Key {
-  unsigned dims = 0;  // the indexed dimensions, as bits
-  int place = 0;      // the number of other dimensions before the index's dimensions in the result
-  Index at{Tensor()};
-  int shown = 0;  // the dimension and the shape shown in messages
-  Shape whole;
-
-  bool several() const { return (dims & (dims - 1)) != 0; }
-  /// The shape that the index tensors broadcast to.
-  Shape block() const {
-    Shape shape = at.at.shape();
-    if (several()) shape.erase(0);
-    return shape;
-  }
-};
-
-Shape shape_at(const Shape& x, const Key& key) {
-  Shape out;
-  int others = 0;
-  auto insert_block = [&] {
-    if (others != key.place) return;
-    for (int64_t n : key.block()) out.push(n);
-  };
-  for (int d = 0; d < x.size(); ++d) {
-    if (key.dims >> d & 1) continue;
-    insert_block();
-    out.push(x[d]);
-    ++others;
-  }
-  insert_block();
-  return out;
-}
-
-/// The offsets in x of the selected elements, for several indexed dimensions.
-Tensor offsets_in(const Tensor& x, const Key& key) {
-  Tensor out = empty(key.block(), Dtype::i64, x.device());
-  int row = 0;
-  for (int d = 0; d < x.dim(); ++d) {
-    if (!(key.dims >> d & 1)) continue;
-    ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.argument_as<int64_t>(), x.stride(d),
-                row > 0);
-    ++row;
-  }
-  return out;
-}
-
-/// The verb's argument: `whole` has the indexed dimensions, `part` the shape of shape_at. `offsets`
-/// owns the memory that the argument points to.
-Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& offsets) {
-  Gather g;
-  g.dtype = whole.dtype();
-  g.ndim = part.dim();
-  const size_t bytes = sizeof(int64_t) * g.ndim;
-  std::memcpy(g.size, part.impl()->size, bytes);
-  std::memcpy(g.out_stride, part.impl()->stride, bytes);
-  g.out = part.data(), g.in = whole.data();
-  const bool several = key.several();
-  offsets = several ? offsets_in(whole, key) : key.at.at;
-  int to = 0, others = 0;
-  auto insert_block = [&] {
-    if (others != key.place) return;
-    for (int b = 0; b < offsets.dim(); ++b, ++to)
-      g.index_stride[to] = offsets.stride(b), g.in_stride[to] = 0;
-  };
-  for (int d = 0; d < whole.dim(); ++d) {
-    if (key.dims >> d & 1) {
-      g.step = whole.stride(d), g.extent = whole.size(d);
-      continue;
-    }
-    insert_block();
-    g.index_stride[to] = 0, g.in_stride[to++] = whole.stride(d);
-    ++others;
-  }
-  insert_block();
-  g.index = offsets.argument_as<int64_t>();
-  g.first = key.at.first, g.back = key.at.back(g.extent);
-  if (several) {
-    g.step = 1, g.extent = 1, g.first = g.back = 0;
-    for (int d = 0; d < whole.dim(); ++d)
-      if (key.dims >> d & 1) g.extent += (whole.size(d) - 1) * whole.stride(d);
-  }
-  return g;
-}
-
-int64_t extent_of(const Shape& x, const Key& key) { return x[__builtin_ctz(key.dims)]; }
-
-/// Checks positions that the kernel will not read.
-void check_unread(const char* name, const Shape& x, const Key& key, int64_t part) {
-  if (key.several()) return;  // offsets_in has checked them
-  const int64_t extent = extent_of(x, key);
-  if (extent == 0 && key.at.at.numel() > 0) fail_position(name, key.at, 0, key.shown, key.whole);
-  if (part == 0) check_positions(name, key.at, extent, key.shown, key.whole);
-}
-
-/// A key as a node stores it, without the positions.
-struct KeptKey {
-  Shape whole;
-  int64_t first;
-  unsigned dims;
-  int place;
-  bool adds;  // index_put: adds instead of replacing
-};
-Key saved_key(Node& node) {
-  const KeptKey& k = node.kept<KeptKey>();
-  Key key;
-  key.dims = k.dims, key.place = k.place, key.at = {node.get(1), k.first}, key.whole = k.whole;
-  return key;
-}
-void save_key(Node& node, const Tensor& x, const Key& key, bool adds) {
-  node.save(1, key.at.at, Node::kOther);
-  node.keep(KeptKey{x.shape(), key.at.first, key.dims, key.place, adds});
-}
-
-Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
-              ScatterReduce join, InPlace in_place = false);
-
-/// Gathers the elements that the key selects.
-Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
-  Tensor out = empty(shape_at(x.shape(), key), x);
-  check_unread(name, x.shape(), key, out.numel());
-  if (out.numel() > 0) {
-    Tensor offsets;
-    const bool there = x.device().gather(call_at(x, out, key, offsets));
-    if (!key.several())  // several indices were checked before
-      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
-  }
-  if (wants_grad(x)) {
-    static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = put_at("index", zeros(node.kept<KeptKey>().whole, g),
-                                                saved_key(node), g, ScatterReduce::add);
-                               }};
-    save_key(record(type, out, {&x}), x, key, true);
-  }
-  return out;
-}
-
-/// Whether each value of the source is in the result: of several at one position, the last is.
-Tensor last_writes(const Key& key) {
-  const Shape shape = shape_at(key.whole, key);
-  const Tensor ids = reshape(
-      range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
-  const Tensor zero = zeros(key.whole, Dtype::i64, ids.device());
-  const Tensor winners = put_at("index", zero, key, ids, ScatterReduce::set, true);
-  return eq(pick_at("index", winners, key), ids);
-}
-
-/// x with the source, of shape_at's shape and x's dtype, written at the selected elements.
-Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
-              ScatterReduce join, InPlace in_place) {
-  const bool wants = wants_grad(x, source);
-  check_unread(name, x.shape(), key, source.numel());
-  Tensor out = x;
-  if (!in_place || wants) {
-    out = empty(x.shape(), x);
-    copy_elements(out, x);
-  } else if (!key.several() && reports_synchronously(x.device())) {
-    check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
-  }
-  const auto write = [&](const Tensor& whole, const Tensor& part) {
-    Tensor offsets;
-    Gather g = call_at(whole, part, key, offsets);
-    std::swap(g.out_stride, g.in_stride);
-    g.out = whole.data(), g.in = part.data();
-    g.join = join;
-    const bool there = whole.device().scatter(g);
-    if (!key.several()) found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
-  };
-  if (source.numel() > 0 && join == ScatterReduce::set) write(out, source);
-  else if (source.numel() > 0)
-    in_compute_dtype(out, [&](const Tensor& whole) { write(whole, to_compute_dtype(source)); });
-  if (wants) {
-    static const NodeType type{"index_put", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Key key = saved_key(node);
-                                 const bool adds = node.kept<KeptKey>().adds;
-                                 const Tensor zero = zeros({}, g);
-                                 if (node.wants(0))
-                                   dx[0] = adds ? g
-                                                : put_at("index_put", g, key,
-                                                         expand(zero, shape_at(g.shape(), key)),
-                                                         ScatterReduce::set);
-                                 if (!node.wants(1)) return;
-                                 const Tensor part = pick_at("index_put", g, key);
-                                 dx[1] = adds ? part : where(last_writes(key), part, zero);
-                               }};
-    save_key(record(type, out, {&x, &source}), x, key, join == ScatterReduce::add);
-  }
-  if (!in_place) return out;
-  if (wants) return write_(name, x, out);
-  bump(x);
-  return x;
-}
-
 // ---- from the entries of an index to a region and a key -----------------------------------------
 
 /// The part of an index that needs no tensors: a view of x, and the remaining entries for the key.
@@ -227,7 +33,7 @@ class Region {
                ? &mask_
                : nullptr;
   }
-  Key key(const char* name) const;
+  IndexKey key(const char* name) const;
 
  private:
   struct Entry {
@@ -305,8 +111,8 @@ class Region {
   Tensor mask_;  // the last one
 };
 
-Key Region::key(const char* name) const {
-  Key key;
+IndexKey Region::key(const char* name) const {
+  IndexKey key;
   key.whole = given_;
   std::vector<Entry> at = indices_;
   if (lazy_) {
@@ -393,16 +199,11 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
     const Tensor source = wants ? Region(x, items, n, true).view() : view;
     return assign(x, view, masked_put(source, *mask, value, accumulate));
   }
-  Key key = region.key(name);
+  const IndexKey key = region.key(name);
   const Tensor source = fit_value(x, value, shape_at(view.shape(), key));
   const ScatterReduce join = accumulate ? ScatterReduce::add : ScatterReduce::set;
-  if (!wants) {
-    if (key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
-    put_at(name, view, key, source, join, true);
-    return;
-  }
-  const Tensor result = put_at(name, Region(x, items, n, true).view(), key, source, join);
-  assign(x, view, result);
+  if (!wants) return void(put_at(name, view, key, source, join, true));
+  assign(x, view, put_at(name, Region(x, items, n, true).view(), key, source, join));
 }
 
 // ---- whole slices -------------------------------------------------------------------------------
@@ -410,11 +211,11 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
 namespace {
 
 /// The key of a 1-d index for one dimension.
-Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
+IndexKey slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   if (given.at.dim() > 1)
     fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
   check_together(name, x, given.at);
-  Key key;
+  IndexKey key;
   key.dims = 1u << d, key.place = key.shown = d, key.whole = x.shape();
   key.at = integer_positions(name, given);
   if (key.at.at.dim() == 0) key.at.at = reshape(key.at.at, {1});
@@ -433,15 +234,12 @@ Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given
         {});
     return in_place ? write_(name, x, y) : y;
   }
-  Key key = slices_at(name, x, d, given);
+  const IndexKey key = slices_at(name, x, d, given);
   check_source(name, x, source);
   const Shape shape = shape_at(x.shape(), key);
   if (!fills && source.shape() != shape)
     fail("{}: the source is {}, the index picks {} of {}", name, source.shape(), shape, x.shape());
-  Tensor value = expand(source, shape);
-  if (in_place && value.impl()->storage == x.impl()->storage) value = clone(value);
-  if (in_place && key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
-  return put_at(name, x, key, value, join, in_place);
+  return put_at(name, x, key, expand(source, shape), join, in_place);
 }
 
 }  // namespace
@@ -459,7 +257,7 @@ Tensor index_select(const Tensor& x, Dim dim, const Index& given) {
 Tensor take(const Tensor& x, const Index& given) {
   check_together("take", x, given.at);
   const Tensor flat = reshape(x, {-1});
-  Key key;
+  IndexKey key;
   key.dims = 1, key.whole = flat.shape();
   key.at = integer_positions("take", given);
   return pick_at("take", flat, key);
