@@ -1,14 +1,16 @@
 // attention.cpp -- attention in blocks of queries: the scores of all queries are never in memory at
 // once, and backward recomputes them (Dao 2022, "FlashAttention"; Rabe and Staats 2021)
+//
+// On a GPU, 16-bit attention without a mask or dropout is one verb.
 #include "engine/ops/attention.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 
 #include "engine/autograd/function.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/flash_attention.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 
@@ -17,7 +19,8 @@ namespace {
 
 const char* const kAttention = "scaled_dot_product_attention";
 
-/// [batch x heads x length x features]; the mask broadcasts to [batch x heads x queries x keys].
+/// [batch x heads x length x features]; the mask broadcasts to [batch x heads x queries x keys]. For
+/// the verb several heads of the query may share a key and a value.
 struct Attention {
   Tensor q, k, v, mask;
   double scale, dropout;
@@ -205,6 +208,75 @@ TensorList backward(const Attention& a, const Tensor& some, const Tensor& known,
   return {dq, dk, dv};
 }
 
+// ---- the verb -----------------------------------------------------------------------------------
+
+/// x, or a copy whose features are contiguous and whose rows are aligned to 16 bytes.
+Tensor align(const Tensor& x) {
+  bool aligned = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && x.stride(3) == 1;
+  for (int d = 0; d < 3; ++d) aligned = aligned && (x.size(d) == 1 || x.stride(d) % 8 == 0);
+  return aligned ? x : clone(x);
+}
+AttentionSide side(const Tensor& x) { return {x.data(), x.stride(0), x.stride(1), x.stride(2)}; }
+Tensor sums_for(const Tensor& q) {
+  return empty({q.size(0), q.size(1), attention_rows(q.size(2))}, Dtype::f32, q.device());
+}
+
+bool suits_verb(const Attention& a) {
+  const Tensor &q = a.q, &k = a.k, &v = a.v;
+  if (!is_half(q.dtype()) || !(a.scale > 1e-30 && a.scale < 1e30)) return false;
+  for (const Tensor* x : {&q, &k, &v}) {
+    if (x->dtype() != q.dtype() || &x->device() != &q.device()) return false;
+    if (x->numel() == 0 || x->size(0) != q.size(0) || x->size(3) % 8 != 0) return false;
+    if (x->size(3) > kAttentionFeatures || x->size(2) > INT_MAX / 2) return false;
+  }
+  const int64_t blocks = q.size(0) * q.size(1) * ((std::max(q.size(2), k.size(2)) + 63) / 64);
+  return k.size(1) == v.size(1) && q.size(1) % k.size(1) == 0 && k.size(2) == v.size(2) &&
+         q.size(3) == k.size(3) && blocks < INT_MAX;
+}
+
+/// The verb's arguments for aligned tensors.
+FlashAttention call(const Attention& a, const Tensor& out, const Tensor& log_sums) {
+  FlashAttention f{};
+  f.dtype = a.q.dtype(), f.causal = a.causal, f.scale = float(a.scale);
+  f.batch = a.batch(), f.heads = int(a.heads()), f.shared_heads = int(a.k.size(1));
+  f.queries = int(a.queries()), f.keys = int(a.keys());
+  f.features = int(a.q.size(3)), f.value_features = int(a.v.size(3));
+  f.q = side(a.q), f.k = side(a.k), f.v = side(a.v), f.out = side(out);
+  f.log_sums = log_sums.argument_as<float>();
+  return f;
+}
+/// The result, and the logarithms of the softmax's sums.
+TensorList forward_by_verb(Attention a) {
+  a.q = align(a.q), a.k = align(a.k), a.v = align(a.v);
+  const Tensor out = with_layout_of(a.q, a.v.size(3)), log_sums = sums_for(a.q);
+  a.q.device().flash_attention(call(a, out, log_sums));
+  return {out, log_sums};
+}
+TensorList backward_by_verb(Attention a, const Tensor& out, const Tensor& log_sums,
+                            const Tensor& slope) {
+  a.q = align(a.q), a.k = align(a.k), a.v = align(a.v);
+  const Tensor grad = align(slope), delta = sums_for(a.q);
+  const Tensor dq = with_layout_of(a.q, a.q.size(3)), dk = with_layout_of(a.k, a.k.size(3)),
+               dv = with_layout_of(a.v, a.v.size(3));
+  FlashAttention f = call(a, out, log_sums);
+  f.backward = true, f.delta = delta.argument_as<float>();
+  f.grad = side(grad), f.q_grad = side(dq), f.k_grad = side(dk), f.v_grad = side(dv);
+  a.q.device().flash_attention(f);
+  return {dq, dk, dv};
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+
+/// Repeats the heads of a key or a value so that each head of the query has its own.
+Tensor repeat_heads(const Tensor& q, const Tensor& x) {
+  const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
+                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
+  if (given == 0 || heads % given != 0)
+    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}",
+         kAttention, q.shape(), x.shape());
+  return heads == given ? x : repeat_interleave(x, heads / given, -3);
+}
+
 /// The same in recorded operations, with all scores in memory. Queries without an allowed key
 /// attend to all keys, and their result is set to 0, so that no gradient is NaN.
 Tensor composed(const Attention& a) {
@@ -227,80 +299,54 @@ Tensor composed(const Attention& a) {
   return matmul(p, a.v);
 }
 
-Tensor recorded(const Attention& a) {
+/// The result, with a node if an input requires a gradient.
+Tensor recorded(const Attention& a, bool by_verb) {
   const Tensor some = a.causal ? Tensor() : some_key(a.mask);
   if (wants_grad(a.mask)) return composed(a);
   TensorList made;
   {
     NoGrad off;
-    made = forward(a, some);
+    made = by_verb ? forward_by_verb(a) : forward(a, some);
   }
   if (!wants_grad(a.q, a.k, a.v)) return made[0];
-  const Tensor p = made.size() > 1 ? made[1] : Tensor();
+  const Tensor p = !by_verb && made.size() > 1 ? made[1] : Tensor();
+  TensorList save{a.q, a.k, a.v, a.mask};
+  if (by_verb) save.insert(save.end(), made.begin(), made.end());
   Attention rest = a;
   rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
   const auto backward_fn = [=](const TensorList& g) -> TensorList {
     const TensorList saved = saved_tensors();
     Attention in = rest;
     in.q = saved[0], in.k = saved[1], in.v = saved[2], in.mask = saved[3];
-    if (!grad_enabled()) return backward(in, some, p, g[0]);
+    if (!grad_enabled())
+      return by_verb ? backward_by_verb(in, saved[4], saved[5], g[0]) : backward(in, some, p, g[0]);
     return recorded_gradients(
         [&](const TensorList& x) {
           Attention again = in;
           again.q = x[0], again.k = x[1], again.v = x[2];
+          if (by_verb) again.k = repeat_heads(x[0], x[1]), again.v = repeat_heads(x[0], x[2]);
           return TensorList{composed(again)};
         },
         {in.q, in.k, in.v}, g);
   };
-  return record_function(kAttention, {a.q, a.k, a.v}, {made[0]}, {false}, {a.q, a.k, a.v, a.mask},
-                         backward_fn)[0];
+  return record_function(kAttention, {a.q, a.k, a.v}, {made[0]}, {false}, save, backward_fn)[0];
 }
 
-/// Repeats the heads of a key or a value so that each head of the query has its own.
-Tensor repeat_heads(const Tensor& q, const Tensor& x) {
-  const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
-                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
-  if (given == 0 || heads % given != 0)
-    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}",
-         kAttention, q.shape(), x.shape());
-  return heads == given ? x : repeat_interleave(x, heads / given, -3);
-}
-
-/// Runs the device's verb on 4-d tensors; heads may be shared. Undefined if the device cannot.
-Tensor flash_4d(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
-  const FlashInputs in{q, k, v, scale, causal};
-  if (!takes_flash_attention(in)) return {};
-  TensorList made;
-  {
-    NoGrad off;
-    made = flash_attention(in);
-  }
-  if (!wants_grad(q, k, v)) return made[0];
-  const auto backward_fn = [causal, scale](const TensorList& g) -> TensorList {
-    const TensorList saved = saved_tensors();
-    const FlashInputs in{saved[0], saved[1], saved[2], scale, causal};
-    if (!grad_enabled()) return flash_attention_backward(in, saved[3], saved[4], g[0]);
-    return recorded_gradients(
-        [&](const TensorList& x) {
-          const Attention whole{
-              x[0], repeat_heads(x[0], x[1]), repeat_heads(x[0], x[2]), {}, scale, 0, causal, 0, 0};
-          return TensorList{composed(whole)};
-        },
-        {in.q, in.k, in.v}, g);
-  };
-  return record_function(kAttention, {q, k, v}, {made[0]}, {false}, {q, k, v, made[0], made[1]},
-                         backward_fn)[0];
-}
-/// Calls flash_4d for tensors of 2 to 4 dimensions.
-Tensor flash(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale, bool shared) {
+/// Runs the verb for tensors of 2 to 4 dimensions; heads may be `shared`. Undefined if the device
+/// cannot.
+Tensor try_verb(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
+                bool shared) {
   if (!q.device().verbs.flash_attention || q.dim() > 4 || q.dim() < 2) return {};
   const int dims = q.dim();
   if (k.dim() != dims || v.dim() != dims ||
       (dims > 2 ? !shared && k.size(-3) != q.size(-3) : shared))
     return {};
   for (int d = dims; d < 4; ++d) q = unsqueeze(q, 0), k = unsqueeze(k, 0), v = unsqueeze(v, 0);
-  Tensor out = flash_4d(q, k, v, causal, scale ? *scale : 1 / std::sqrt(double(q.size(-1))));
-  for (int d = dims; d < 4 && out.defined(); ++d) out = squeeze(out, 0);
+  const Attention a{q, k,      v, {}, scale ? *scale : 1 / std::sqrt(double(q.size(-1))),
+                    0, causal, 0, 0};
+  if (!suits_verb(a)) return {};
+  Tensor out = recorded(a, true);
+  for (int d = dims; d < 4; ++d) out = squeeze(out, 0);
   return out;
 }
 
@@ -354,7 +400,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const Tensor& mask, double dropout_p, bool causal,
                                     std::optional<double> scale, bool gqa) {
   if (!mask.defined() && dropout_p == 0) {
-    const Tensor out = flash(q, k, v, causal, scale, gqa);
+    const Tensor out = try_verb(q, k, v, causal, scale, gqa);
     if (out.defined()) return out;
   }
   if (gqa)
@@ -380,7 +426,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     from.set_counter(a.counter + uint64_t((checked_count(kAttention, a.scores()) + 3) / 4));
   }
   const Shape shape = joined(lead, {l, v.size(-1)});
-  const Tensor out = recorded(a);
+  const Tensor out = recorded(a, false);
   return to(out.shape() == shape ? out : reshape(out, shape), dtype);
 }
 
