@@ -1,4 +1,4 @@
-// common.cpp -- common parts of linalg: checks, names for messages, packed results
+// common.cpp -- common parts of linalg: checks, names for messages, functions with several results
 #include "engine/linalg/common.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/autograd/function.h"
 #include "engine/core/host.h"
 
 namespace mt::linalg {
@@ -80,18 +81,14 @@ Tensor reciprocal_or_zero(const Tensor& x) {
   return where(is_zero, 0.0, reciprocal(where(is_zero, 1.0, x)));
 }
 
-Tensor pack(const Shape& batch, const TensorList& parts) {
-  TensorList flat;
-  for (const Tensor& part : parts)
-    flat.push_back(reshape(part, joined(batch, {product(part.shape().from(batch.size()))})));
-  return cat(flat, -1);
-}
-
-Tensor Unpack::next(const Shape& shape) {
-  const int64_t n = product(shape);
-  const Tensor part = slice(packed, -1, at, n);
-  at += n;
-  return reshape(part, joined(batch_of(packed, 1), shape));
+TensorList record_results(const char* name, const Tensor& a, const TensorList& results,
+                          Tensor (*gradient)(const TensorList& saved, const TensorList& grads)) {
+  if (!wants_grad(a)) return results;
+  TensorList save = results;
+  save.push_back(a);
+  return record_function(
+      name, {a}, results, std::vector<bool>(results.size(), false), save,
+      [=](const TensorList& g) -> TensorList { return {gradient(saved_tensors(), g)}; });
 }
 
 }  // namespace mt::linalg

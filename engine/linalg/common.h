@@ -1,4 +1,4 @@
-// common.h -- common parts of linalg: checks, the loop over a batch, packed results
+// common.h -- common parts of linalg: checks, the loop over a batch, functions with several results
 #pragma once
 #include <string>
 #include <vector>
@@ -101,14 +101,9 @@ void check_regular(const char* name, const Lu&);
 /// 1 / x, or 0 where x is 0: for differences of eigenvalues whose vectors are not unique.
 Tensor reciprocal_or_zero(const Tensor& x);
 
-/// Several results as one tensor, so that they share one node: their elements are concatenated in
-/// the last dimension.
-Tensor pack(const Shape& batch, const TensorList& parts);
-/// Extracts the next part of a packed tensor, with this shape after the batch.
-struct Unpack {
-  const Tensor& packed;
-  int64_t at = 0;
-  Tensor next(const Shape& shape);
-};
+/// Records a function of `a` with several results. Its gradient is that of a, given the results
+/// followed by a, and the gradients of the results.
+TensorList record_results(const char* name, const Tensor& a, const TensorList& results,
+                          Tensor (*gradient)(const TensorList& saved, const TensorList& grads));
 
 }  // namespace mt::linalg

@@ -46,14 +46,10 @@ Complex adjoint_times(const Complex& v, const Complex& x) {
 /// A V = V diag(w) in differentials, for vectors of length 1 with arbitrary phase (Boeddeker et al.
 /// 2017, in PyTorch's form): V^-H (diag(gw) + (V^H gV - V^H V diag(re V^H gV)) / conj(E)) V^H with
 /// E(i, j) = w(j) - w(i).
-void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor packed = node.get(1);
-  const int64_t n = node.kept<int64_t>();
-  Unpack results{packed}, grads{g};
-  const Complex w{results.next({n}), results.next({n})},
-      v{results.next({n, n}), results.next({n, n})}, gw{grads.next({n}), grads.next({n})},
-      gv{grads.next({n, n}), grads.next({n, n})};
-  const Tensor one = eye(n, n, packed.dtype()), diagonal_only = to(one, Dtype::b8);
+Tensor eig_gradient(const TensorList& saved, const TensorList& g) {
+  const Complex w{saved[0], saved[1]}, v{saved[2], saved[3]}, gw{g[0], g[1]}, gv{g[2], g[3]};
+  const int64_t n = rows_of(v.re);
+  const Tensor one = eye(n, n, w.re.dtype()), diagonal_only = to(one, Dtype::b8);
   Complex inner{where(diagonal_only, unsqueeze(gw.re, -1), 0.0),
                 where(diagonal_only, unsqueeze(gw.im, -1), 0.0)};
   const bool uses_vectors = any(gv.re).item() != 0 || any(gv.im).item() != 0;
@@ -79,9 +75,8 @@ void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
       {matmul(inner.re, vr) + matmul(inner.im, vi), matmul(inner.im, vr) - matmul(inner.re, vi)},
       -2);
   const Tensor left = cat({cat({vr, vi}, -1), cat({-vi, vr}, -1)}, -2);
-  dx[0] = slice(solve(left, right, true, "eig's gradient"), -2, 0, n);
+  return slice(solve(left, right, true, "eig's gradient"), -2, 0, n);
 }
-const NodeType kEig{"eig", eig_backward};
 
 }  // namespace
 
@@ -89,15 +84,8 @@ Eig eig(const Tensor& a, const char* name) {
   if (away(a)) return back(eig(here(a), name), a);
   check_square(name, a);
   const Eig f = eig_values(name, a, true);
-  if (!wants_grad(a)) return f;
-  const int64_t n = rows_of(a);
-  const Tensor packed = pack(batch_of(a), {f.wr, f.wi, f.vr, f.vi});
-  record(kEig, packed, {&a}).keep(n).save(1, packed, Node::kOutput);
-  Unpack results{packed};
-  Eig out;
-  out.wr = results.next({n}), out.wi = results.next({n});
-  out.vr = results.next({n, n}), out.vi = results.next({n, n});
-  return out;
+  const TensorList y = record_results("eig", a, {f.wr, f.wi, f.vr, f.vi}, eig_gradient);
+  return {y[0], y[1], y[2], y[3]};
 }
 
 Eig eigvals(const Tensor& a) {

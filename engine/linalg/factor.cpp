@@ -1,7 +1,4 @@
 // factor.cpp -- QR, singular values, eigenvalues, and functions based on them
-//
-// Factorisations with several results are recorded as one packed tensor, and the results are slices
-// of it: they share one node, whose gradient is differentiable again.
 #include <limits>
 
 #include "engine/linalg/common.h"
@@ -47,25 +44,18 @@ Tensor tall_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, const T
   return mT(solve_triangular(r, mT(right), true, true, false, "qr's gradient"));
 }
 
-void qr_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor a = node.get(0), packed = node.get(1);
-  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
-  if (node.kept<bool>())
+Tensor qr_gradient(const TensorList& saved, const TensorList& g) {
+  const Tensor &q = saved[0], &r = saved[1], &a = saved[2], &gq = g[0], &gr = g[1];
+  const int64_t m = rows_of(a), n = columns_of(a);
+  if (columns_of(q) > std::min(m, n))
     fail("qr: with mode 'complete' and more rows than columns there is no gradient; use 'reduced'");
-  Unpack results{packed}, grads{g};
-  const Tensor q = results.next({m, k}), r = results.next({k, n});
-  const Tensor gq = grads.next({m, k}), gr = grads.next({k, n});
-  if (m >= n) {
-    dx[0] = tall_gradient(q, r, gq, gr);
-    return;
-  }
+  if (m >= n) return tall_gradient(q, r, gq, gr);
   // A = [X Y] = Q [U V]: V = Q' Y.
   const Tensor y = slice(a, -1, m, n - m), gv = slice(gr, -1, m, n - m);
   const Tensor gx =
       tall_gradient(q, slice(r, -1, 0, m), gq + matmul(y, mT(gv)), slice(gr, -1, 0, m));
-  dx[0] = cat({gx, matmul(q, gv)}, -1);
+  return cat({gx, matmul(q, gv)}, -1);
 }
-const NodeType kQr{"qr", qr_backward};
 
 // ---- singular values ----------------------------------------------------------------------------
 
@@ -103,18 +93,10 @@ Tensor reciprocal_for(bool used, const Tensor& x) {
 /// x - x'.
 Tensor skew(const Tensor& x) { return x - mT(x); }
 
-struct MatrixSize {
-  int64_t rows, columns;
-};
-
 /// As in PyTorch (Townsend 2016); `gaps` are the reciprocal differences of squared singular values.
-void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor packed = node.get(1);
-  const auto& [m, n] = node.kept<MatrixSize>();
-  const int64_t k = std::min(m, n);
-  Unpack results{packed}, grads{g};
-  const Tensor u = results.next({m, k}), s = results.next({k}), vh = results.next({k, n});
-  const Tensor gu = grads.next({m, k}), gs = grads.next({k}), gvh = grads.next({k, n});
+Tensor svd_gradient(const TensorList& saved, const TensorList& g) {
+  const Tensor &u = saved[0], &s = saved[1], &vh = saved[2], &gu = g[0], &gs = g[1], &gvh = g[2];
+  const int64_t m = rows_of(u), n = columns_of(vh), k = s.size(-1);
   const Tensor row = unsqueeze(s, -2), column = unsqueeze(s, -1);
   const bool left = has_gradient(gu), right = has_gradient(gvh);
   const Tensor ones = eye(k, k, s.dtype());
@@ -123,17 +105,17 @@ void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor identity = to(ones, Dtype::b8);
   const Tensor inner = skew(ugu) * gaps * row + column * (skew(vgv) * gaps) +
                        where(identity, unsqueeze(gs, -1), 0.0);
-  dx[0] = matmul(matmul(u, inner), vh);
+  Tensor sum = matmul(matmul(u, inner), vh);
   if (m > k) {
     const Tensor rest = (gu - matmul(u, ugu)) * unsqueeze(reciprocal_for(left, s), -2);
-    dx[0] = dx[0] + matmul(rest, vh);
+    sum = sum + matmul(rest, vh);
   }
   if (n > k) {
     const Tensor rest = unsqueeze(reciprocal_for(right, s), -1) * (gvh - matmul(mT(vgv), vh));
-    dx[0] = dx[0] + matmul(u, rest);
+    sum = sum + matmul(u, rest);
   }
+  return sum;
 }
-const NodeType kSvd{"svd", svd_backward};
 
 // ---- eigenvalues --------------------------------------------------------------------------------
 
@@ -152,30 +134,15 @@ Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
   return f;
 }
 
-void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor packed = node.get(1);
-  const int64_t n = node.kept<MatrixSize>().columns;
-  Unpack results{packed}, grads{g};
-  const Tensor w = results.next({n}), v = results.next({n, n});
-  const Tensor gw = grads.next({n}), gv = grads.next({n, n});
-  const Tensor ones = eye(n, n, w.dtype());
+Tensor eigh_gradient(const TensorList& saved, const TensorList& g) {
+  const Tensor &w = saved[0], &v = saved[1], &gw = g[0], &gv = g[1];
+  const Tensor ones = eye(w.size(-1), w.size(-1), w.dtype());
   const Tensor gaps = reciprocal_for(has_gradient(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
   // V stays orthogonal: only the skew part of its differential contributes, and A's gradient is
   // symmetric.
   const Tensor inner =
       where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * gaps * 0.5);
-  dx[0] = matmul(v, matmul(inner, mT(v)));
-}
-const NodeType kEigh{"eigh", eigh_backward};
-
-/// Packs the results and records them.
-Tensor pack_node(const NodeType& type, const Tensor& a, const TensorList& parts, bool saves_input) {
-  const Tensor packed = pack(batch_of(a), parts);
-  Node& node = record(type, packed, {&a});
-  if (saves_input) node.save(0, a, 0);
-  else node.keep(MatrixSize{rows_of(a), columns_of(a)});
-  node.save(1, packed, Node::kOutput);
-  return packed;
+  return matmul(v, matmul(inner, mT(v)));
 }
 
 }  // namespace
@@ -186,15 +153,10 @@ Qr qr(const Tensor& a, const std::string& mode) {
     fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
   check_matrices("qr", a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
-  const bool complete = mode == "complete" && m > k;
-  if (!wants_grad(a)) return qr_values(a, mode == "r" ? kNoQ : complete ? m : k);
-  const Qr f = qr_values(a, complete ? m : k);
-  const Tensor packed = pack_node(kQr, a, {f.q, f.r}, true);
-  packed.impl()->node->keep(complete);
-  Unpack results{packed};
-  const int64_t columns = complete ? m : k;
-  const Tensor q = results.next({m, columns}), r = results.next({columns, n});
-  return {mode == "r" ? empty({0}, a.dtype()) : q, r};
+  const bool no_q = mode == "r";
+  const Qr f = qr_values(a, no_q && !wants_grad(a) ? kNoQ : mode == "complete" ? m : k);
+  const TensorList y = record_results("qr", a, {f.q, f.r}, qr_gradient);
+  return {no_q ? empty({0}, a.dtype()) : y[0], y[1]};
 }
 
 Svd svd(const Tensor& a, bool full_matrices, const char* name) {
@@ -203,10 +165,12 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
   if (!wants_grad(a)) return f;
-  const Tensor packed =
-      pack_node(kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
-  Unpack results{packed};
-  Svd out{results.next({m, k}), results.next({k}), results.next({k, n})};
+  const auto first = [&](const Tensor& x, int d) {
+    return x.size(d) > k ? clone(slice(x, d, 0, k)) : x;
+  };
+  const TensorList y =
+      record_results("svd", a, {first(f.u, -1), f.s, first(f.vh, -2)}, svd_gradient);
+  Svd out{y[0], y[1], y[2]};
   // The additional vectors are an arbitrary basis of the complement: constants.
   if (full_matrices && m > k) out.u = cat({out.u, slice(f.u, -1, k, m - k)}, -1);
   if (full_matrices && n > k) out.vh = cat({out.vh, slice(f.vh, -2, k, n - k)}, -2);
@@ -223,12 +187,8 @@ Eigh eigh(const Tensor& a, bool upper, const char* name) {
   if (away(a)) return back(eigh(here(a), upper, name), a);
   check_square(name, a);
   const Eigh f = eigh_values(name, a, upper, true);
-  if (!wants_grad(a)) return f;
-  const int64_t n = rows_of(a);
-  const Tensor packed = pack_node(kEigh, a, {f.values, f.vectors}, false);
-  Unpack results{packed};
-  const Tensor values = results.next({n});
-  return {values, results.next({n, n})};
+  const TensorList y = record_results("eigh", a, {f.values, f.vectors}, eigh_gradient);
+  return {y[0], y[1]};
 }
 
 Tensor eigvalsh(const Tensor& a, bool upper, const char* name) {
