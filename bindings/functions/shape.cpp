@@ -72,7 +72,6 @@ int parts_of(Args& a, int d, bool equal) {
 }
 int tensor_split_body(Args& a) {
   const int d = wrap_dim("tensor_split", a.position(3), a.tensor(1).dim());
-  if (a.tensor(1).dim() == 0) fail("tensor_split: a 0-d tensor has no dimension to split");
   return parts_of(a, d, false);
 }
 /// hsplit, vsplit, dsplit: along one dimension; hsplit of a vector along its only dimension.

@@ -1,4 +1,4 @@
-// split_join.cpp -- functions that split tensors, combine them, or write to a region of a copy
+// split_join.cpp -- functions that combine tensors, or write to a region of a copy
 #include "engine/ops/split_join.h"
 
 #include <algorithm>
@@ -9,46 +9,6 @@
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
-namespace {
-
-int dim_to_split(const char* name, const Tensor& x, Dim dim) {
-  const int d = wrap_dim(name, dim, x.dim());
-  if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to split", name);
-  return d;
-}
-
-}  // namespace
-
-TensorList tensor_split(const Tensor& x, int64_t n, Dim dim) {
-  const int d = dim_to_split("tensor_split", x, dim);
-  constexpr int64_t kMaxParts = int64_t(1) << 20;
-  if (n < 1 || n > kMaxParts) fail("tensor_split: {} parts were requested; give 1 to 2^20", n);
-  const int64_t size = x.size(d), shortest = size / n, longer = size % n;
-  TensorList parts;
-  for (int64_t k = 0, at = 0; k < n; ++k) {
-    const int64_t length = shortest + (k < longer);
-    parts.push_back(slice(x, d, at, length));
-    at += length;
-  }
-  return parts;
-}
-
-TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& begins, Dim dim) {
-  const int d = dim_to_split("tensor_split", x, dim);
-  const int64_t size = x.size(d);
-  TensorList parts;
-  int64_t from = 0;
-  for (size_t k = 0; k <= begins.size(); ++k) {
-    int64_t to = k < begins.size() ? begins[k] : size;
-    to = std::clamp<int64_t>(to < 0 ? to + size : to, 0, size);
-    parts.push_back(slice(x, d, std::min(from, size), std::max<int64_t>(0, to - from)));
-    from = to;
-  }
-  return parts;
-}
-
-// ---- joins --------------------------------------------------------------------------------------
-
 Tensor block_diag(const TensorList& given) {
   if (given.empty()) return zeros({1, 0});
   Dtype dtype = given[0].dtype();

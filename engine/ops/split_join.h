@@ -1,15 +1,8 @@
-// split_join.h -- splitting tensors, combining them, and writing to regions of a copy
+// split_join.h -- combining tensors, and writing to regions of a copy
 #pragma once
-#include <vector>
-
 #include "engine/ops/gather_scatter.h"
 
 namespace mt {
-
-/// n parts along a dimension; the first ones are larger by one if n does not divide its size.
-TensorList tensor_split(const Tensor&, int64_t n, Dim dim = 0);
-/// Parts that begin at the first position and at the given ones, which are clamped to the size.
-TensorList tensor_split(const Tensor&, const std::vector<int64_t>& begins, Dim dim = 0);
 
 /// A block-diagonal matrix; a vector is a row, a number a 1 x 1 matrix.
 Tensor block_diag(const TensorList&);

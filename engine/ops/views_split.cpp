@@ -72,11 +72,12 @@ Tensor at_least(const Tensor& x, int dims) {
   return view(x, size);
 }
 
-/// Reserves n results; tensors without elements could otherwise request billions.
-static TensorList reserve_list(const char* name, int64_t n) {
+/// n parts; tensors without elements could otherwise request billions.
+static TensorList parts_of(const char* name, int64_t n, auto&& part) {
   if (n > (1 << 20)) fail("{}: {} tensors are too many; the limit is {}", name, n, 1 << 20);
   TensorList parts;
   parts.reserve(n);
+  for (int64_t k = 0; k < n; ++k) parts.push_back(part(k));
   return parts;
 }
 
@@ -85,11 +86,8 @@ TensorList split(const Tensor& x, int64_t size, Dim dim) {
   const int64_t n = x.size(d);
   if (size < 0 || (size == 0 && n > 0))
     fail("split: parts of {} positions do not make up {}", size, n);
-  if (n == 0) return {slice(x, d, 0, 0)};
-  TensorList parts = reserve_list("split", (n - 1) / size + 1);
-  for (int64_t at = 0; at < n; at += std::min(size, n - at))
-    parts.push_back(slice(x, d, at, std::min(size, n - at)));
-  return parts;
+  return parts_of("split", n == 0 ? 1 : (n - 1) / size + 1,
+                  [&](int64_t k) { return slice(x, d, k * size, std::min(size, n - k * size)); });
 }
 
 TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
@@ -105,31 +103,44 @@ TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
   if (total != n)
     fail("split: the sizes {} must sum to {}, the size of dimension {}", fmt::join(sizes, ", "), n,
          d + 1);
-  TensorList parts;
   int64_t at = 0;
-  for (int64_t size : sizes) {
-    parts.push_back(slice(x, d, at, size));
-    at += size;
-  }
-  return parts;
+  return parts_of("split", std::ssize(sizes), [&](int64_t k) {
+    at += sizes[k];
+    return slice(x, d, at - sizes[k], sizes[k]);
+  });
 }
 
 TensorList chunk(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_of_parts("chunk", x, dim);
   if (n < 1) fail("chunk: {} parts were requested; at least 1 is needed", n);
   const int64_t size = x.size(d);
-  if (size == 0) {
-    if (n > (1 << 20)) fail("chunk: {} parts of an empty dimension were requested", n);
-    return TensorList(n, slice(x, d, 0, 0));
-  }
+  if (size == 0) return parts_of("chunk", n, [&](int64_t) { return slice(x, d, 0, 0); });
   return split(x, n >= size ? 1 : (size - 1) / n + 1, d);
+}
+
+TensorList tensor_split(const Tensor& x, int64_t n, Dim dim) {
+  const int d = dim_of_parts("tensor_split", x, dim);
+  if (n < 1) fail("tensor_split: {} parts were requested; at least 1 is needed", n);
+  const int64_t shortest = x.size(d) / n, longer = x.size(d) % n;
+  return parts_of("tensor_split", n, [&](int64_t k) {
+    return slice(x, d, k * shortest + std::min(k, longer), shortest + (k < longer));
+  });
+}
+
+TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& begins, Dim dim) {
+  const int d = dim_of_parts("tensor_split", x, dim);
+  const int64_t size = x.size(d);
+  int64_t from = 0;
+  return parts_of("tensor_split", std::ssize(begins) + 1, [&](int64_t k) {
+    const int64_t given = k < std::ssize(begins) ? begins[k] : size, begin = from;
+    from = std::clamp<int64_t>(given < 0 ? given + size : given, 0, size);
+    return slice(x, d, begin, std::max<int64_t>(0, from - begin));
+  });
 }
 
 TensorList unbind(const Tensor& x, Dim dim) {
   const int d = dim_of_parts("unbind", x, dim);
-  TensorList parts = reserve_list("unbind", x.size(d));
-  for (int64_t i = 0; i < x.size(d); ++i) parts.push_back(pick(x, d, i));
-  return parts;
+  return parts_of("unbind", x.size(d), [&](int64_t k) { return pick(x, d, k); });
 }
 
 TensorList broadcast_tensors(const TensorList& list) {
