@@ -30,6 +30,10 @@ template <class F> auto with_number(Dtype dtype, const F& f) {
     default: return f(uint8_t());
   }
 }
+/// The same with bool for bool.
+template <class F> auto with_element(Dtype dtype, const F& f) {
+  return dtype == Dtype::b8 ? f(bool()) : with_number(dtype, f);
+}
 
 /// The lines, or the reduction, with adjacent dimensions merged where possible.
 inline AlongDim collapsed(AlongDim l) {

@@ -205,16 +205,6 @@ struct TilePlan {
   int shift, top;
 };
 
-template <class T> __device__ T combine_as(ScatterReduce how, T cell, T x) {
-  switch (how) {
-    case ScatterReduce::set: return join<ScatterReduce::set>(cell, x);
-    case ScatterReduce::add: return join<ScatterReduce::add>(cell, x);
-    case ScatterReduce::mul: return join<ScatterReduce::mul>(cell, x);
-    case ScatterReduce::max: return join<ScatterReduce::max>(cell, x);
-    default: return join<ScatterReduce::min>(cell, x);
-  }
-}
-
 template <class Tile, class T>
 __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const TilePlan t,
                               ScatterReduce how, cuda::BoundsCheck check) {
@@ -253,7 +243,7 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const TilePl
                                  int64_t(cell - line * extent) * s.step];
       T sum = out;
       for (uint32_t j = i; j < n && word[j] >> t.shift == cell; ++j)
-        sum = combine_as(how, sum, value[word[j] & below]);
+        sum = with_join(how, [&](auto as) { return join<as.value>(sum, value[word[j] & below]); });
       out = sum;
     }
     __syncthreads();
@@ -313,14 +303,8 @@ template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   return cuda::bounds_ok(check);
 }
 
-template <class T> bool scatter_by(const ScatterJob& s, ScatterReduce join) {
-  switch (join) {
-    case ScatterReduce::set: return scatter_as<ScatterReduce::set, T>(s);
-    case ScatterReduce::add: return scatter_as<ScatterReduce::add, T>(s);
-    case ScatterReduce::mul: return scatter_as<ScatterReduce::mul, T>(s);
-    case ScatterReduce::max: return scatter_as<ScatterReduce::max, T>(s);
-    default: return scatter_as<ScatterReduce::min, T>(s);
-  }
+template <class T> bool scatter_by(const ScatterJob& s, ScatterReduce how) {
+  return with_join(how, [&](auto as) { return scatter_as<as.value, T>(s); });
 }
 
 template <class T> void gather_as(const Cells& c, const cuda::BoundsCheck& check) {
@@ -350,10 +334,8 @@ bool gather(const Gather& g) {
 bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
   const ScatterJob s = scatter_job(g);
-  if (!is_storage_only(g.dtype)) {
-    if (g.dtype == Dtype::b8) return scatter_by<bool>(s, g.join);
-    return with_number(g.dtype, [&](auto x) { return scatter_by<decltype(x)>(s, g.join); });
-  }
+  if (!is_storage_only(g.dtype))
+    return with_element(g.dtype, [&](auto x) { return scatter_by<decltype(x)>(s, g.join); });
   return item_size(g.dtype) == 1
              ? scatter_as<ScatterReduce::set, uint8_t>(s)  // storage only: copied as bytes
              : scatter_as<ScatterReduce::set, uint16_t>(s);

@@ -42,15 +42,12 @@ template <class T, int Group> void run(const Random& r) {
 
 void random(const Random& r) {
   if (r.n == 0) return;
-  const bool four = random_group(r.what, r.dtype) == 4;
-  switch (r.dtype) {
-    case Dtype::b8: return run<bool, 2>(r);
-    case Dtype::u8: return run<uint8_t, 2>(r);
-    case Dtype::i32: return run<int32_t, 2>(r);
-    case Dtype::i64: return run<int64_t, 2>(r);
-    case Dtype::f32: return four ? run<float, 4>(r) : run<float, 2>(r);
-    default: return run<double, 2>(r);
-  }
+  with_element(r.dtype, [&](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_same_v<T, float>)
+      if (random_group(r.what, r.dtype) == 4) return run<T, 4>(r);
+    run<T, 2>(r);
+  });
 }
 
 }  // namespace MT_ISA

@@ -1,5 +1,7 @@
 // index_math.h -- indices as data: reading an index, combining colliding values, searching sorted data
 #pragma once
+#include <type_traits>
+
 #include "kernels/device.h"
 
 namespace mt {
@@ -19,6 +21,17 @@ struct Positions {
   }
 };
 
+/// Returns f(constant of that type and value).
+template <class F> MT_HD auto with_join(ScatterReduce how, const F& f) {
+  using enum ScatterReduce;
+  switch (how) {
+    case set: return f(std::integral_constant<ScatterReduce, set>());
+    case add: return f(std::integral_constant<ScatterReduce, add>());
+    case mul: return f(std::integral_constant<ScatterReduce, mul>());
+    case max: return f(std::integral_constant<ScatterReduce, max>());
+    default: return f(std::integral_constant<ScatterReduce, min>());
+  }
+}
 /// The new value of element `cell` after x is scattered to it; max and min propagate NaN.
 template <ScatterReduce J, class T> MT_HD T join(T cell, T x) {
   if constexpr (J == ScatterReduce::set) return x;

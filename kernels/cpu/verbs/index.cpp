@@ -240,20 +240,12 @@ bool scatter_by(ScatterLoop scatter, const Gather& g) {
   return ok;
 }
 
-template <class T> ScatterLoop loop_for(ScatterReduce join) {
-  switch (join) {
-    case ScatterReduce::add: return scatter_rows<ScatterReduce::add, T>;
-    case ScatterReduce::mul: return scatter_rows<ScatterReduce::mul, T>;
-    case ScatterReduce::max: return scatter_rows<ScatterReduce::max, T>;
-    default: return scatter_rows<ScatterReduce::min, T>;
-  }
-}
-ScatterLoop scatter_loop(ScatterReduce join, Dtype dtype) {
-  if (join == ScatterReduce::set)
-    return with_item(
-        dtype, [](auto x) -> ScatterLoop { return scatter_rows<ScatterReduce::set, decltype(x)>; });
-  if (dtype == Dtype::b8) return loop_for<bool>(join);
-  return with_number(dtype, [&](auto x) { return loop_for<decltype(x)>(join); });
+ScatterLoop scatter_loop(ScatterReduce how, Dtype dtype) {
+  return with_join(how, [&](auto as) {
+    const auto loop = [as](auto x) -> ScatterLoop { return scatter_rows<as.value, decltype(x)>; };
+    if constexpr (as.value == ScatterReduce::set) return with_item(dtype, loop);
+    else return with_element(dtype, loop);
+  });
 }
 
 }  // namespace

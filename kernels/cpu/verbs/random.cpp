@@ -115,15 +115,11 @@ template <class T> void fill_floats(const Random& r) {
 }  // namespace
 
 void random(const Random& r) {
-  const bool whole = r.what == Distribution::integer;
-  switch (r.dtype) {
-    case Dtype::b8: return fill<bool>(r);
-    case Dtype::u8: return fill<uint8_t>(r);
-    case Dtype::i32: return fill<int32_t>(r);
-    case Dtype::i64: return fill<int64_t>(r);
-    case Dtype::f32: return whole ? fill<float>(r) : fill_floats<float>(r);
-    default: return whole ? fill<double>(r) : fill_floats<double>(r);
-  }
+  with_element(r.dtype, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>)
+      if (r.what != Distribution::integer) return fill_floats<T>(r);
+    fill<T>(r);
+  });
 }
 
 }  // namespace MT_ISA
