@@ -50,4 +50,29 @@ class DynamicLibrary {
   const char* error_ = "";
 };
 
+/// The base of a struct of pointers to functions of a library, each initialized by its name:
+///   int (*create)(Handle*) = find("cublasCreate_v2");
+class LibraryFunctions {
+ public:
+  LibraryFunctions() = default;
+  explicit LibraryFunctions(const DynamicLibrary& library) : library_(library) {}
+  /// Whether the library has all of them.
+  bool complete() const { return complete_; }
+
+ protected:
+  struct Found {
+    void* at;
+    template <class F> operator F*() const { return reinterpret_cast<F*>(at); }
+  };
+  Found find(const char* name) {
+    void* at;
+    complete_ &= library_.find(name, at);
+    return {at};
+  }
+
+ private:
+  DynamicLibrary library_;
+  bool complete_ = true;
+};
+
 }  // namespace mt

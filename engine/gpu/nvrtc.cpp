@@ -81,28 +81,29 @@ void open_builtins() {
 using ProgramHandle = struct NvrtcProgram*;
 
 /// The functions that are used; declared here, so that the build does not need CUDA.
-struct Nvrtc {
+struct Nvrtc : LibraryFunctions {
   int (*create)(ProgramHandle*, const char* text, const char* name, int, const char* const*,
-                const char* const*);
-  int (*destroy)(ProgramHandle*);
-  int (*compile)(ProgramHandle, int, const char* const*);
-  int (*log_size)(ProgramHandle, size_t*);
-  int (*log)(ProgramHandle, char*);
-  int (*cubin_size)(ProgramHandle, size_t*);
-  int (*cubin)(ProgramHandle, char*);
-  int (*ptx_size)(ProgramHandle, size_t*);
-  int (*ptx)(ProgramHandle, char*);
-  int (*add_name)(ProgramHandle, const char*);
-  int (*lowered)(ProgramHandle, const char*, const char**);
-  int (*archs_count)(int*);
-  int (*archs)(int*);
-  const char* (*error_text)(int);
+                const char* const*) = find("nvrtcCreateProgram");
+  int (*destroy)(ProgramHandle*) = find("nvrtcDestroyProgram");
+  int (*compile)(ProgramHandle, int, const char* const*) = find("nvrtcCompileProgram");
+  int (*log_size)(ProgramHandle, size_t*) = find("nvrtcGetProgramLogSize");
+  int (*log)(ProgramHandle, char*) = find("nvrtcGetProgramLog");
+  int (*cubin_size)(ProgramHandle, size_t*) = find("nvrtcGetCUBINSize");
+  int (*cubin)(ProgramHandle, char*) = find("nvrtcGetCUBIN");
+  int (*ptx_size)(ProgramHandle, size_t*) = find("nvrtcGetPTXSize");
+  int (*ptx)(ProgramHandle, char*) = find("nvrtcGetPTX");
+  int (*add_name)(ProgramHandle, const char*) = find("nvrtcAddNameExpression");
+  int (*lowered)(ProgramHandle, const char*, const char**) = find("nvrtcGetLoweredName");
+  int (*archs_count)(int*) = find("nvrtcGetNumSupportedArchs");
+  int (*archs)(int*) = find("nvrtcGetSupportedArchs");
+  const char* (*error_text)(int) = find("nvrtcGetErrorString");
   std::vector<int> architectures;
   std::string unavailable_reason;
 
-  Nvrtc() {
-    const DynamicLibrary library = place().path.empty() ? DynamicLibrary({kNames[0], kNames[1]})
-                                                        : DynamicLibrary({place().path.c_str()});
+  Nvrtc()
+      : Nvrtc(place().path.empty() ? DynamicLibrary({kNames[0], kNames[1]})
+                                   : DynamicLibrary({place().path.c_str()})) {}
+  explicit Nvrtc(const DynamicLibrary& library) : LibraryFunctions(library) {
     if (!library) {
       unavailable_reason =
           place().path.empty()
@@ -113,22 +114,8 @@ struct Nvrtc {
       return;
     }
     if (place().path.find('/') != std::string::npos) open_builtins();
-    const bool all = !library.lacks({{"nvrtcCreateProgram", create},
-                                     {"nvrtcDestroyProgram", destroy},
-                                     {"nvrtcCompileProgram", compile},
-                                     {"nvrtcGetProgramLogSize", log_size},
-                                     {"nvrtcGetProgramLog", log},
-                                     {"nvrtcGetCUBINSize", cubin_size},
-                                     {"nvrtcGetCUBIN", cubin},
-                                     {"nvrtcGetPTXSize", ptx_size},
-                                     {"nvrtcGetPTX", ptx},
-                                     {"nvrtcAddNameExpression", add_name},
-                                     {"nvrtcGetLoweredName", lowered},
-                                     {"nvrtcGetNumSupportedArchs", archs_count},
-                                     {"nvrtcGetSupportedArchs", archs},
-                                     {"nvrtcGetErrorString", error_text}});
     int n = 0;
-    if (!all || archs_count(&n) != 0 || n < 1) {
+    if (!complete() || archs_count(&n) != 0 || n < 1) {
       unavailable_reason = "NVRTC, CUDA's compiler library, is too old; CUDA 12 or 13 is needed";
       return;
     }

@@ -21,33 +21,25 @@ constexpr int kMathMode = 16;  // no reduced precision in split-k reductions
 }  // namespace blas
 
 /// The functions that are used, with their names in the library.
-struct Cublas {
-  int (*create)(blas::Handle*) = nullptr;
-  int (*destroy)(blas::Handle) = nullptr;
-  int (*set_stream)(blas::Handle, cudaStream_t) = nullptr;
-  int (*set_workspace)(blas::Handle, void*, size_t) = nullptr;
-  int (*set_math_mode)(blas::Handle, int) = nullptr;
-  int (*version)(blas::Handle, int*) = nullptr;
+struct Cublas : LibraryFunctions {
+  using LibraryFunctions::LibraryFunctions;
+  int (*create)(blas::Handle*) = find("cublasCreate_v2");
+  int (*destroy)(blas::Handle) = find("cublasDestroy_v2");
+  int (*set_stream)(blas::Handle, cudaStream_t) = find("cublasSetStream_v2");
+  int (*set_workspace)(blas::Handle, void*, size_t) = find("cublasSetWorkspace_v2");
+  int (*set_math_mode)(blas::Handle, int) = find("cublasSetMathMode");
+  int (*version)(blas::Handle, int*) = find("cublasGetVersion_v2");
   int (*gemm_ex)(blas::Handle, int, int, int m, int n, int k, const void* alpha, const void* a,
                  int a_type, int lda, const void* b, int b_type, int ldb, const void* beta, void* c,
-                 int c_type, int ldc, int compute, int algorithm) = nullptr;
+                 int c_type, int ldc, int compute, int algorithm) = find("cublasGemmEx");
   int (*gemm_ex_batched)(blas::Handle, int, int, int m, int n, int k, const void* alpha,
                          const void* a, int a_type, int lda, long long a_step, const void* b,
                          int b_type, int ldb, long long b_step, const void* beta, void* c,
                          int c_type, int ldc, long long c_step, int count, int compute,
-                         int algorithm) = nullptr;
+                         int algorithm) = find("cublasGemmStridedBatchedEx");
+  /// Whether the library has them all.
+  bool suits() const { return complete(); }
 };
-/// Whether an open library has all functions.
-inline bool functions_of(const DynamicLibrary& library, Cublas& lib) {
-  return !library.lacks({{"cublasCreate_v2", lib.create},
-                         {"cublasDestroy_v2", lib.destroy},
-                         {"cublasSetStream_v2", lib.set_stream},
-                         {"cublasSetWorkspace_v2", lib.set_workspace},
-                         {"cublasSetMathMode", lib.set_math_mode},
-                         {"cublasGetVersion_v2", lib.version},
-                         {"cublasGemmEx", lib.gemm_ex},
-                         {"cublasGemmStridedBatchedEx", lib.gemm_ex_batched}});
-}
 
 /// The handle of the current GPU, on the stream of the plug-in, and its library; null without
 /// cuBLAS. Its own workspace makes the bits independent of earlier calls.

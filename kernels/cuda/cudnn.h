@@ -30,55 +30,40 @@ struct Proposal {
 /// The functions that are used, with their names in the library. Those of the three parts of a
 /// convolution are in the order of ConvPart: they take the two input tensors, in the order x, w, y,
 /// and then the output.
-struct Cudnn {
-  size_t (*version)() = nullptr;
-  const char* (*text)(int status) = nullptr;
-  int (*create)(dnn::Handle*) = nullptr;
-  int (*destroy)(dnn::Handle) = nullptr;
-  int (*set_stream)(dnn::Handle, void* stream) = nullptr;
-  int (*create_tensor)(dnn::Descriptor*) = nullptr;
-  int (*create_filter)(dnn::Descriptor*) = nullptr;
-  int (*create_conv)(dnn::Descriptor*) = nullptr;
-  int (*destroy_tensor)(dnn::Descriptor) = nullptr;
-  int (*destroy_filter)(dnn::Descriptor) = nullptr;
-  int (*destroy_conv)(dnn::Descriptor) = nullptr;
-  int (*set_tensor)(dnn::Descriptor, int format, int type, int n, int c, int h, int w) = nullptr;
-  int (*set_filter)(dnn::Descriptor, int type, int format, int k, int c, int h, int w) = nullptr;
+struct Cudnn : LibraryFunctions {
+  using LibraryFunctions::LibraryFunctions;
+  size_t (*version)() = find("cudnnGetVersion");
+  const char* (*text)(int status) = find("cudnnGetErrorString");
+  int (*create)(dnn::Handle*) = find("cudnnCreate");
+  int (*destroy)(dnn::Handle) = find("cudnnDestroy");
+  int (*set_stream)(dnn::Handle, void* stream) = find("cudnnSetStream");
+  int (*create_tensor)(dnn::Descriptor*) = find("cudnnCreateTensorDescriptor");
+  int (*create_filter)(dnn::Descriptor*) = find("cudnnCreateFilterDescriptor");
+  int (*create_conv)(dnn::Descriptor*) = find("cudnnCreateConvolutionDescriptor");
+  int (*destroy_tensor)(dnn::Descriptor) = find("cudnnDestroyTensorDescriptor");
+  int (*destroy_filter)(dnn::Descriptor) = find("cudnnDestroyFilterDescriptor");
+  int (*destroy_conv)(dnn::Descriptor) = find("cudnnDestroyConvolutionDescriptor");
+  int (*set_tensor)(dnn::Descriptor, int format, int type, int n, int c, int h,
+                    int w) = find("cudnnSetTensor4dDescriptor");
+  int (*set_filter)(dnn::Descriptor, int type, int format, int k, int c, int h,
+                    int w) = find("cudnnSetFilter4dDescriptor");
   int (*set_conv)(dnn::Descriptor, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h,
-                  int dilation_w, int mode, int compute) = nullptr;
-  int (*set_groups)(dnn::Descriptor, int) = nullptr;
-  int (*set_math)(dnn::Descriptor, int) = nullptr;
+                  int dilation_w, int mode, int compute) = find("cudnnSetConvolution2dDescriptor");
+  int (*set_groups)(dnn::Descriptor, int) = find("cudnnSetConvolutionGroupCount");
+  int (*set_math)(dnn::Descriptor, int) = find("cudnnSetConvolutionMathType");
   int (*propose[3])(dnn::Handle, dnn::Descriptor, dnn::Descriptor, dnn::Descriptor conv,
-                    dnn::Descriptor result, int room, int* count, dnn::Proposal*) = {};
+                    dnn::Descriptor result, int room, int* count,
+                    dnn::Proposal*) = {find("cudnnGetConvolutionForwardAlgorithm_v7"),
+                                       find("cudnnGetConvolutionBackwardDataAlgorithm_v7"),
+                                       find("cudnnGetConvolutionBackwardFilterAlgorithm_v7")};
   int (*run[3])(dnn::Handle, const void* alpha, dnn::Descriptor, const void*, dnn::Descriptor,
                 const void*, dnn::Descriptor conv, int algorithm, void* workspace, size_t bytes,
-                const void* beta, dnn::Descriptor, void* result) = {};
+                const void* beta, dnn::Descriptor, void* result) = {
+      find("cudnnConvolutionForward"), find("cudnnConvolutionBackwardData"),
+      find("cudnnConvolutionBackwardFilter")};
+  /// Whether the library has them all, and is version 9.
+  bool suits() const { return complete() && version() / 10000 == 9; }
 };
-/// Whether an open library has all functions and is version 9.
-inline bool functions_of(const DynamicLibrary& library, Cudnn& lib) {
-  return library.find("cudnnGetVersion", lib.version) && lib.version() / 10000 == 9 &&
-         !library.lacks({{"cudnnGetErrorString", lib.text},
-                         {"cudnnCreate", lib.create},
-                         {"cudnnDestroy", lib.destroy},
-                         {"cudnnSetStream", lib.set_stream},
-                         {"cudnnCreateTensorDescriptor", lib.create_tensor},
-                         {"cudnnCreateFilterDescriptor", lib.create_filter},
-                         {"cudnnCreateConvolutionDescriptor", lib.create_conv},
-                         {"cudnnDestroyTensorDescriptor", lib.destroy_tensor},
-                         {"cudnnDestroyFilterDescriptor", lib.destroy_filter},
-                         {"cudnnDestroyConvolutionDescriptor", lib.destroy_conv},
-                         {"cudnnSetTensor4dDescriptor", lib.set_tensor},
-                         {"cudnnSetFilter4dDescriptor", lib.set_filter},
-                         {"cudnnSetConvolution2dDescriptor", lib.set_conv},
-                         {"cudnnSetConvolutionGroupCount", lib.set_groups},
-                         {"cudnnSetConvolutionMathType", lib.set_math},
-                         {"cudnnGetConvolutionForwardAlgorithm_v7", lib.propose[0]},
-                         {"cudnnGetConvolutionBackwardDataAlgorithm_v7", lib.propose[1]},
-                         {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", lib.propose[2]},
-                         {"cudnnConvolutionForward", lib.run[0]},
-                         {"cudnnConvolutionBackwardData", lib.run[1]},
-                         {"cudnnConvolutionBackwardFilter", lib.run[2]}});
-}
 constexpr const char* kCudnnName = "libcudnn.so.9";
 /// The files with that name, including pip's.
 inline std::vector<std::string> cudnn_files(const char* name = kCudnnName) {

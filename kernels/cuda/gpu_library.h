@@ -16,7 +16,7 @@ inline std::string version_text(int v) {
 }
 
 /// Kind defines the properties of a library:
-///   Functions, Handle          functions_of(library, functions): whether it is the library; fills them in
+///   Functions, Handle          LibraryFunctions with suits(): whether this is the library
 ///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"
 ///   kLoss                      the consequence of its absence, and the remedy
 ///   files()                    what to try, in order
@@ -66,7 +66,8 @@ template <class Kind> class GpuLibrary {
       if (reason_.empty() || file.path.find('/') != file.path.npos) reason_ = library.error();
       return false;
     }
-    file.good = functions_of(library, file.functions);
+    file.functions = Functions(library);
+    file.good = file.functions.suits();
     if (!file.good) reason_ = file.path + " is not " + Kind::kWanted;
     return file.good;
   }

@@ -18,26 +18,15 @@ namespace mt::cuda {
 namespace {
 
 /// The functions of the driver that are used; the runtime has already loaded the driver.
-struct Driver {
-  decltype(&cuModuleLoadDataEx) load = nullptr;
-  decltype(&cuModuleUnload) unload = nullptr;
-  decltype(&cuModuleGetFunction) function = nullptr;
-  decltype(&cuModuleGetGlobal) variable = nullptr;  // the name is a macro: _v2
-  decltype(&cuFuncGetAttribute) attribute = nullptr;
-  decltype(&cuFuncSetAttribute) set_attribute = nullptr;
-  decltype(&cuLaunchKernel) launch = nullptr;
-  bool found = false;
-
-  Driver() {
-    const DynamicLibrary library({"libcuda.so.1"});
-    found = !library.lacks({{"cuModuleLoadDataEx", load},
-                            {"cuModuleUnload", unload},
-                            {"cuModuleGetFunction", function},
-                            {"cuModuleGetGlobal_v2", variable},
-                            {"cuFuncGetAttribute", attribute},
-                            {"cuFuncSetAttribute", set_attribute},
-                            {"cuLaunchKernel", launch}});
-  }
+struct Driver : LibraryFunctions {
+  Driver() : LibraryFunctions(DynamicLibrary({"libcuda.so.1"})) {}
+  decltype(&cuModuleLoadDataEx) load = find("cuModuleLoadDataEx");
+  decltype(&cuModuleUnload) unload = find("cuModuleUnload");
+  decltype(&cuModuleGetFunction) function = find("cuModuleGetFunction");
+  decltype(&cuModuleGetGlobal) variable = find("cuModuleGetGlobal_v2");  // a macro names it so
+  decltype(&cuFuncGetAttribute) attribute = find("cuFuncGetAttribute");
+  decltype(&cuFuncSetAttribute) set_attribute = find("cuFuncSetAttribute");
+  decltype(&cuLaunchKernel) launch = find("cuLaunchKernel");
 };
 const Driver& driver() {
   static const Driver d;
@@ -51,7 +40,8 @@ const char* text_of(CUresult r) { return cudaGetErrorString(cudaError_t(r)); }
 
 bool load_module(const CudaImage& code, LoadedKernel& kernel, char* why, size_t room) {
   const Driver& d = driver();
-  if (!d.found) return std::snprintf(why, room, "the NVIDIA driver is too old to load code"), false;
+  if (!d.complete())
+    return std::snprintf(why, room, "the NVIDIA driver is too old to load code"), false;
   char log[1024] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};

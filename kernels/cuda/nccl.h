@@ -30,47 +30,36 @@ struct Options {
 }  // namespace ccl
 
 /// The functions that are used, with their names in the library.
-struct Nccl {
-  int (*version)(int*) = nullptr;
-  const char* (*text)(int status) = nullptr;
-  const char* (*last_error)(ccl::Communicator) = nullptr;
-  int (*new_id)(ccl::Id*) = nullptr;
-  int (*join)(ccl::Communicator*, int size, ccl::Id, int rank, ccl::Options*) = nullptr;
-  int (*state)(ccl::Communicator, int* status) = nullptr;
-  int (*abort)(ccl::Communicator) = nullptr;
-  int (*begin)() = nullptr;
-  int (*end)() = nullptr;
+struct Nccl : LibraryFunctions {
+  using LibraryFunctions::LibraryFunctions;
+  int (*version)(int*) = find("ncclGetVersion");
+  const char* (*text)(int status) = find("ncclGetErrorString");
+  const char* (*last_error)(ccl::Communicator) = find("ncclGetLastError");
+  int (*new_id)(ccl::Id*) = find("ncclGetUniqueId");
+  int (*join)(ccl::Communicator*, int size, ccl::Id, int rank,
+              ccl::Options*) = find("ncclCommInitRankConfig");
+  int (*state)(ccl::Communicator, int* status) = find("ncclCommGetAsyncError");
+  int (*abort)(ccl::Communicator) = find("ncclCommAbort");
+  int (*begin)() = find("ncclGroupStart");
+  int (*end)() = find("ncclGroupEnd");
   int (*all_reduce)(const void*, void*, size_t, int type, int op, ccl::Communicator,
-                    void* stream) = nullptr;
+                    void* stream) = find("ncclAllReduce");
   int (*reduce_scatter)(const void*, void*, size_t, int type, int op, ccl::Communicator,
-                        void* stream) = nullptr;
+                        void* stream) = find("ncclReduceScatter");
   int (*broadcast)(const void*, void*, size_t, int type, int root, ccl::Communicator,
-                   void* stream) = nullptr;
+                   void* stream) = find("ncclBroadcast");
   int (*all_gather)(const void*, void*, size_t, int type, ccl::Communicator,
-                    void* stream) = nullptr;
-  int (*send)(const void*, size_t, int type, int to, ccl::Communicator, void* stream) = nullptr;
-  int (*recv)(void*, size_t, int type, int from, ccl::Communicator, void* stream) = nullptr;
+                    void* stream) = find("ncclAllGather");
+  int (*send)(const void*, size_t, int type, int to, ccl::Communicator,
+              void* stream) = find("ncclSend");
+  int (*recv)(void*, size_t, int type, int from, ccl::Communicator,
+              void* stream) = find("ncclRecv");
+  /// Whether the library has them all, and communicators that do not block.
+  bool suits() const {
+    int v = 0;
+    return complete() && version(&v) == ccl::kSuccess && v >= ccl::kVersion;
+  }
 };
-/// Whether an open library has all functions, and communicators that do not block.
-inline bool functions_of(const DynamicLibrary& library, Nccl& lib) {
-  int version = 0;
-  return library.find("ncclGetVersion", lib.version) && lib.version(&version) == ccl::kSuccess &&
-         version >= ccl::kVersion &&
-         !library.lacks({{"ncclGetErrorString", lib.text},
-                         {"ncclGetLastError", lib.last_error},
-                         {"ncclGetUniqueId", lib.new_id},
-                         {"ncclCommInitRankConfig", lib.join},
-                         {"ncclCommGetAsyncError", lib.state},
-                         {"ncclCommAbort", lib.abort},
-                         {"ncclGroupStart", lib.begin},
-                         {"ncclGroupEnd", lib.end},
-                         {"ncclAllReduce", lib.all_reduce},
-                         {"ncclReduceScatter", lib.reduce_scatter},
-                         {"ncclBroadcast", lib.broadcast},
-                         {"ncclAllGather", lib.all_gather},
-                         {"ncclSend", lib.send},
-                         {"ncclRecv", lib.recv}});
-}
 constexpr const char* kNcclName = "libnccl.so.2";
 
 /// "NCCL 2.28.9, /usr/local/cuda/lib64/libnccl.so.2, 12 collectives", or why it is not used; `open` opens it first.

@@ -104,8 +104,8 @@ TEST_CASE("the library of cuDNN has every function in use, and takes our sizes",
   const mt::DynamicLibrary library({files[0].c_str()});
   INFO(files[0] << " " << library.error());
   REQUIRE(library);
-  Cudnn lib;
-  REQUIRE(functions_of(library, lib));
+  const Cudnn lib(library);
+  REQUIRE(lib.suits());
   CHECK(lib.text(dnn::kSuccess) == std::string("CUDNN_STATUS_SUCCESS"));
   // Descriptors need no GPU.
   dnn::Descriptor x = nullptr, w = nullptr, conv = nullptr;
