@@ -16,7 +16,8 @@ constexpr bool kExpected = false;  // the emulation uses it only if MTORCH_CUBLA
 struct Kind {
   using Functions = Cublas;
   using Handle = blas::Handle;
-  static constexpr const char *kName = "cuBLAS", *kWanted = "cuBLAS of CUDA 12 or 13";
+  static constexpr const char *kName = "cuBLAS", *kWanted = "cuBLAS of CUDA 12 or 13",
+                              *kVariable = "MTORCH_CUBLAS", *kUses = "";
   static constexpr const char* kLoss =
       "large products on the GPU are 10 to 50 times slower without it; install CUDA's cuBLAS, "
       "or name libcublas.so.13 or .12 in MTORCH_CUBLAS";
@@ -24,7 +25,7 @@ struct Kind {
   /// Returns only MTORCH_CUBLAS if it is set; otherwise, for each version that the driver supports,
   /// newest first, its files and the name for the dynamic linker.
   static std::vector<std::string> files() {
-    if (const std::string own = setting("MTORCH_CUBLAS"); !own.empty()) return {own};
+    if (const std::string& own = GpuLibrary<Kind>::setting(); !own.empty()) return {own};
     std::vector<std::string> all;
     int driver = 0;
     cudaDriverGetVersion(&driver);
@@ -71,10 +72,7 @@ struct Kind {
 
 CublasInUse cublas() { return gpu_library<Kind>().use(); }
 
-const char* cublas_words(bool open) {
-  if (open) cublas();
-  return gpu_library<Kind>().words();
-}
+const char* cublas_words(bool open) { return gpu_library<Kind>().words(open); }
 
 bool multiply(const CublasInUse& blas, const BlasProduct& p) {
   if (capturing()) keep(&p, sizeof p);

@@ -12,28 +12,25 @@ constexpr const char* kFile = kCudnnName;
 constexpr const char* kFile = "libcudnn_emulated.so.9";
 #endif
 
-const std::string& cudnn_setting() {
-  static const std::string text = setting("MTORCH_CUDNN");
-  return text;
-}
-bool is_off() { return cudnn_setting() == "0"; }
-bool is_default() { return cudnn_setting().empty(); }
-
 struct Kind {
   using Functions = Cudnn;
   using Handle = dnn::Handle;
-  static constexpr const char *kName = "cuDNN", *kWanted = "cuDNN 9";
+  static constexpr const char *kName = "cuDNN", *kWanted = "cuDNN 9", *kVariable = "MTORCH_CUDNN",
+                              *kUses = "convolutions";
   static constexpr const char* kLoss =
       "convolutions do not use cuDNN, as with MTORCH_CUDNN=0; install cuDNN 9, or name "
       "libcudnn.so.9 in MTORCH_CUDNN";
 
   static std::vector<std::string> files() {
-    if (!is_default() && cudnn_setting() != "1") return {cudnn_setting()};
+    const std::string& own = GpuLibrary<Kind>::setting();
+    if (!own.empty() && own != "1") return {own};
     std::vector<std::string> all = cudnn_files(kFile);
     all.push_back(kFile);
     return all;
   }
-  static bool expected(bool) { return !is_default() || !cudnn_files(kFile).empty(); }
+  static bool expected(bool) {
+    return !GpuLibrary<Kind>::setting().empty() || !cudnn_files(kFile).empty();
+  }
   static dnn::Handle handle_of(const Cudnn& lib, std::string& why) {
     dnn::Handle handle = nullptr;
     int status = lib.create(&handle);
@@ -50,14 +47,8 @@ struct Kind {
   }
 };
 
-struct OfGpu {
-  uint64_t convolutions = 0;
-  std::string words;
-};
-OfGpu& of_gpu() {
-  static OfGpu all[kMaxGpus];
-  return all[current_device()];
-}
+bool is_off() { return GpuLibrary<Kind>::setting() == "0"; }
+bool is_default() { return GpuLibrary<Kind>::setting().empty(); }
 
 }  // namespace
 
@@ -66,17 +57,13 @@ CudnnInUse cudnn(double work) {
   return gpu_library<Kind>().use();
 }
 
-void count_convolution() { ++of_gpu().convolutions; }
+void count_convolution() { gpu_library<Kind>().count(); }
 
 const char* cudnn_words(bool open) {
-  OfGpu& g = of_gpu();
   if (is_off()) return "off (MTORCH_CUDNN=0)";
-  if (open) gpu_library<Kind>().use();
-  g.words = gpu_library<Kind>().words();
-  if (open && is_default() && gpu_library<Kind>().use().handle)
-    g.words += ", for large convolutions (MTORCH_CUDNN=1: all, 0: none)";
-  if (g.convolutions > 0) g.words += ", " + std::to_string(g.convolutions) + " convolutions";
-  return g.words.c_str();
+  const bool large = open && is_default() && gpu_library<Kind>().use().handle;
+  return gpu_library<Kind>().words(
+      open, large ? ", for large convolutions (MTORCH_CUDNN=1: all, 0: none)" : "");
 }
 
 }  // namespace mt::cuda

@@ -18,6 +18,7 @@ inline std::string version_text(int v) {
 /// Kind defines the properties of a library:
 ///   Functions, Handle          LibraryFunctions with suits(): whether this is the library
 ///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"
+///   kVariable, kUses           "MTORCH_CUBLAS"; what count() counts
 ///   kLoss                      the consequence of its absence, and the remedy
 ///   files()                    what to try, in order
 ///   expected(files)            whether a missing library is reported
@@ -37,14 +38,27 @@ template <class Kind> class GpuLibrary {
     if ((n & (n - 1)) == 0) try_all(g);
     return g.use;
   }
-  /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why it is not used.
-  const char* words() const { return gpus_[current_device()].words.c_str(); }
+  /// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not used;
+  /// `open` opens it first, and `more` follows the path.
+  const char* words(bool open, const char* more = "") {
+    if (open) use();
+    OfGpu& g = gpus_[current_device()];
+    g.shown = g.words + more;
+    if (g.uses > 0) g.shown += ", " + std::to_string(g.uses) + " " + Kind::kUses;
+    return g.shown.c_str();
+  }
+  void count() { ++gpus_[current_device()].uses; }
+  /// The value of the variable: "" if it is not set, "0" if the library is not to be used.
+  static const std::string& setting() {
+    static const std::string text = cuda::setting(Kind::kVariable);
+    return text;
+  }
 
  private:
   struct OfGpu {
     Use use{nullptr, nullptr};
-    std::string words = std::string(Kind::kName) + ": not asked for yet";
-    uint64_t asked = 0;
+    std::string words = std::string(Kind::kName) + ": not asked for yet", shown = {};
+    uint64_t asked = 0, uses = 0;
   };
   struct File {
     std::string path;

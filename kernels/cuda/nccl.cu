@@ -19,22 +19,17 @@ constexpr const char* kFile = kNcclName;
 constexpr const char* kFile = "libnccl_emulated.so.2";
 #endif
 
-const std::string& nccl_setting() {
-  static const std::string text = setting("MTORCH_NCCL");
-  return text;
-}
-bool is_off() { return nccl_setting() == "0"; }
-
 struct Kind {
   using Functions = Nccl;
   using Handle = cudaStream_t;  // the stream of collectives
-  static constexpr const char *kName = "NCCL", *kWanted = "NCCL 2.14 or newer";
+  static constexpr const char *kName = "NCCL", *kWanted = "NCCL 2.14 or newer",
+                              *kVariable = "MTORCH_NCCL", *kUses = "collectives";
   static constexpr const char* kLoss =
       "processes exchange GPU tensors through the CPU's memory, as with MTORCH_NCCL=0; install NCCL, "
       "or name libnccl.so.2 in MTORCH_NCCL";
 
   static std::vector<std::string> files() {
-    if (!nccl_setting().empty()) return {nccl_setting()};
+    if (const std::string& own = GpuLibrary<Kind>::setting(); !own.empty()) return {own};
     std::vector<std::string> all = library_files(kFile, {"nccl"});
     all.push_back(kFile);
     return all;
@@ -69,14 +64,10 @@ struct ProcessGroup {
   std::string why = {};      // it failed
   ProcessGroup* next = nullptr;
 };
-struct OfGpu {
-  ProcessGroup* groups = nullptr;
-  uint64_t collectives = 0;
-  std::string words;
-};
-OfGpu& of_gpu() {
-  static OfGpu all[kMaxGpus];
-  return all[current_device()];
+/// The groups of the current GPU.
+ProcessGroup*& groups() {
+  static ProcessGroup* first[kMaxGpus];
+  return first[current_device()];
 }
 ProcessGroup& group_of(void* group) { return *static_cast<ProcessGroup*>(group); }
 
@@ -166,12 +157,8 @@ int call(const ProcessGroup& g, const Collective& c) {
 }  // namespace
 
 const char* nccl_words(bool open) {
-  if (is_off()) return "off (MTORCH_NCCL=0)";
-  if (open) gpu_library<Kind>().use();
-  OfGpu& g = of_gpu();
-  if (g.collectives == 0) return gpu_library<Kind>().words();
-  g.words = gpu_library<Kind>().words() + (", " + std::to_string(g.collectives) + " collectives");
-  return g.words.c_str();
+  if (GpuLibrary<Kind>::setting() == "0") return "off (MTORCH_NCCL=0)";
+  return gpu_library<Kind>().words(open);
 }
 
 const char* bus() {
@@ -190,8 +177,8 @@ bool group_id(char* id) {
 
 void* group_join(const char* id, int rank, int size, bool (*stop)(double seconds)) {
   ProcessGroup* const g = new ProcessGroup{gpu_library<Kind>().use(), nullptr, rank, size, stop};
-  g->next = of_gpu().groups;
-  of_gpu().groups = g;
+  g->next = groups();
+  groups() = g;
   if (!g->nccl.library) return fail(*g, nccl_words(false)), g;
   for (cudaEvent_t* event : {&g->before, &g->after})
     check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
@@ -213,7 +200,7 @@ void group_start(void* group, const Collective& c) {
                                     "all_gather", "gather",         "scatter",
                                     "all_to_all", "send",           "recv"};
   g.name = kNames[int(c.kind)];
-  ++of_gpu().collectives;
+  gpu_library<Kind>().count();
   settle(g, call(g, c));
 }
 
@@ -246,7 +233,7 @@ const char* group_error(void* group) { return group_of(group).why.c_str(); }
 void wait_for_groups() {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  for (ProcessGroup* g = of_gpu().groups; g; g = g->next) {
+  for (ProcessGroup* g = groups(); g; g = g->next) {
     for (int turn = 0; g->queued; ++turn) {
       const cudaError_t e = cudaEventQuery(g->after);
       g->queued = e == cudaErrorNotReady;
