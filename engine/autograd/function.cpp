@@ -48,7 +48,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)
     fail(
-        "backward: the graph behind 'mt.Function' was freed by an earlier backward; pass "
+        "backward: the graph behind the result of a function was freed by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
   TensorList& gradients = thread_state.backward->function_grads[&inner];
   // The first is enough: a sum of two would be an operation of numbers that no verb has written.
