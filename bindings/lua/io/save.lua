@@ -75,7 +75,10 @@ function Writer:entries(t, path)
   local prefix = path == '' and '' or path .. '.'
   local form, made = form_of(t), {}
   if form == 'list' then
-    for i = 1, #t do made[i] = self:value(t[i], prefix .. i) end
+    for i = 1, #t do -- lists are mostly of numbers, which need no path
+      local value = t[i]
+      made[i] = type(value) == 'number' and is_finite(value) and value or self:value(value, prefix .. i)
+    end
     return made
   end
   for i, key in ipairs(util.sorted_keys(t)) do
