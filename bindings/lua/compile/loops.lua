@@ -155,7 +155,9 @@ function loops.run(name, kernels, kinds, tensors, numbers, out)
   end
   if out == nil then return unpack(results) end
   if #results > 1 then core.fail('%s: it has several results; out= takes one', name) end
-  return util.attempt(name, mt.maximum, results[1], results[1], {out = out}) -- a copy, with the checks of operations
+  local ok, message = pcall(mt.maximum, results[1], results[1], {out = out}) -- a copy, with the checks of operations
+  if not ok then core.fail('%s: %s', name, (tostring(message):gsub('^.-maximum: ', ''))) end
+  return out
 end
 
 return loops
