@@ -512,7 +512,6 @@ test('refusals, and no crash for any argument', function()
   raises(function() la.svdvals(mt.zeros({1, 1}, {device = 'cpu'}):expand(2 ^ 15, 2 ^ 15)) end, 'too large for LAPACK')
 end)
 
-
 test('large matrices are reduced in blocks: residuals, values, bits', function()
   mt.manual_seed(9)
   local before = mt.get_num_threads()
@@ -558,6 +557,16 @@ test('large matrices are reduced in blocks: residuals, values, bits', function()
     end
   end
   mt.set_num_threads(before)
+end)
+
+test('numbers in the unused triangle change neither method nor bits', function()
+  local a = randn(520, 520)
+  local p = a + mT(a)
+  local w, lower = la.eigvalsh(p), mt.ones(520, 520):tril():bool()
+  for _, other in ipairs{1 / 0, 1e200, 0 / 0} do
+    local x = mt.where(lower, p, other)
+    eq({other, la.eigvalsh(x):equal(w), la.eigvalsh(mT(x), 'U'):equal(w)}, {other, true, true})
+  end
 end)
 
 t.finish()

@@ -180,7 +180,7 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
   if (!copy.at || !whole.at) return kNoMemory;
   std::memcpy(copy.at, a, bytes);
   int info =
-      n <= m && n >= kMinReduction && needs_no_scaling(bytes / sizeof(T), a)
+      n <= m && n >= kMinReduction && needs_no_scaling(int64_t(m) * n, a)
           ? blocked_svd(job, m, n, a, s, u, vt)
           : with_workspace<T>([&](T* work, const int* length, int* result) {
               MT_ROUTINE(gesdd)
@@ -197,11 +197,14 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
 
 template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
   const SerialBlasScope one;
-  if (n >= kMinReduction && needs_no_scaling(int64_t(n) * n, a)) {
-    for (int j = 1; upper && j < n; ++j)
-      for (int i = 0; i < j; ++i) a[j + int64_t(i) * n] = a[i + int64_t(j) * n];
+  // Both triangles are made equal, so that what the other one had changes neither method nor bits.
+  for (int j = 1; n >= kMinReduction && j < n; ++j)
+    for (int i = 0; i < j; ++i) {
+      T &above = a[i + int64_t(j) * n], &below = a[j + int64_t(i) * n];
+      (upper ? below : above) = upper ? above : below;
+    }
+  if (n >= kMinReduction && needs_no_scaling(int64_t(n) * n, a))
     return blocked_eigh(vectors, n, a, values);
-  }
   const int ld = lead(n), whole_length = 3 + 5 * n;
   const Array<int> whole(whole_length);
   if (!whole.at) return kNoMemory;
