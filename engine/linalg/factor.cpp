@@ -72,7 +72,7 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
   const int64_t mu = job == 'N' ? 0 : m, nv = job == 'A' ? n : mu;
   Svd f{empty(joined(batch, {m, mu}), a.dtype()), empty(joined(batch, {m}), a.dtype()),
         empty(joined(batch, {nv, n}), a.dtype())};
-  const Tensor work = clone(contiguous(a.detach()));
+  const Tensor work = clone(a.detach());
   const auto run = [&]<class T>(T* w, T* u, T* s, T* vh) {
     if (!lapack::finite(w, m * n)) return -1;
     for (int64_t e = 0; m == 0 && e < nv * n; ++e) vh[e] = T(e % (n + 1) == 0);

@@ -16,10 +16,7 @@ constexpr int kOne = 1;
 template <class T>
 void product(const char* transposed, int m, int n, T alpha, const T* a, int ld, const T* x,
              int step_x, T beta, T* y, int step_y = 1) {
-  if (m > 0 && n > 0)
-    MT_ROUTINE(gemv)(transposed, &m, &n, &alpha, a, &ld, x, &step_x, &beta, y, &step_y, 1);
-  else
-    for (int i = 0; beta == 0 && i < (*transposed == 'N' ? m : n); ++i) y[int64_t(i) * step_y] = 0;
+  MT_ROUTINE(gemv)(transposed, &m, &n, &alpha, a, &ld, x, &step_x, &beta, y, &step_y, 1);
 }
 /// kBlock vectors: an element is `step` after the one before it, a vector `next`.
 template <class T> struct Vectors {
@@ -198,19 +195,12 @@ template <class T> struct BidiagonalPanel {
   const Columns<T> in, x, y;
   T *const row, *const parts;  // n elements, and m for each strip of columns
 
-  /// Reduces column i, then row i.
-  void reduce(int i, T* d, T* e, T* tau_q, T* tau_p) const {
-    reduce_column(i, d, tau_q);
-    if (n - i > 1) reduce_row(i, e, tau_p);
-  }
-
- private:
   void reduce_column(int i, T* d, T* tau) const {
     const int rows = m - i, rest = n - i - 1, ld = in.ld;
     T *const v = in.at(i, i), *const to = y.at(i + 1, i), *const inner = y.at(0, i);
     product("N", rows, i, T(-1), in.at(i, 0), ld, y.at(i, 0), y.ld, T(1), v);
     product("N", rows, i, T(-1), x.at(i, 0), x.ld, in.at(0, i), 1, T(1), v);
-    MT_ROUTINE(larfg)(&rows, v, in.at(std::min(i + 1, m - 1), i), &kOne, tau + i);
+    MT_ROUTINE(larfg)(&rows, v, v + 1, &kOne, tau + i);
     d[i] = *v;
     *v = 1;
     parallel_transposed_product(rows, rest, in.at(i, i + 1), ld, v, to);
@@ -225,7 +215,7 @@ template <class T> struct BidiagonalPanel {
     T *const u = in.at(i, i + 1), *const to = x.at(i + 1, i), *const inner = x.at(0, i);
     product("N", columns, i + 1, T(-1), y.at(i + 1, 0), y.ld, in.at(i, 0), ld, T(1), u, ld);
     product("T", i, columns, T(-1), in.at(0, i + 1), ld, x.at(i, 0), x.ld, T(1), u, ld);
-    MT_ROUTINE(larfg)(&columns, u, in.at(i, std::min(i + 2, n - 1)), &ld, tau + i);
+    MT_ROUTINE(larfg)(&columns, u, u + ld, &ld, tau + i);
     e[i] = *u;
     *u = 1;
     for (int c = 0; c < columns; ++c) row[c] = u[int64_t(c) * ld];
@@ -249,8 +239,10 @@ template <class T> int bidiagonal(int m, int n, T* a, T* d, T* e, T* tau_q, T* t
   for (; n - j > kMinSplit / 2 && !mt_interrupted; j += kBlock) {
     const BidiagonalPanel<T> panel{m - j, n - j, {in.at(j, j), m}, {x.at, m - j}, {y.at, n - j},
                                    row,   parts};
-    for (int i = 0; i < kBlock && !mt_interrupted; ++i)
-      panel.reduce(i, d + j, e + j, tau_q + j, tau_p + j);
+    for (int i = 0; i < kBlock && !mt_interrupted; ++i) {
+      panel.reduce_column(i, d + j, tau_q + j);
+      panel.reduce_row(i, e + j, tau_p + j);
+    }
     const Vectors<T> v{in.at(j + kBlock, j), 1, m}, u{in.at(j, j + kBlock), m, 1},
         to_y{y.at + kBlock, 1, n - j}, to_x{x.at + kBlock, 1, m - j};
     T* const c = in.at(j + kBlock, j + kBlock);

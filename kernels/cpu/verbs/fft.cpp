@@ -4,7 +4,6 @@
 // arithmetic is on whole rows. The transform is Stockham's: each pass splits off one factor of n and
 // sorts as it goes (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7).
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/pool/parallel.h"
@@ -32,10 +31,8 @@ template <class T> struct Row {
       __attribute__((vector_size(sizeof(simd::F32s)), may_alias, aligned(sizeof(T))));
   Vector re, im;
   /// Reads or writes complex numbers that are adjacent in memory.
-  MT_SIMD void load(const T* at) { pairs(std::make_index_sequence<kLines<T>>(), at, nullptr); }
-  MT_SIMD void store(T* at) const {
-    const_cast<Row*>(this)->pairs(std::make_index_sequence<kLines<T>>(), nullptr, at);
-  }
+  MT_SIMD void load(const T* from) { load(from, std::make_index_sequence<kLines<T>>()); }
+  MT_SIMD void store(T* to) const { store(to, std::make_index_sequence<kLines<T>>()); }
   friend MT_SIMD Row operator+(const Row& a, const Row& b) { return {a.re + b.re, a.im + b.im}; }
   friend MT_SIMD Row operator-(const Row& a, const Row& b) { return {a.re - b.re, a.im - b.im}; }
   friend MT_SIMD Row operator*(const Row& a, T w) { return {a.re * w, a.im * w}; }
@@ -47,19 +44,17 @@ template <class T> struct Row {
   friend MT_SIMD Row conj(const Row& a) { return {a.re, -a.im}; }
 
  private:
-  template <size_t... I> MT_SIMD void pairs(std::index_sequence<I...>, const T* from, T* to) {
+  template <size_t... I> MT_SIMD void load(const T* from, std::index_sequence<I...>) {
+    const Vector low = *reinterpret_cast<const Unaligned*>(from),
+                 high = *reinterpret_cast<const Unaligned*>(from + kLines<T>);
+    re = __builtin_shufflevector(low, high, int(2 * I)...);
+    im = __builtin_shufflevector(low, high, int(2 * I + 1)...);
+  }
+  template <size_t... I> MT_SIMD void store(T* to, std::index_sequence<I...>) const {
     constexpr int L = kLines<T>;
-    if (from) {
-      const Vector low = *reinterpret_cast<const Unaligned*>(from),
-                   high = *reinterpret_cast<const Unaligned*>(from + L);
-      re = __builtin_shufflevector(low, high, int(2 * I)...),
-      im = __builtin_shufflevector(low, high, int(2 * I + 1)...);
-    } else {
-      *reinterpret_cast<Unaligned*>(to) =
-          __builtin_shufflevector(re, im, int(I / 2 + I % 2 * L)...);
-      *reinterpret_cast<Unaligned*>(to + L) =
-          __builtin_shufflevector(re, im, int(L / 2 + I / 2 + I % 2 * L)...);
-    }
+    *reinterpret_cast<Unaligned*>(to) = __builtin_shufflevector(re, im, int(I / 2 + I % 2 * L)...);
+    *reinterpret_cast<Unaligned*>(to + L) =
+        __builtin_shufflevector(re, im, int(L / 2 + I / 2 + I % 2 * L)...);
   }
 };
 

@@ -495,7 +495,8 @@ template <class T> void entry_by_terms(const Product<T>& q, int64_t parts) {
 }
 
 /// Computes one entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs
-/// the whole other operand for each panel: panels have 256 of them (128 cost a tenth).
+/// the whole other operand for each panel: panels have 256 of them (128 cost a tenth), and fewer only if there would
+/// be one panel.
 template <class T> void entry(const Product<T>& q) {
   const bool by_rows = q.m >= q.n, blas = wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
