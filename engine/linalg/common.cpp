@@ -82,10 +82,11 @@ Tensor reciprocal_or_zero(const Tensor& x) {
 }
 
 TensorList record_results(const char* name, const Tensor& a, const TensorList& results,
-                          Tensor (*gradient)(const TensorList& saved, const TensorList& grads)) {
+                          Tensor (*gradient)(const TensorList& saved, const TensorList& grads),
+                          bool saves_input) {
   if (!wants_grad(a)) return results;
   TensorList save = results;
-  save.push_back(a);
+  if (saves_input) save.push_back(a);
   return record_function(
       name, {a}, results, std::vector<bool>(results.size(), false), save,
       [=](const TensorList& g) -> TensorList { return {gradient(saved_tensors(), g)}; });

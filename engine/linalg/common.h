@@ -102,8 +102,9 @@ void check_regular(const char* name, const Lu&);
 Tensor reciprocal_or_zero(const Tensor& x);
 
 /// Records a function of `a` with several results. Its gradient is that of a, given the results
-/// followed by a, and the gradients of the results.
+/// (followed by a, if it is saved: it must not change then), and the gradients of the results.
 TensorList record_results(const char* name, const Tensor& a, const TensorList& results,
-                          Tensor (*gradient)(const TensorList& saved, const TensorList& grads));
+                          Tensor (*gradient)(const TensorList& saved, const TensorList& grads),
+                          bool saves_input = false);
 
 }  // namespace mt::linalg

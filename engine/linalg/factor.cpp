@@ -155,7 +155,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const bool no_q = mode == "r";
   const Qr f = qr_values(a, no_q && !wants_grad(a) ? kNoQ : mode == "complete" ? m : k);
-  const TensorList y = record_results("qr", a, {f.q, f.r}, qr_gradient);
+  const TensorList y = record_results("qr", a, {f.q, f.r}, qr_gradient, true);
   return {no_q ? empty({0}, a.dtype()) : y[0], y[1]};
 }
 

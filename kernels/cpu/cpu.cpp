@@ -74,9 +74,9 @@ struct Choice {
   const char* name;
   void (*fill)(Verbs&);   // null: not in this build
   bool runs, by_default;  // on this machine
-  void (*run_tree)(const Tree&);
-  void (*strip)(const SymmetricStrip<float>&);
-  void (*wide_strip)(const SymmetricStrip<double>&);
+  void (*run_tree)(const Tree&) = nullptr;
+  void (*strip)(const SymmetricStrip<float>&) = nullptr;
+  void (*wide_strip)(const SymmetricStrip<double>&) = nullptr;
 };
 
 #ifdef MT_WITH_COMPILER
@@ -110,17 +110,17 @@ std::array<Choice, 3> all_choices() {
 #ifdef MT_BUILT_BASE
       {"base", isa_base::fill_verbs, true, true, MT_FUNCTIONS(isa_base)},
 #else
-      {"base", nullptr, true, false, nullptr, nullptr, nullptr},
+      {"base", nullptr, true, false},
 #endif
 #ifdef MT_BUILT_AVX2
       {"avx2", isa_avx2::fill_verbs, avx2, avx2, MT_FUNCTIONS(isa_avx2)},
 #else
-      {"avx2", nullptr, avx2, false, nullptr, nullptr, nullptr},
+      {"avx2", nullptr, avx2, false},
 #endif
 #ifdef MT_BUILT_AVX512
       {"avx512", fill_mixed, avx512, fast512, MT_FUNCTIONS(isa_avx512)},
 #else
-      {"avx512", nullptr, avx512, false, nullptr, nullptr, nullptr},
+      {"avx512", nullptr, avx512, false},
 #endif
   }};
 }

@@ -37,12 +37,10 @@ int subtract_products(bool lower, int m, int n, Vectors<T> v, Vectors<T> w, Vect
   if (!left.at || !right.at) return kNoMemory;
   v.copy(m, left.at), x.copy(m, left.at + int64_t(kBlock) * m);
   w.copy(n, right.at), y.copy(n, right.at + int64_t(kBlock) * n);
-  constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
   for_strips(0, n, kStrip, [&](int i, int count) {
     const int row = lower ? i : 0;
-    choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
-        kColumns, kPlain, kTransposed, m - row, count, 2 * kBlock, T(-1), left.at + row, m,
-        right.at + i, n, T(1), c + row + int64_t(i) * ldc, ldc);
+    multiply(false, true, m - row, count, 2 * kBlock, T(-1), left.at + row, m, right.at + i, n,
+             T(1), c + row + int64_t(i) * ldc, ldc);
   });
   return 0;
 }
@@ -75,42 +73,41 @@ template <class T> struct Reflectors {
   const T* at(int i) const { return v + i + int64_t(i) * ld; }
   T* factor(int first) const { return t.at + int64_t(first) * kBlock; }
 
-  /// The panel from `first`, transposed or not, times n columns at c, or n rows at c times the panel.
-  void apply_panel(int first, bool left, bool transposed, int n, T* c, int ldc, T* work) const {
-    const int rest = m - first, w = width(first), rows = left ? rest : n, columns = left ? n : rest;
-    MT_ROUTINE(larfb)
-    (left ? "L" : "R", transposed ? "T" : "N", "F", by_rows ? "R" : "C", &rows, &columns, &w,
-     at(first), &ld, factor(first), &kBlock, left ? c + first : c + int64_t(first) * ldc, &ldc,
-     work, &n, 1, 1, 1, 1);
-  }
-  /// Replaces n columns at c by Q c, in strips; `upper`: they are 0 below the diagonal.
-  int apply_left(int n, T* c, int ldc, bool upper = false) const {
+  /// Replaces n columns at c by Q c, or n rows by c Q' if the reflectors are rows, in strips. `upper`: the columns are
+  /// 0 below the diagonal.
+  int apply(int n, T* c, int ldc, bool upper = false) const {
     const Array<T> work(double(kBlock) * n);
     if (!t.at || !work.at) return kNoMemory;
     for_strips(0, n, kStrip, [&](int i, int count) {
-      for (int p = int(panels()) - 1; p >= 0 && !mt_interrupted; --p) {
+      for (int first = int(panels() - 1) * kBlock; first >= 0 && !mt_interrupted; first -= kBlock) {
         // A panel changes no column that is 0 in its rows.
-        const int from = upper ? std::max(i, p * kBlock) : i;
+        const int from = upper ? std::max(i, first) : i;
         if (from < i + count)
-          apply_panel(p * kBlock, true, false, i + count - from, c + int64_t(from) * ldc, ldc,
-                      work.at + int64_t(i) * kBlock);
+          apply_panel(first, from, i + count - from, c, ldc, work.at + int64_t(i) * kBlock);
       }
     });
     return 0;
   }
-  /// Replaces n rows at c by c Q', in strips.
-  int apply_transposed_right(int n, T* c, int ldc) const {
-    const Array<T> work(double(kBlock) * n);
-    if (!t.at || !work.at) return kNoMemory;
-    for_strips(0, n, kStrip, [&](int i, int count) {
-      for (int64_t p = panels() - 1; p >= 0 && !mt_interrupted; --p)
-        apply_panel(int(p) * kBlock, false, true, count, c + i, ldc, work.at + int64_t(i) * kBlock);
-    });
-    return 0;
+
+ private:
+  void apply_panel(int first, int from, int count, T* c, int ldc, T* work) const {
+    const int rest = m - first, w = width(first);
+    T* const to = by_rows ? c + from + int64_t(first) * ldc : c + first + int64_t(from) * ldc;
+    MT_ROUTINE(larfb)
+    (by_rows ? "R" : "L", by_rows ? "T" : "N", "F", by_rows ? "R" : "C", by_rows ? &count : &rest,
+     by_rows ? &rest : &count, &w, at(first), &ld, factor(first), &kBlock, to, &ldc, work, &count,
+     1, 1, 1, 1);
   }
 };
 
-/// y = A x with the lower triangle of A (n x n). The strips' parts, of n elements each, are added in order.
+/// y = the sum of the strips' parts, of n elements each, in order. `lower`: a part begins at its strip's first element.
+template <class T> void add_parts(bool lower, int strips_end, int n, const T* parts, T* y) {
+  std::memcpy(y, parts, sizeof(T) * size_t(n));
+  for (int i = kStrip; i < strips_end; i += kStrip)
+    for (int row = lower ? i : 0; row < n; ++row) y[row] += parts[int64_t(i / kStrip) * n + row];
+}
+
+/// y = A x with the lower triangle of A (n x n).
 template <class T> void symmetric_product(int n, const T* a, int ld, const T* x, T* y, T* parts) {
   for_strips(0, n, kStrip, [&](int i, int count) {
     T* const part = parts + int64_t(i / kStrip) * n;
@@ -121,21 +118,17 @@ template <class T> void symmetric_product(int n, const T* a, int ld, const T* x,
     symmetric_strip_on_cpu(SymmetricStrip<T>{n - below, count, diagonal + count, ld, x + i,
                                              x + below, part + below, part + i});
   });
-  std::memcpy(y, parts, sizeof(T) * size_t(n));
-  for (int i = kStrip; i < n; i += kStrip)
-    for (int row = i; row < n; ++row) y[row] += parts[int64_t(i / kStrip) * n + row];
+  add_parts(true, n, n, parts, y);
 }
 
-/// y = A x by strips of columns. The strips' parts, of m elements each, are added in order.
+/// y = A x by strips of columns.
 template <class T>
 void parallel_product(int m, int n, const T* a, int ld, const T* x, T* y, T* parts) {
   for_strips(0, n, kStrip, [&](int j, int count) {
     product("N", m, count, T(1), a + int64_t(j) * ld, ld, x + j, 1, T(0),
             parts + int64_t(j / kStrip) * m);
   });
-  std::memcpy(y, parts, sizeof(T) * size_t(m));
-  for (int j = kStrip; j < n; j += kStrip)
-    for (int row = 0; row < m; ++row) y[row] += parts[int64_t(j / kStrip) * m + row];
+  add_parts(false, n, m, parts, y);
 }
 /// y = A' x by strips of columns.
 template <class T>
@@ -286,7 +279,7 @@ template <class T> int blocked_qr_q(int m, int columns, int k, T* a, const T* ta
   std::memcpy(copy.at, a, sizeof(T) * size_t(m) * size_t(k));
   std::memset(a, 0, sizeof(T) * size_t(m) * size_t(columns));
   for (int i = 0; i < columns; ++i) a[i + int64_t(i) * m] = 1;
-  return Reflectors<T>(m, k, false, copy.at, m, tau).apply_left(columns, a, m, true);
+  return Reflectors<T>(m, k, false, copy.at, m, tau).apply(columns, a, m, true);
 }
 
 template <class T> int blocked_eigh(bool vectors, int n, T* a, T* values) {
@@ -294,18 +287,13 @@ template <class T> int blocked_eigh(bool vectors, int n, T* a, T* values) {
   if (!e.at || !tau.at || !z.at) return kNoMemory;
   if (const int info = tridiagonal(n, a, values, e.at, tau.at); info != 0) return info;
   if (mt_interrupted) return 0;
-  const int whole_length = 3 + 5 * n;
-  const Array<int> whole(whole_length);
-  if (!whole.at) return kNoMemory;
-  const int info = with_workspace<T>([&](T* work, const int* length, int* result) {
-    int wish = 0;
+  const int info = with_workspaces<T>(3 + 5 * n, [&](T* work, const int* length, int* whole,
+                                                     const int* whole_length, int* result) {
     MT_ROUTINE(stedc)
-    (vectors ? "I" : "N", &n, values, e.at, z.at, &n, work, length,
-     *length == -1 ? &wish : whole.at, *length == -1 ? length : &whole_length, result, 1);
+    (vectors ? "I" : "N", &n, values, e.at, z.at, &n, work, length, whole, whole_length, result, 1);
   });
   if (info != 0 || !vectors || mt_interrupted) return info;
-  const int failed =
-      Reflectors<T>(n - 1, n - 1, false, a + 1, n, tau.at).apply_left(n, z.at + 1, n);
+  const int failed = Reflectors<T>(n - 1, n - 1, false, a + 1, n, tau.at).apply(n, z.at + 1, n);
   std::memcpy(a, z.at, sizeof(T) * size_t(n) * size_t(n));
   return failed;
 }
@@ -337,12 +325,10 @@ template <class T> int blocked_svd(char job, int m, int n, T* a, T* s, T* u, T* 
   for (int j = 0; j < n; ++j)
     std::memcpy(u + int64_t(j) * m, core.at + int64_t(j) * n, sizeof(T) * size_t(n));
   for (int j = n; j < columns; ++j) u[j + int64_t(j) * m] = 1;
-  info =
-      Reflectors<T>(rows, n, false, reduced, rows, tau_q.at).apply_left(tall ? n : columns, u, m);
-  if (info == 0 && tall) info = Reflectors<T>(m, n, false, a, m, tau.at).apply_left(columns, u, m);
+  info = Reflectors<T>(rows, n, false, reduced, rows, tau_q.at).apply(tall ? n : columns, u, m);
+  if (info == 0 && tall) info = Reflectors<T>(m, n, false, a, m, tau.at).apply(columns, u, m);
   if (info != 0) return info;
-  return Reflectors<T>(n - 1, n - 1, true, reduced + rows, rows, tau_p.at)
-      .apply_transposed_right(n, vt + n, n);
+  return Reflectors<T>(n - 1, n - 1, true, reduced + rows, rows, tau_p.at).apply(n, vt + n, n);
 }
 
 #define MT_INSTANCES(T)                                   \

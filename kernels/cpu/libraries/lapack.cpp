@@ -24,13 +24,11 @@ template <class T> struct LowerInverse {
     MT_ROUTINE(trsm)("L", "L", "N", "U", &k, &k, &one, lower, &ld, elements, &kPanel, 1, 1, 1, 1);
   }
   /// Replaces k rows of at most kStrip columns at `b` by their product with the inverse.
-  void multiply(int k, int n, T* b, int ld) const {
+  void apply(int k, int n, T* b, int ld) const {
     T copy[kPanel * kStrip];
     for (int j = 0; j < n; ++j)
       std::memcpy(copy + j * kPanel, b + int64_t(j) * ld, size_t(k) * sizeof(T));
-    constexpr int kColumns = 102, kPlain = 111;
-    choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
-        kColumns, kPlain, kPlain, k, n, k, T(1), elements, kPanel, copy, kPanel, T(0), b, ld);
+    multiply(false, false, k, n, k, T(1), elements, kPanel, copy, kPanel, T(0), b, ld);
   }
 };
 
@@ -47,7 +45,7 @@ void substitute(bool upper, bool transposed, bool unit, int n, int columns, cons
     if (pivoted && panel == kPanel) {
       const LowerInverse<T> inverse(w, from.at(j, j), from.ld);
       for_strips(0, columns, kStrip,
-                 [&](int i, int count) { inverse.multiply(w, count, to.at(j, i), to.ld); });
+                 [&](int i, int count) { inverse.apply(w, count, to.at(j, i), to.ld); });
     } else
       to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", w, columns,
                         from.at(j, j), to.at(j, 0));
@@ -83,7 +81,7 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
     const LowerInverse<T> inverse(w, in.at(j, j), in.ld);
     for_strips(next, n, kStrip, [&](int at, int count) {
       in.exchange_rows(at, count, j, next, pivots);
-      inverse.multiply(w, count, in.at(j, at), in.ld);
+      inverse.apply(w, count, in.at(j, at), in.ld);
       in.subtract_product(false, m - next, count, w, in.at(next, j), in.at(j, at), in.at(next, at));
     });
   }
@@ -205,17 +203,13 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
     }
   if (n >= kMinReduction && needs_no_scaling(int64_t(n) * n, a))
     return blocked_eigh(vectors, n, a, values);
-  const int ld = lead(n), whole_length = 3 + 5 * n;
-  const Array<int> whole(whole_length);
-  if (!whole.at) return kNoMemory;
-  return with_workspace<T>(
-      [&](T* work, const int* length, int* info) {
-        // A query for the real workspace must also be one for the integer workspace.
-        const int whole_query = *length == -1 ? -1 : whole_length;
-        int wish = 0;
+  const int ld = lead(n);
+  return with_workspaces<T>(
+      3 + 5 * n,
+      [&](T* work, const int* length, int* whole, const int* whole_length, int* info) {
         MT_ROUTINE(syevd)
-        (vectors ? "V" : "N", upper ? "U" : "L", &n, a, &ld, values, work, length,
-         *length == -1 ? &wish : whole.at, &whole_query, info, 1, 1);
+        (vectors ? "V" : "N", upper ? "U" : "L", &n, a, &ld, values, work, length, whole,
+         whole_length, info, 1, 1);
       },
       1 + 6.0 * n + 2.0 * n * n);
 }

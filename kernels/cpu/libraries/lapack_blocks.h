@@ -41,6 +41,16 @@ struct SerialBlasScope {
   SerialBlasScope(const SerialBlasScope&) = delete;
 };
 
+/// c = alpha a b + beta c, where a, b or both may be transposed; c has m x n elements, k are added.
+template <class T>
+void multiply(bool ta, bool tb, int m, int n, int k, T alpha, const T* a, int lda, const T* b,
+              int ldb, T beta, T* c, int ldc) {
+  constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
+  choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
+      kColumns, ta ? kTransposed : kPlain, tb ? kTransposed : kPlain, m, n, k, alpha, a, lda, b,
+      ldb, beta, c, ldc);
+}
+
 /// An array that is freed by the destructor; null if it cannot be allocated.
 template <class T> struct Array {
   T* const at;
@@ -64,6 +74,20 @@ template <class T> int with_workspace(const auto& routine, double least = 1) {
   const int length = int(size);
   routine(work.at, &length, &info);
   return info;
+}
+
+/// The same with `whole_length` integers: calls `routine(work, length, integers, their length, info)`.
+template <class T> int with_workspaces(int whole_length, const auto& routine, double least = 1) {
+  const Array<int> whole(whole_length);
+  if (!whole.at) return kNoMemory;
+  return with_workspace<T>(
+      [&](T* work, const int* length, int* info) {
+        // A query for the real workspace must also be one for the integer workspace.
+        const bool query = *length == -1;
+        int wish = 0;
+        routine(work, length, query ? &wish : whole.at, query ? length : &whole_length, info);
+      },
+      least);
 }
 
 /// The leading dimension of columns of n rows.
@@ -90,11 +114,7 @@ template <class T> struct Columns {
 
   /// c -= a b, or a' b; c has m x n elements, k are added.
   void subtract_product(bool transposed, int m, int n, int k, const T* x, const T* y, T* z) const {
-    constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
-    if (m > 0 && n > 0)
-      choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
-          kColumns, transposed ? kTransposed : kPlain, kPlain, m, n, k, T(-1), x, ld, y, ld, T(1),
-          z, ld);
+    if (m > 0 && n > 0) multiply(transposed, false, m, n, k, T(-1), x, ld, y, ld, T(1), z, ld);
   }
   /// Replaces n columns at `b` by the solution with the triangle of k rows at `t`.
   void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,

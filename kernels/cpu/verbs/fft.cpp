@@ -244,14 +244,17 @@ template <class T> struct Block {
     }
   }
 
-  /// Multiplies row e by factor(v, e) for each line v.
+  /// Multiplies row e by factor(v, e) for each line v; those that do not exist are line 0 without rows.
   template <class F> void multiply(Row<T>* x, int64_t n, const F& factor) const {
     for (int64_t e = 0; e < n; ++e) {
-      Row<T> w{};
-      for (int v = 0; v < lines; ++v) {
+      alignas(64) T re[L], im[L];
+      MT_INDEPENDENT
+      for (int v = 0; v < L; ++v) {
         const auto z = factor(v, e);
-        w.re[v] = T(z.re), w.im[v] = T(z.im);
+        re[v] = T(z.re), im[v] = T(z.im);
       }
+      Row<T> w;
+      std::memcpy(&w.re, re, sizeof re), std::memcpy(&w.im, im, sizeof im);
       x[e] = x[e] * w;
     }
   }
@@ -267,21 +270,12 @@ template <class T> struct Block {
       });
   }
   void multiply_twiddles(Row<T>* x) const {
-    const double *const low = c.twiddles, *const high = low + (int64_t(2) << c.low_bits);
-    const int64_t mask = (int64_t(1) << c.low_bits) - 1,
-                  n = c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n;
-    for (int64_t e = 0; e < n; ++e) {
-      alignas(64) T re[L], im[L];
-      MT_INDEPENDENT
-      for (int v = 0; v < L; ++v) {
-        const int64_t power = line[v] * e, k = 2 * (power & mask), h = 2 * (power >> c.low_bits);
-        re[v] = T(low[k] * high[h] - low[k + 1] * high[h + 1]);
-        im[v] = T(low[k] * high[h + 1] + low[k + 1] * high[h]);
-      }
-      Row<T> w;
-      std::memcpy(&w.re, re, sizeof re), std::memcpy(&w.im, im, sizeof im);
-      x[e] = x[e] * w;
-    }
+    const auto* const low = reinterpret_cast<const Number<double>*>(c.twiddles);
+    const auto* const high = low + (int64_t(1) << c.low_bits);
+    multiply(x, c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n, [&](int v, int64_t e) {
+      const int64_t power = line[v] * e;
+      return low[power & (high - low - 1)] * high[power >> c.low_bits];
+    });
   }
 
   /// Replaces the frequencies 0 .. n / 2 of n real numbers by the numbers whose transform are the real
