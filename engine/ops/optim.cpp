@@ -106,14 +106,19 @@ std::string wrong_option(const OptimizerRow& row, const double* options) {
 
 namespace {
 
+/// The rows of a sparse gradient, with those of the states.
+struct RowUpdate {
+  const RowGradient& gradient;
+  Tensor state[kMaxStates] = {};
+};
+
 /// A parameter with a gradient, as the verb receives it.
 struct Entry {
   size_t group, index;
   unsigned states;
   const Tensor* parameter;
   Tensor grad, copy;  // copy: of a non-contiguous parameter, the master of a 16-bit one, or rows
-  const RowGradient* rows = nullptr;  // of a sparse gradient: grad, copy and row_state are of these
-  Tensor row_state[kMaxStates] = {};
+  std::unique_ptr<RowUpdate> rows = nullptr;  // if grad and copy are rows
   const Tensor& value() const { return copy.defined() ? copy : *parameter; }
   bool same_kind(const Entry& e) const {
     return states == e.states && value().dtype() == e.value().dtype() &&
@@ -151,6 +156,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
   const Tensor& fit_master(Parameter&, size_t i) const;
   void add_entry(size_t group, size_t index, unsigned states, const std::vector<RowGradient>&);
   void take_rows(Entry&, const Group&, Parameter&, const RowGradient&);
+  void write_rows(const Entry&) const;
   void advance(const Group&, Parameter&);
   void fill_numbers(const Entry* from, const Entry* to);
   double* record(const Entry* from, const Entry* to);
@@ -210,7 +216,7 @@ void Optimizer::Impl::take_rows(Entry& e, const Group& group, Parameter& p,
         "SGD, Adagrad and SparseAdam take those",
         name(), e.index + 1, why);
   check_writable(name(), p.value);
-  e.rows = &sparse;
+  e.rows = std::make_unique<RowUpdate>(RowUpdate{sparse});
   e.copy = contiguous(to_compute_dtype(index_select(p.value, 0, sparse.rows)));
 }
 
@@ -234,8 +240,7 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states,
     fail("{}: parameter {} is on {}, its gradient on {}", name(), i + 1, p.device().name,
          g.device().name);
   const Dtype dtype = compute_dtype(p.dtype());
-  entries.push_back({group, i, states, &p, std::move(g), {}});
-  Entry& e = entries.back();
+  Entry& e = entries.emplace_back(group, i, states, &p, std::move(g));
   if (by_rows) {
     take_rows(e, groups[group], parameter, *rows);
   } else if (p.dtype() != dtype || !p.is_contiguous()) {
@@ -247,7 +252,7 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states,
   for (int k = 0; k < row.states; ++k)
     if (optim::has(states, k)) {
       fit_state(groups[group], parameter, k, e.value(), i);
-      if (by_rows) e.row_state[k] = index_select(parameter.state[k], 0, rows->rows);
+      if (by_rows) e.rows->state[k] = index_select(parameter.state[k], 0, rows->rows);
     }
 }
 
@@ -321,6 +326,17 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
   return rows;
 }
 
+/// Writes the rows of a parameter and of its states.
+void Optimizer::Impl::write_rows(const Entry& e) const {
+  const auto write = [&](const Tensor& all, const Tensor& rows) {
+    index_copy(all, 0, e.rows->gradient.rows, to(rows, all.dtype()), InPlace(true));
+  };
+  write(*e.parameter, e.copy);
+  for (int k = 0; k < row.states; ++k)
+    if (optim::has(e.states, k))
+      write(groups[e.group].parameters[e.index].state[k], e.rows->state[k]);
+}
+
 /// Runs the step for parameters of one kind.
 void Optimizer::Impl::run(const Entry* from, const Entry* to) {
   const Device& device = from->value().device();
@@ -330,7 +346,7 @@ void Optimizer::Impl::run(const Entry* from, const Entry* to) {
     const Parameter& p = groups[e->group].parameters[e->index];
     OptimizeTensor t{e->value().numel(), n, e->value().data(), e->grad.data(), {}, 0};
     for (int k = 0; k < row.states; ++k)
-      if (optim::has(e->states, k)) t.state[k] = (e->rows ? e->row_state : p.state)[k].data();
+      if (optim::has(e->states, k)) t.state[k] = (e->rows ? e->rows->state : p.state)[k].data();
     tensors.push_back(t);
     n += t.n;
   }
@@ -340,15 +356,9 @@ void Optimizer::Impl::run(const Entry* from, const Entry* to) {
   device.optimize({rule, from->states, from->value().dtype(), int(to - from), n, tensors.data(),
                    rows, recorded});
   for (const Entry* e = from; e < to; ++e) {
-    const auto write = [&](const Tensor& all, const Tensor& rows) {
-      index_copy(all, 0, e->rows->rows, mt::to(rows, all.dtype()), InPlace(true));
-    };
-    if (e->rows) write(*e->parameter, e->copy);
+    if (e->rows) write_rows(*e);
     else if (e->copy.defined()) copy_(*e->parameter, e->copy);
     else bump(*e->parameter);
-    for (int k = 0; e->rows && k < row.states; ++k)
-      if (optim::has(e->states, k))
-        write(groups[e->group].parameters[e->index].state[k], e->row_state[k]);
   }
 }
 
