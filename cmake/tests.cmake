@@ -155,6 +155,12 @@ foreach(isa base avx2 avx512)
   endforeach()
 endforeach()
 
+# Grid kernels thread after thread, also those that would run in lanes.
+foreach(name kernel kernel_random)
+  add_test(NAME threads.${name} COMMAND mtorch tests/lua/test_${name}.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(threads.${name} PROPERTIES ENVIRONMENT "MTORCH_JIT=threads")
+endforeach()
+
 add_test(NAME hostile COMMAND mtorch tests/lua/hostile.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 
 # The checks of the house and of the program.

@@ -177,6 +177,15 @@ template <class F> void values_of(const GridStatement& s, const F& f) {
     if (v) each_value(*v, f);
 }
 
+/// Visits the statements of a body and of the bodies in them, with the number of loops around each.
+template <class F> void each_statement(const GridBody& body, int depth, const F& f) {
+  for (GridStatement* s : body) {
+    f(*s, depth);
+    const int inside = depth + (s->kind == GridStatement::count || s->kind == GridStatement::loop);
+    each_statement(s->body, inside, f), each_statement(s->other, inside, f);
+  }
+}
+
 /// A program's first numbers: x, y, z of the block's position, of the position of the first thread in
 /// the grid, and of a thread's positions in its block and in the grid; all from 1.
 constexpr int kGridBlock = 0, kGridFirst = 3, kGridThread = 6, kGridPlace = 9, kGridNumbers = 12;

@@ -370,8 +370,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 30633, ['kernels/cpu/verbs'] = 5706, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 535,
-  ['kernels/cpu/jit'] = 3750, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 2176,
+  ['kernels'] = 31569, ['kernels/cpu/verbs'] = 5706, ['kernels/cpu/simd'] = 1550, ['kernels/cpu/pool'] = 535,
+  ['kernels/cpu/jit'] = 4659, ['kernels/cpu/interpret'] = 2000, ['kernels/cpu/libraries'] = 2176,
   ['kernels/cuda'] = 7900, ['kernels/math'] = 2551,
   ['engine'] = 39019, ['engine/core'] = 2700, ['engine/autograd'] = 2868, ['engine/ops'] = 12011,
   ['engine/linalg'] = 1790, ['engine/io'] = 3868, ['engine/text'] = 2050, ['engine/profile'] = 720,

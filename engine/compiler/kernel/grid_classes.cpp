@@ -118,13 +118,6 @@ std::vector<GridClass> classify(Kernel& p, const bool varying[3]) {
 
 namespace {
 
-template <class F> void each_statement(const Body& body, int depth, const F& f) {
-  for (Statement* s : body) {
-    f(*s, depth);
-    const int inside = depth + (s->kind == Statement::count || s->kind == Statement::loop);
-    each_statement(s->body, inside, f), each_statement(s->other, inside, f);
-  }
-}
 /// The stride of an index along an axis; unknown values, such as loop counters, count as 0.
 int64_t growth(const Value& v, int axis) {
   if (v.kind == Value::place || v.kind == Value::thread) return v.index == axis;

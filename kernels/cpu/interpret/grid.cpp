@@ -4,6 +4,7 @@
 // are executed, each with its active lanes (Active). Lanes that leave a loop or scope are kept in
 // its `left` mask until it ends.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/jit/grid_native_run.h"
+#include "kernels/cpu/jit/grid_threads.h"
 #include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
@@ -470,9 +472,11 @@ template <class R> struct TreeInterpreter : GridMachine {
     const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
   }
-  void run_tile(int64_t at) {
+  /// Sets the shape of a tile and its first thread; returns its position among the tiles.
+  std::array<int64_t, 3> locate(int64_t at) {
     tile = at;
-    int64_t place[3], size[3], rest = at;
+    std::array<int64_t, 3> place;
+    int64_t size[3], rest = at;
     for (int d = 0; d < 3; ++d) {
       const int64_t count = grid.tiles(d);
       place[d] = rest % count, rest /= count;
@@ -481,6 +485,35 @@ template <class R> struct TreeInterpreter : GridMachine {
       size[d] = left_over < grid.tile[d] ? left_over : grid.tile[d];
     }
     set_shape(size);
+    return place;
+  }
+  /// Runs the threads of a tile one after the other.
+  void run_threads(ThreadCode code, ThreadFrame& f, int64_t at) {
+    const std::array<int64_t, 3> place = locate(at);
+    for (int z = 0; z < n[2]; ++z)
+      for (int y = 0; y < n[1]; ++y) {
+        const int lane[] = {0, y, z};
+        for (int k = 0; k < 3; ++k) {
+          const int d = grid.axes[k];
+          f.block[d] = place[d] + 1, f.thread[d] = lane[k] + 1, f.place[d] = first[d] + lane[k] + 1;
+        }
+        f.end = f.place[grid.axes[0]] + n[0];
+        code(&f);
+        if (f.fault < 0 && !mt_interrupted) continue;
+        stop = true;
+        if (f.fault >= 0) report_fault(f, lane);
+        return;
+      }
+  }
+  void report_fault(const ThreadFrame& f, const int* lane) {
+    const V& v = *grid_value(program, f.fault);
+    const int x = int(f.place[grid.axes[0]] - first[grid.axes[0]] - 1);
+    const int l = (lane[2] * n[1] + lane[1]) * n[0] + x;
+    if (v.kind == V::load) report(GridFaultKind::out_of_bounds, v, l, int(f.dim), f.index);
+    else report(GridFaultKind::division_by_zero, v, l);
+  }
+  void run_tile(int64_t at) {
+    const std::array<int64_t, 3> place = locate(at);
     for (int k = 0; k < program.numbers; ++k) number[k] = {grid.scalars[k], {0, 0, 0}};
     std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
     for (int d = 0; d < 3; ++d) {
@@ -588,6 +621,19 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   GridCheck checks;
   m.checks = &checks, m.code_cache = memory.code;
   if (g.check) m.watch();
+  static const ThreadLoops loops{[](int op, Dtype dtype) {
+                                   bool takes_one;
+                                   return elementwise_loop(op, dtype, takes_one);
+                                 },
+                                 convert_loop};
+  if (const ThreadCode code = g.check ? nullptr : thread_code(g, loops)) {
+    ThreadFrame frame{};
+    frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
+    frame.fault = -1;
+    for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_threads(code, frame, t);
+    if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
+    return;
+  }
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }

@@ -15,8 +15,15 @@ namespace {
 
 using ir::LaneOp;
 
-/// Copies the code to memory that becomes executable; null if the system does not allow it.
+bool is_disabled() {
+  const char* const setting = std::getenv("MTORCH_JIT");
+  return setting && std::strcmp(setting, "vm") == 0;
+}
+
+}  // namespace
+
 void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
+  if (is_disabled()) return nullptr;
   const size_t page = sysconf(_SC_PAGESIZE);
   bytes = (code.size() + page - 1) / page * page;
   void* const memory =
@@ -27,6 +34,8 @@ void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
   munmap(memory, bytes);
   return nullptr;
 }
+
+namespace {
 
 /// Emits into a buffer that is large enough; returns an empty vector if it cannot be compiled.
 std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repeated, size_t& entry,
@@ -49,17 +58,11 @@ std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repe
   return {};
 }
 
-bool is_disabled() {
-  const char* const setting = std::getenv("MTORCH_JIT");
-  return setting && std::strcmp(setting, "vm") == 0;
-}
-
 constexpr int kWidest = 64;
 
 }  // namespace
 
 std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t repeated) {
-  if (is_disabled()) return nullptr;
   size_t entry = 0, bytes = 0;
   const std::vector<uint8_t> machine = emit(program, isa, repeated, entry, nullptr);
   if (machine.empty()) return nullptr;

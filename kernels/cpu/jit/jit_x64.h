@@ -48,11 +48,15 @@ class Code {
 };
 
 /// Bit k of `repeated`: operand k is one repeated element. Null if the program has too many
-/// operands, the system does not allow executable memory, or MTORCH_JIT=vm is set.
+/// operands, or memory cannot be executable.
 std::unique_ptr<Code> compile(const ir::LaneProgram&, Isa, uint64_t repeated);
 
 /// The output of `compile` as assembly, with the lines of the Lua source.
 std::string machine_code(const ir::LaneProgram&, Isa, uint64_t repeated);
+
+/// Copies the code to memory that becomes executable, of `bytes`; null if the system does not allow it, or
+/// MTORCH_JIT=vm is set.
+void* executable(const std::vector<uint8_t>& code, size_t& bytes);
 
 /// The instruction set of the CPU's loops; returns false if it has no emitter.
 bool jit_isa(Isa&);

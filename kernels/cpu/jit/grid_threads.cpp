@@ -1,0 +1,114 @@
+// grid_threads.cpp -- chooses between lanes and threads for a grid kernel, and keeps the code of its threads
+#include "kernels/cpu/jit/grid_threads.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "kernels/cpu/jit/grid_native.h"
+#include "kernels/cpu/jit/jit_x64.h"
+
+namespace mt {
+namespace {
+
+using V = GridValue;
+using S = GridStatement;
+
+/// Whether a tile has too few lanes for vectors.
+bool has_few_lanes(const Grid& g) { return g.tile[0] * g.tile[1] * g.tile[2] < 8; }
+
+/// All that the code depends on; 0s where it ends. Larger kernels have no code.
+struct CodeKey {
+  int64_t program = 0;
+  char bytes[56] = {};
+  size_t used = 0;
+  explicit CodeKey(const Grid& g) : program(g.program->number) {
+    add(char('0' + g.axes[0])), add(has_few_lanes(g) ? 'f' : 'm');
+    for (int k = 0; k < g.program->tensors; ++k) {
+      const GridTensor& t = g.tensors[k];
+      add(char('A' + int(t.dtype)));
+      for (int d = 0; d < t.ndim; ++d) add(t.stride[d] == 1 ? '1' : 'n');
+    }
+  }
+  void add(char c) {
+    if (used < sizeof bytes) bytes[used] = c;
+    ++used;
+  }
+  bool fits() const { return used <= sizeof bytes; }
+  bool operator<(const CodeKey& k) const {
+    return program != k.program ? program < k.program
+                                : std::memcmp(bytes, k.bytes, sizeof bytes) < 0;
+  }
+};
+
+/// Whether lanes read or write this element side by side, so that they share cache lines.
+bool is_side_by_side(const Grid& g, const V& access) {
+  for (int d = 0; d < access.args.count; ++d)
+    if (g.tensors[access.index].stride[d] == 1 && access.args[size_t(d)]->is == GridClass::affine)
+      return true;
+  return false;
+}
+
+bool is_loop(const S& s) { return s.kind == S::count || s.kind == S::loop; }
+
+/// Whether one thread after the other is faster than lanes. Lanes win without loops, in loops that are machine
+/// code, and in loops that access elements side by side or call functions. They lose where a loop stores,
+/// or only calculates with integers, which often runs a different number of times in each lane.
+bool prefers_threads(const Grid& g, bool calls_often) {
+  const char* const setting = std::getenv("MTORCH_JIT");
+  if (setting && std::strcmp(setting, "threads") == 0) return true;
+  if (setting && std::strcmp(setting, "lanes") == 0) return false;
+  if (has_few_lanes(g)) return true;
+  bool loops = false, atomics = false, neighbours = false, stores = false, native = true,
+       reals = false;
+  each_statement(g.program->body, 0, [&](const S& s, int depth) {
+    const bool inside = depth > 0 || is_loop(s);
+    bool nested = false;
+    each_statement(s.body, 0, [&](const S& x, int) { nested |= is_loop(x); });
+    loops |= inside, atomics |= s.kind == S::atomic_add, stores |= depth > 0 && s.place;
+    if (is_loop(s) && !nested) native &= grid_native(*g.program, s, ~uint64_t(0)).code != nullptr;
+    values_of(s, [&](const V& v) {
+      neighbours |= depth > 0 && v.kind == V::load && is_side_by_side(g, v);
+      reals |= inside && v.kind == V::operation && v.type == GridType::real;
+    });
+  });
+  if (calls_often || neighbours) return false;
+  return loops ? stores || !native || !reals : atomics;
+}
+
+ThreadCode compile_threads(const Grid& g, const ThreadLoops& loops) {
+  Isa isa;
+  if (!jit_isa(isa)) return nullptr;
+  for (int k = 0; k < g.program->tensors; ++k)
+    if (g.tensors[k].shared) return nullptr;
+  const ThreadMachineCode code = emit_threads(g, loops);
+  if (code.bytes.empty() || !prefers_threads(g, code.calls_often)) return nullptr;
+  size_t bytes = 0;
+  return reinterpret_cast<ThreadCode>(executable(code.bytes, bytes));
+}
+
+}  // namespace
+
+ThreadCode thread_code(const Grid& g, const ThreadLoops& loops) {
+  static std::mutex lock;
+  static auto* const all = new std::map<CodeKey, ThreadCode>;
+  const CodeKey key(g);
+  if (!key.fits()) return nullptr;
+  const std::lock_guard guard(lock);
+  const auto [found, is_new] = all->try_emplace(key, nullptr);
+  if (is_new) found->second = compile_threads(g, loops);
+  return found->second;
+}
+
+const GridValue* grid_value(const GridProgram& p, int64_t number) {
+  const V* found = nullptr;
+  each_statement(p.body, 0, [&](const S& s, int) {
+    values_of(s, [&](const V& v) {
+      if (number-- == 0) found = &v;
+    });
+  });
+  return found;
+}
+
+}  // namespace mt

@@ -1,0 +1,272 @@
+// jit_threads.cpp -- compiles a grid kernel to scalar machine code: variables in registers, branches and loops
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/jit/jit_thread_values.h"
+
+namespace mt {
+namespace {
+
+class ThreadEmitter : ThreadValues {
+  using S = GridStatement;
+
+ public:
+  ThreadEmitter(const Grid& g, const ThreadLoops& loops, std::vector<uint8_t>& buffer)
+      : ThreadValues(g, loops, buffer.data(), buffer.size()) {}
+
+  /// Returns false if the kernel cannot be compiled, or the buffer is too small.
+  bool emit() {
+    Xbyak::ClearError();
+    number_values();
+    place_variables();
+    prologue();
+    Label thread;
+    asm_.L(thread);
+    for (const auto& [index, home] : homes_) clear(home);
+    body(grid_.program->body);
+    if (reads_thread_) asm_.inc(MT_FIELD(thread, grid_.axes[0]));
+    asm_.inc(r13);
+    asm_.cmp(r13, MT_FIELD(end, 0));
+    asm_.jl(thread);
+    epilogue();
+    return fine_ && Xbyak::GetError() == 0;
+  }
+  size_t size() const { return asm_.getSize(); }
+
+  /// Whether it calls functions in loops, or has no loops and calls functions.
+  bool calls_often() const { return calls_in_loops_ || (!has_loops_ && calls_elsewhere_); }
+
+ private:
+  void number_values() {
+    const auto number = [&](const V& v) {
+      numbers_.emplace(&v, int64_t(numbers_.size()));
+      reads_thread_ |= v.kind == V::thread && v.index == grid_.axes[0];
+    };
+    each_statement(grid_.program->body, 0, [&](const S& s, int) { values_of(s, number); });
+  }
+  /// Registers are given to the variables that are used most often, by the depth of loops.
+  void place_variables() {
+    std::map<int, double> uses;
+    each_statement(grid_.program->body, 0, [&](const S& s, int depth) {
+      has_loops_ |= depth > 0;
+      const double weight = double(int64_t(1) << std::min(4 * depth, 40));
+      values_of(s, [&](const V& v) {
+        if (v.kind == V::variable) uses[v.index] += weight;
+      });
+      if (s.variable < 0) return;
+      homes_.try_emplace(s.variable, Home{-1, 0, s.value->type});
+      uses[s.variable] += weight * (s.kind == S::count ? 16 : 1);
+    });
+    std::vector<std::pair<double, int>> order;
+    for (const auto& [index, home] : homes_) order.push_back({-uses[index], index});
+    std::sort(order.begin(), order.end());
+    int whole = 0, real = kReals;
+    for (const auto& [weight, index] : order) {
+      Home& home = homes_[index];
+      home.slot = take();
+      if (home.type == GridType::real) home.reg = real < 16 ? real++ : -1;
+      else home.reg = whole < int(std::size(kVariables)) ? kVariables[whole++] : -1;
+    }
+  }
+  void clear(const Home& h) {
+    if (h.reg < 0) asm_.mov(whole_slot(h.slot), 0);
+    else if (h.type == GridType::real) asm_.vxorps(Xmm(h.reg), Xmm(h.reg), Xmm(h.reg));
+    else asm_.xor_(Xbyak::Reg32(h.reg), Xbyak::Reg32(h.reg));
+  }
+  /// Sets a variable to what its temporary 0, or the first after `used`, holds.
+  void set(int variable, Used used = kNone) {
+    const Home& h = homes_.at(variable);
+    if (h.reg < 0) put(h.slot, h.type, used);
+    else if (h.type == GridType::real) asm_.vmovaps(Xmm(h.reg), Xmm(used.real));
+    else asm_.mov(Reg64(h.reg), temporary(used.whole));
+  }
+
+  void prologue() {
+    for (const int r :
+         {Operand::RBP, Operand::RBX, Operand::R12, Operand::R13, Operand::R14, Operand::R15})
+      asm_.push(Reg64(r));
+    asm_.sub(rsp, 8);  // aligned for calls
+    asm_.mov(rbp, rdi);
+    asm_.mov(r13, MT_FIELD(place, grid_.axes[0]));
+    asm_.mov(r15, MT_FIELD(tensors, 0));
+    asm_.mov(r14, MT_FIELD(scalars, 0));
+  }
+  void epilogue() {
+    asm_.L(end_);
+    asm_.mov(MT_FIELD(place, grid_.axes[0]), r13);
+    asm_.add(rsp, 8);
+    for (const int r :
+         {Operand::R15, Operand::R14, Operand::R13, Operand::R12, Operand::RBX, Operand::RBP})
+      asm_.pop(Reg64(r));
+    asm_.ret();
+    for (Fault& f : faults_) {
+      asm_.L(f.label);
+      asm_.mov(MT_FIELD(fault, 0), uint32_t(f.value));
+      asm_.mov(MT_FIELD(dim, 0), uint32_t(f.dim));
+      if (f.reg >= 0) {
+        asm_.inc(Reg64(f.reg));
+        asm_.mov(MT_FIELD(index, 0), Reg64(f.reg));
+      }
+      asm_.jmp(end_);
+    }
+    asm_.align(16);
+    for (auto& [bits, label] : pool_) {
+      asm_.L(label);
+      asm_.dq(bits), asm_.dq(bits);
+    }
+  }
+  // ---- statements ----------------------------------------------------------------------------------
+
+  void body(const GridBody& list) {
+    for (const S* s : list) statement(*s);
+  }
+  void statement(const S& s) {
+    const int slots = slots_;
+    switch (s.kind) {
+      case S::assign: evaluate(*s.value, kNone), set(s.variable); break;
+      case S::store: store(s); break;
+      case S::atomic_add: atomic_add(s); break;
+      case S::branch: branch(s); break;
+      case S::block: body(s.body); break;
+      case S::count: count(s); break;
+      case S::loop:
+      case S::scope: loop(s); break;
+      case S::leave: asm_.jmp(ends_[s.target]); break;
+      default: fine_ = false;
+    }
+    slots_ = slots;
+  }
+  void branch(const S& s) {
+    if (const S* leaves = s.exit()) return jump(*s.value, true, ends_[leaves->target], kNone);
+    Label other, after;
+    jump(*s.value, false, other, kNone);
+    body(s.body);
+    if (!s.other.empty()) asm_.jmp(after);
+    asm_.L(other);
+    body(s.other);
+    asm_.L(after);
+  }
+  void check_interrupt() {
+    asm_.mov(rax, MT_FIELD(interrupted, 0));
+    asm_.cmp(asm_.dword[rax], 0);
+    asm_.jne(end_);
+  }
+  void loop(const S& s) {
+    Label again;
+    asm_.L(again);
+    depth_ += s.kind == S::loop;
+    body(s.body);
+    depth_ -= s.kind == S::loop;
+    if (s.kind == S::loop) {
+      check_interrupt();
+      asm_.jmp(again);
+    }
+    asm_.L(ends_[&s]);
+  }
+  void count(const S& s) {
+    const int last = take(2), step = last + 1;
+    for (const auto& [v, at] : {std::pair(s.last, last), {s.step, step}}) {
+      evaluate(*v, kNone);
+      put(at, v->type, kNone);
+    }
+    evaluate(*s.value, kNone);
+    set(s.variable);
+    Label again, &end = ends_[&s];
+    leave_count(s, last, step, end);
+    asm_.align(16);
+    asm_.L(again);
+    ++depth_;
+    body(s.body);
+    --depth_;
+    check_interrupt();
+    if (s.value->type == GridType::integer) {
+      evaluate_variable(s.variable);
+      if (is_immediate(*s.step)) asm_.add(temporary(0), int(s.step->value));
+      else asm_.add(temporary(0), whole_slot(step));
+      asm_.jo(end);
+    } else {
+      real_operation(op::id<op::Add>, xmm0, real_variable(s.variable, xmm0), slot(step));
+    }
+    set(s.variable);
+    leave_count(s, last, step, end);
+    asm_.jmp(again);
+    asm_.L(end);
+  }
+  /// Jumps if the counter is beyond the last number, or one of them is NaN.
+  void leave_count(const S& s, int last, int step, Label& end) {
+    const bool whole = s.value->type == GridType::integer, known = s.step->kind == V::number;
+    if (!known && !whole) return void(fine_ = false);
+    Label down, go_on;
+    if (!known) {
+      asm_.cmp(whole_slot(step), 0);
+      asm_.jle(down);
+    }
+    for (const bool up : {true, false}) {
+      if (known && up != (s.step->value > 0)) continue;
+      if (whole) {
+        evaluate_variable(s.variable);
+        asm_.cmp(temporary(0), whole_slot(last));
+        if (up) asm_.jg(end);
+        else asm_.jl(end);
+      } else {
+        move_real(xmm1, slot(last));
+        const Xmm k = real_variable(s.variable, xmm0);
+        compare_reals(up ? xmm1 : k, up ? k : xmm1);
+        asm_.jb(end);
+      }
+      if (known) return;
+      if (up) asm_.jmp(go_on), asm_.L(down);
+    }
+    asm_.L(go_on);
+  }
+
+  void store_to(const RegExp& to, Dtype dtype, const Xmm& real, const Reg64& word) {
+    switch (dtype) {
+      case Dtype::f32:
+        if (item_ == 8) asm_.vcvtsd2ss(real, real, real);
+        return asm_.vmovss(asm_.ptr[to], real);
+      case Dtype::f64: return asm_.vmovsd(asm_.ptr[to], real);
+      case Dtype::i64: return asm_.mov(asm_.ptr[to], word);
+      case Dtype::i32: return asm_.mov(asm_.ptr[to], word.cvt32());
+      case Dtype::i16: return asm_.mov(asm_.ptr[to], word.cvt16());
+      case Dtype::i8:
+      case Dtype::u8:
+      case Dtype::b8: return asm_.mov(asm_.ptr[to], word.cvt8());
+      default: fine_ = false;
+    }
+  }
+  void store(const S& s) {
+    const Dtype dtype = grid_.tensors[s.place->index].dtype;
+    const bool real = s.value->type == GridType::real;
+    evaluate(*s.value, kNone);
+    const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
+    store_to(to, dtype, xmm0, temporary(0));
+  }
+  void atomic_add(const S& s) {
+    const Dtype dtype = grid_.tensors[s.place->index].dtype;
+    const bool real = s.value->type == GridType::real;
+    evaluate(*s.value, kNone);
+    const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
+    load_from(to, dtype, xmm1, 2);
+    if (s.at >= 0) set(s.variable, {2, 1});
+    if (real) real_operation(op::id<op::Add>, xmm1, xmm1, xmm0);
+    else asm_.add(temporary(2), temporary(0));
+    store_to(to, dtype, xmm1, temporary(2));
+  }
+
+  bool reads_thread_ = false, has_loops_ = false;
+  std::map<const S*, Label> ends_;  // of loops and scopes
+  Label end_;
+};
+
+}  // namespace
+
+ThreadMachineCode emit_threads(const Grid& g, const ThreadLoops& loops) {
+  std::vector<uint8_t> buffer(size_t(1) << 16);
+  ThreadEmitter emitter(g, loops, buffer);
+  if (!emitter.emit()) return {};
+  buffer.resize(emitter.size());
+  return {std::move(buffer), emitter.calls_often()};
+}
+
+}  // namespace mt

@@ -1,0 +1,213 @@
+-- test_kernel_threads.lua -- grid kernels as scalar machine code, thread after thread, against check mode, which
+-- interprets them in lanes
+local mt = require 'mtorch'
+local folder = arg[0]:match '^(.*/)[^/]*$' or './'
+package.path = folder .. '?.lua;' .. package.path
+local testing = require 'testing'
+local test, eq, raises = testing.test, testing.eq, testing.raises
+
+--- Asserts that f(out, ...) has the same bits in both modes; `size`: of the launch, by default over `out`.
+local function same(size, f, out, ...)
+  local plain, checked = out:clone(), out:clone()
+  local function launch(k, to, ...)
+    if size then k[size](to, ...) else k:over(to)(to, ...) end
+  end
+  launch(mt.kernel(f), plain, ...)
+  launch(mt.kernel(f, {check = true}), checked, ...)
+  if out.dtype == 'int64' then return eq(plain:ne(checked):sum():item(), 0) end -- tolist ends at 2^53
+  eq(testing.bits(plain:reshape(-1):tolist()), testing.bits(checked:reshape(-1):tolist()))
+end
+
+test('sums of one thread, every dtype', function()
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'int16', 'int8', 'uint8'} do
+    local x = mt.randint(0, 100, {50}):to(dtype)
+    same({1, 1}, function(out, x)
+      local sum = x[1] - x[1]
+      for i = 1, #x do
+        sum = sum + x[i]
+        out[i] = sum
+      end
+    end, x:clone(), x)
+  end
+  same({1, 1}, function(out, x, y) -- float64 from float32, and bool
+    for i = 1, #x do
+      out[i] = x[i] > 0 and y[i] or -x[i]
+    end
+  end, mt.zeros(9, 'float64'), mt.randn(9), mt.randn(9, 'float64'))
+  same({1, 1}, function(out, x)
+    for i = 1, #x do out[i] = x[i] > 0 ~= out[i] end
+  end, mt.randn(9):gt(0), mt.randn(9))
+end)
+
+test('rows that are sorted in place', function()
+  same({2, 16}, function(rows)
+    local i = grid(1)
+    if i <= rows.shape[1] then
+      for k = 2, rows.shape[2] do
+        local v, j = rows[i][k], k - 1
+        while j >= 1 do
+          if rows[i][j] <= v then break end
+          rows[i][j + 1] = rows[i][j]
+          j = j - 1
+        end
+        rows[i][j + 1] = v
+      end
+    end
+  end, mt.randn(20, 17))
+end)
+
+test('whole numbers: quotients of all signs, large products, comparisons', function()
+  local list = {-9223372036854775807, -4294967297, -4294967296, -100, -7, -2, -1, 0, 1, 2, 7, 100, 4294967295,
+    4294967296, 9007199254740992, 9223372036854774784}
+  local x = mt.tensor(list, 'int64')
+  for _, by in ipairs {1, -1, 2, -2, 3, 7, -7, 1024, 4294967296} do
+    local divisor = mt.tensor({by}, 'int64')
+    same({1, 1}, function(out, x, divisor)
+      for i = 1, #x do
+        local d = divisor[1]
+        out[i][1], out[i][2] = math.floor(x[i] / d), x[i] % d
+        out[i][3], out[i][4] = math.floor(x[i] / 8) + x[i] % 8, math.floor(x[i] / 13) + x[i] % 13
+        out[i][5], out[i][6] = x[i] * d - i, math.min(x[i], d) + math.max(x[i], d)
+        out[i][7] = (x[i] < d and 1 or 0) + (x[i] <= d and 2 or 0) + (x[i] == d and 4 or 0) + (x[i] ~= d and 8 or 0)
+        out[i][8] = math.abs(x[i]) - (-d)
+      end
+    end, mt.zeros(#list, 8, 'int64'), x, divisor)
+  end
+end)
+
+test('floats: NaN, infinities, conversions to whole numbers, functions', function()
+  local list = {0 / 0, 1 / 0, -1 / 0, 0, -0.0, 0.5, -0.5, 1e-40, 3.7, -3.7, 1e10, -1e10, 1e19, -1e19, 1e30}
+  for _, dtype in ipairs {'float32', 'float64'} do
+    same({1, 1}, function(out, x)
+      for i = 1, #x do
+        for j = 1, #x do
+          local a, b = x[i], x[j]
+          out[i][j][1] = math.min(a, b) - math.max(a, b) * 2
+          out[i][j][2] = (a < b and 1 or 0) + (a <= b and 2 or 0) + (a == b and 4 or 0) + (a ~= b and 8 or 0)
+          out[i][j][3] = a % b + math.floor(a)
+          out[i][j][4] = (a > b or a == 0) and math.exp(-math.abs(b)) or math.sqrt(math.abs(a)) / (b * b + 1)
+          out[i][j][5] = math.ceil(b) + (not (a < b) and a ^ 3 or -b)
+          out[i][j][6] = math.sin(a * 0.25) + math.log(math.abs(b) + 1) * (a - math.tanh(b) / (1 + math.cos(a) ^ 2))
+        end
+      end
+    end, mt.zeros(#list, #list, 6, dtype), mt.tensor(list, dtype))
+  end
+end)
+
+test('loops: steps of all signs and kinds, limits at the ends of int64', function()
+  same({1, 1}, function(out, steps)
+    for k = 1, 4 do
+      local count = 0
+      for i = 10, 1, -3 do count = count + i end
+      for i = 1, 10, steps[k] do count = count * 2 + i end
+      for i = 10, 1, steps[k] do
+        count = count * 3 + i
+        if count > 100000 then break end
+      end
+      for i = steps[5], steps[5], 1000 do count = count + 1 end
+      for f = 0.5, 2, 0.25 do count = count + math.floor(f * 4) end
+      for f = 2, 0.5, -0.25 do count = count + math.floor(f * 4) end
+      out[k] = count
+    end
+  end, mt.zeros(4, 'int64'), mt.tensor({3, 1, -4, -1, 9223372036854774784}, 'int64'))
+end)
+
+test('deep expressions and many variables', function()
+  local x = mt.randn(12)
+  same({1, 1}, function(out, x, q)
+    for i = 1, #x do
+      local a, b, c, d, e, f, g, h = x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]
+      local j, k, l, m, n, o, p, r = x[i], x[9], x[10], x[11], x[12], 1.5, 2.5, 3.5
+      local s, t, u, v, w, y, z = q[1], q[2], q[3], q[4], q[5], q[6], q[7]
+      out[i] = a + (b - (c * (d + (e - (f * (g + (h - (j * (k + (l - m * (n + o * math.exp(p - r * x[s])))))))))))) +
+        x[(s + (t * (u - (v + (w * (y - (z + (q[q[q[s]]] * (t - (u + (v * i))))))))))) % #x + 1]
+      s = s + t; t = u - v; u = w + y; v = z - s
+      a = b + c; b = d * e; c = f - g; d = h + j; e = k * l; f = m - n; g = o * p; h = r - a
+      out[i] = out[i] + a + b + c + d + e + f + g + h + s + t + u + v
+    end
+  end, mt.zeros(12), x, mt.tensor({3, 1, 2, 4, 5, 6, 7}, 'int64'))
+end)
+
+test('updates in the order of threads, with the old values', function()
+  local x = mt.randint(1, 9, {1000})
+  local places, counts = mt.zeros(1000, 'int64'), mt.zeros(9, 'int64')
+  mt.kernel(function(x, places, counts)
+    local i = grid(1)
+    if i <= #x then places[i] = atomic_add(counts, x[i], 1) end
+  end):over(x)(x, places, counts)
+  local seen, expected = {}, {}
+  for i, v in ipairs(x:tolist()) do
+    expected[i] = seen[v] or 0
+    seen[v] = expected[i] + 1
+  end
+  eq(places:tolist(), expected)
+  same({4, 256}, function(sum, x)
+    local i = grid(1)
+    if i <= #x then atomic_add(sum, 1, x[i]) end
+  end, mt.zeros(1), mt.randn(1000))
+end)
+
+test('positions of threads and blocks in two dimensions', function()
+  same({{2, 3}, {3, 2}}, function(out)
+    local i, j = grid(2)
+    for k = 1, 2 do
+      out[i][j][k] = thread_idx.x + 10 * thread_idx.y + 100 * block_idx.x + 1000 * block_idx.y + 10000 * block_dim.x +
+        100000 * grid_dim.y
+    end
+  end, mt.zeros(6, 6, 2, 'int64'))
+end)
+
+test('views of any stride', function()
+  local base = mt.randn(8, 10)
+  same({1, 8}, function(out, x)
+    local i, sum = grid(1), 0.0
+    for j = 1, x.shape[2] do
+      sum = sum + x[i][j]
+      out[j][i] = sum
+    end
+  end, mt.zeros(10, 8):transpose(1, 2):clone():transpose(1, 2), base)
+  local x = base:narrow(2, 3, 5)
+  same({1, 5}, function(out, x)
+    local j, sum = grid(1), 0.0
+    for i = 1, x.shape[1] do
+      sum = sum + x[i][j]
+      out[i][j] = sum
+    end
+  end, mt.zeros(8, 5), x)
+end)
+
+test('faults name the line, the index and the thread', function()
+  local x, out = mt.zeros(10), mt.zeros(5, 20)
+  local walk = mt.kernel(function(x, out)
+    local i = grid(1)
+    for k = 1, 12 do
+      out[i][k] = 1
+      out[i][k] = x[k]
+    end
+  end)
+  local text = raises(function() walk[{1, 5}](x, out) end,
+    "index 11 is out of bounds in dimension 1 of 'x', which has the positions 1 to 10, in thread %(1, 1, 1%)")
+  assert(text:find(':' .. debug.getinfo(1, 'l').currentline - 5 .. ':', 1, true), text)
+  raises(function() walk[{1, 9}](mt.zeros(12), out) end, "index 6 .* dimension 1 of 'out'.*thread %(6, 1, 1%)")
+  local divide = mt.kernel(function(a, out)
+    for k = 1, #a do out[k] = 7 % a[k] end
+  end)
+  raises(function() divide[{1, 1}](mt.tensor({1, 2, 0}, 'int64'), mt.zeros(3, 'int64')) end,
+    'a whole number is divided by zero, in thread %(1, 1, 1%)')
+end)
+
+test('Ctrl-C ends a loop', function()
+  local text = testing.run('timeout -s INT 1', [[
+    local x = mt.zeros(1)
+    local k = mt.kernel(function(x)
+      local i = 0
+      while i >= 0 do
+        i = i * 1
+        x[1] = i
+      end
+    end)
+    print(pcall(k[{1, 1}], x))]])
+  assert(text:find 'interrupted', text)
+end)
+
+testing.finish()
