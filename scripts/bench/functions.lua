@@ -4,6 +4,7 @@
 -- own_<name>_out/<size>: the same into a given tensor, as in the C++ loop;
 -- own_<name>_back/<size>: the backward pass only, for a given incoming gradient. chain_<name>/<size>: the same
 -- function as operations one by one. PyTorch's side is the chain in both, torch_compile's and JAX's are compiled.
+-- kernel_<name>/<size>: grid kernels with loops that lanes of vectors do not help; o is the result.
 local mt = require 'mtorch'
 
 -- The functions: of numbers or tensors, and of tensors with reductions along rows.
@@ -54,6 +55,58 @@ local functions = {
   {'rms_norm', 'x', 'x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)',
     'x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)', rows = true},
 }
+-- Grid kernels: the threads of the launch, the inputs, and the same loop in C++.
+local kernels = {
+  scan = {1, 'x=normal:1048576', function(x, o)
+    local sum = 0.0
+    for i = 1, #x do
+      sum = sum + x[i]
+      o[i] = sum
+    end
+  end, 'float sum = 0; for (long i = 0; i < n; ++i) o[i] = sum += x[i];'},
+  sort_rows = {16384, 'x=normal:16384x64', function(x, o)
+    local row = grid(1) -- luacheck: ignore 113
+    for i = 1, x.shape[2] do
+      local v, j = x[row][i], i - 1
+      while j >= 1 do
+        if o[row][j] <= v then break end
+        o[row][j + 1] = o[row][j]
+        j = j - 1
+      end
+      o[row][j + 1] = v
+    end
+  end, [[for (long row = 0; row < n / 64; ++row)
+    for (long i = 0; i < 64; ++i) {
+      float v = x[row * 64 + i], *r = o + row * 64;
+      long j = i - 1;
+      for (; j >= 0 && r[j] > v; --j) r[j + 1] = r[j];
+      r[j + 1] = v;
+    }]]},
+  collatz = {65536, 'x=normal:65536', function(_, o)
+    local i = grid(1) -- luacheck: ignore 113
+    local k, count = i, 0
+    while k ~= 1 do
+      if k % 2 == 0 then k = math.floor(k / 2) else k = 3 * k + 1 end
+      count = count + 1
+    end
+    o[i] = count
+  end, [[for (long i = 0; i < n; ++i) {
+    long k = i + 1, count = 0;
+    for (; k != 1; ++count) k = k % 2 == 0 ? k / 2 : 3 * k + 1;
+    o[i] = count;
+  }]]},
+}
+local function add_kernels(row)
+  for _, name in ipairs {'scan', 'sort_rows', 'collatz'} do
+    local k = kernels[name]
+    local setup = ("local k = mt.kernel(require('bench.functions').kernels.%s[3]) local o = mt.zeros_like(x)")
+      :format(name)
+    local threads = k[1] == 1 and '{1, 1}' or ('{%d, 256}'):format(k[1] / 256)
+    row('your own functions', ('kernel_%s/%s'):format(name, k[2]:match '[%dx]+$'), k[2], {
+      {setup, ('k[%s](x, o)'):format(threads)}, cpp = (k[4]:gsub('\n%s*', ' '))})
+  end
+end
+
 local sizes = {{'4', 4}, {'16Ki', 16384}, {'1Mi', 1048576}}
 
 local function add(row, o)
@@ -96,4 +149,7 @@ local function add(row, o)
   end
 end
 
-return {own = own, chains = chains, add = add}
+return {own = own, chains = chains, kernels = kernels, add = function(row, o)
+  add(row, o)
+  if not o.quick then add_kernels(row) end
+end}

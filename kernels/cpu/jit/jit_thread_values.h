@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <vector>
 
 #include "kernels/cpu/jit/grid_threads.h"
 #include "kernels/cpu/jit/lanes.h"
@@ -100,9 +101,41 @@ class ThreadValues {
   Address tensor_word(int tensor, size_t offset, int d = 0) {
     return asm_.qword[r15 + int(size_t(tensor) * sizeof(GridTensor) + offset) + 8 * d];
   }
+  /// A part of a tensor that has all indices but the last, which do not change in a loop.
+  struct Row {
+    const V* access;
+    int data,
+        size;  // slots: the address, and the number of elements, 0 if an index is out of bounds
+  };
+  static bool same(const V& a, const V& b) {
+    bool equal = a.kind == b.kind && a.op == b.op && a.index == b.index && a.value == b.value &&
+                 a.args.count == b.args.count;
+    for (int k = 0; equal && k < a.args.count; ++k)
+      equal = same(*a.args[size_t(k)], *b.args[size_t(k)]);
+    return equal;
+  }
+  const Row* row_of(const V& v) const {
+    for (const Row& r : rows_) {
+      bool equal = r.access->index == v.index;
+      for (size_t k = 0; equal && k + 1 < size_t(v.args.count); ++k)
+        equal = same(*r.access->args[k], *v.args[k]);
+      if (equal) return &r;
+    }
+    return nullptr;
+  }
+  RegExp element_of(const Row& row, const V& v, Used used) {
+    const Reg64 k = temporary(used.whole);
+    position(*v.args[size_t(v.args.count - 1)], used);
+    asm_.cmp(k, whole_slot(row.size));
+    outside_.push_back({{}, &v, used});
+    asm_.jae(outside_.back().label);
+    asm_.mov(rax, whole_slot(row.data));
+    return rax + k * int(item_size(grid_.tensors[v.index].dtype));
+  }
   /// The address of an element, which needs rax and a temporary.
   RegExp element(const V& v, Used used) {
     const GridTensor& t = grid_.tensors[v.index];
+    if (const Row* row = row_of(v); row && used.whole < kWholes) return element_of(*row, v, used);
     const int slots = slots_;
     const bool spills = t.ndim > 1 && used.whole + 1 >= kWholes;
     const int sum = spills ? take() : -1;
@@ -641,6 +674,13 @@ class ThreadValues {
   std::map<const V*, int64_t> numbers_;
   std::map<uint64_t, Label> pool_;
   std::deque<Fault> faults_;
+  struct Outside {
+    Label label;
+    const V* access;
+    Used used;
+  };
+  std::deque<Outside> outside_;  // accesses of rows out of bounds
+  std::vector<Row> rows_;        // of the loops around the statement
 };
 
 }  // namespace mt

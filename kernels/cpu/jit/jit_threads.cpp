@@ -1,5 +1,6 @@
 // jit_threads.cpp -- compiles a grid kernel to scalar machine code: variables in registers, branches and loops
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "kernels/cpu/jit/jit_thread_values.h"
@@ -99,6 +100,11 @@ class ThreadEmitter : ThreadValues {
          {Operand::R15, Operand::R14, Operand::R13, Operand::R12, Operand::RBX, Operand::RBP})
       asm_.pop(Reg64(r));
     asm_.ret();
+    for (Outside& o : outside_) {  // computed again index by index
+      asm_.L(o.label);
+      element(*o.access, o.used);
+      asm_.jmp(end_);
+    }
     for (Fault& f : faults_) {
       asm_.L(f.label);
       asm_.mov(MT_FIELD(fault, 0), uint32_t(f.value));
@@ -146,6 +152,56 @@ class ThreadEmitter : ThreadValues {
     body(s.other);
     asm_.L(after);
   }
+  /// Computes the address of the row of an access.
+  void find_row(const V& v) {
+    const GridTensor& t = grid_.tensors[v.index];
+    const Row row{&v, take(), take()};
+    const Reg64 at = temporary(1), k = temporary(2);
+    Label done;
+    asm_.mov(whole_slot(row.size), 0);
+    asm_.xor_(at.cvt32(), at.cvt32());
+    for (int d = 0; d + 1 < t.ndim; ++d) {
+      position(*v.args[size_t(d)], {2, 0});
+      asm_.cmp(k, tensor_word(v.index, offsetof(GridTensor, size), d));
+      asm_.jae(done);
+      asm_.imul(k, tensor_word(v.index, offsetof(GridTensor, stride), d));
+      asm_.add(at, k);
+    }
+    asm_.mov(rax, tensor_word(v.index, offsetof(GridTensor, data)));
+    asm_.lea(rax, asm_.ptr[rax + at * int(item_size(t.dtype))]);
+    asm_.mov(whole_slot(row.data), rax);
+    asm_.mov(rax, tensor_word(v.index, offsetof(GridTensor, size), t.ndim - 1));
+    asm_.mov(whole_slot(row.size), rax);
+    asm_.L(done);
+    rows_.push_back(row);
+  }
+  /// Whether a value does not change in a loop that assigns these variables.
+  static bool is_invariant(const V& v, const std::set<int>& assigned) {
+    const bool adds = v.has(op::id<op::Add>) || v.has(op::id<op::Sub>) || v.has(op::id<op::Mul>);
+    if (v.kind == V::load || (v.kind == V::operation && !adds) ||
+        (v.kind == V::variable && assigned.count(v.index)))
+      return false;
+    return std::all_of(v.args.begin(), v.args.end(),
+                       [&](const V* a) { return is_invariant(*a, assigned); });
+  }
+  static constexpr int kRowSlots = ThreadFrame::kSlots / 2;
+  /// Before a loop: the rows that its accesses read and write.
+  void find_rows(const S& loop) {
+    std::set<int> assigned;
+    if (loop.variable >= 0) assigned.insert(loop.variable);
+    each_statement(loop.body, 0, [&](const S& s, int) {
+      if (s.variable >= 0) assigned.insert(s.variable);
+    });
+    each_statement(loop.body, 0, [&](const S& s, int) {
+      values_of(s, [&](const V& v) {
+        if (v.kind != V::load || v.args.count < 2 || row_of(v) || slots_ > kRowSlots) return;
+        bool fits = grid_.tensors[v.index].stride[v.args.count - 1] == 1;
+        for (int d = 0; d + 1 < v.args.count; ++d)
+          fits = fits && is_invariant(*v.args[size_t(d)], assigned);
+        if (fits) find_row(v);
+      });
+    });
+  }
   void check_interrupt() {
     asm_.mov(rax, MT_FIELD(interrupted, 0));
     asm_.cmp(asm_.dword[rax], 0);
@@ -153,6 +209,8 @@ class ThreadEmitter : ThreadValues {
   }
   void loop(const S& s) {
     Label again;
+    const size_t rows = rows_.size();
+    if (s.kind == S::loop) find_rows(s);
     asm_.L(again);
     depth_ += s.kind == S::loop;
     body(s.body);
@@ -162,6 +220,7 @@ class ThreadEmitter : ThreadValues {
       asm_.jmp(again);
     }
     asm_.L(ends_[&s]);
+    rows_.erase(rows_.begin() + int64_t(rows), rows_.end());
   }
   void count(const S& s) {
     const int last = take(2), step = last + 1;
@@ -173,6 +232,8 @@ class ThreadEmitter : ThreadValues {
     set(s.variable);
     Label again, &end = ends_[&s];
     leave_count(s, last, step, end);
+    const size_t rows = rows_.size();
+    find_rows(s);
     asm_.align(16);
     asm_.L(again);
     ++depth_;
@@ -191,6 +252,7 @@ class ThreadEmitter : ThreadValues {
     leave_count(s, last, step, end);
     asm_.jmp(again);
     asm_.L(end);
+    rows_.erase(rows_.begin() + int64_t(rows), rows_.end());
   }
   /// Jumps if the counter is beyond the last number, or one of them is NaN.
   void leave_count(const S& s, int last, int step, Label& end) {
