@@ -33,8 +33,8 @@ struct Layer {
   bool reverse;
   std::vector<int64_t> sizes;  // the number of rows of each step
   Tensor in[kInputs];          // x is [all x in]
-  bool bf16 =
-      false;  // forward's products may round the input, the state and the weights to bfloat16
+  Tensor half[kWeightH + 1] =
+      {};  // the input and the weights in bfloat16, to which forward's products may round
 
   const Tensor& operator[](Input i) const { return in[i]; }
   int64_t all() const { return in[kX].size(0); }
@@ -92,18 +92,16 @@ Tensor pack_for_steps(const Tensor& matrix) {
   if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
   return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
 }
-/// The matrix of the product of each step, rounded and packed when it is first needed.
+/// The matrix of the product of each step, packed when it is first needed.
 struct StepMatrix {
   Tensor given, half, packed;
 
-  /// out (+)= x . matrix; `bf16`: the operands may be rounded to bfloat16.
-  void multiply(const Tensor& out, const Tensor& x, bool bf16, bool accumulate) {
+  /// out (+)= x . matrix; with `half` the operands may be rounded to bfloat16.
+  void multiply(const Tensor& out, const Tensor& x, bool accumulate) {
     const int64_t n = x.size(0);
-    if (bf16 && is_cpu(x.device()) && multiplies_bf16(n, given.size(1), given.size(0), 1)) {
-      if (!half.defined()) half = t(to(t(given), Dtype::bf16));
+    if (half.defined() && is_cpu(x.device()) && multiplies_bf16(n, given.size(1), given.size(0), 1))
       return matmul_into(kName, out, to(x, Dtype::bf16), half, accumulate);
-    }
-    if (!packed.defined()) packed = pack_for_steps(given);
+    if (!packed.defined()) packed = pack_for_steps(to(given, x.dtype()));
     if (packed.dim() == 2) return matmul_into(kName, out, x, packed, accumulate);
     const int64_t panels = packed.size(0);
     const Tensor parts =
@@ -124,23 +122,25 @@ Cell step_of(const Layer& l, const Steps& r, const StepRows& s, bool backward) {
 
 Steps forward(const Layer& l) {
   const Tensor& x = l[kX];
-  const auto buffer = [&](int64_t n, int64_t columns) { return empty({n, columns}, x); };
+  const bool half = l.half[kX].defined();
+  const auto buffer = [&](int64_t n, int64_t columns) { return empty({n, columns}, l[kH]); };
   const int64_t all = l.all(), hidden = l.hidden(), columns = l.gates() * hidden;
   Steps r;
   r.gates = buffer(all, l.kept() * hidden), r.hidden = buffer(all, hidden);
   r.out = l[kProjection].defined() ? buffer(all, l.state()) : r.hidden;
   if (l[kC].defined()) r.c = buffer(all, hidden);
   const Tensor sums = slice(r.gates, 1, 0, columns);
-  StepMatrix weight{t(l[kWeightH]), {}, {}};
+  StepMatrix weight{t(l[kWeightH]), half ? t(l.half[kWeightH]) : Tensor(), {}};
   const bool biased = l[kBiasX].defined();
   if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
-  (l.bf16 ? rounded_matmul_into : matmul_into)(kName, sums, x, t(l[kWeightX]), biased);
+  if (half) rounded_matmul_into(kName, sums, l.half[kX], t(l.half[kWeightX]), biased);
+  else matmul_into(kName, sums, x, t(l[kWeightX]), biased);
   const Tensor late = l.late() ? buffer(l[kH].size(0), columns) : Tensor();
   for (const StepRows& s : l.step_rows()) {
     check_interrupt();
     const Tensor to = l.late() ? rows(late, 0, s.rows) : rows(sums, s);
     if (l.late() && biased) repeat_row(to, l[kBiasH]);
-    weight.multiply(to, previous(r.out, l[kH], s), l.bf16, biased || !l.late());
+    weight.multiply(to, previous(r.out, l[kH], s), biased || !l.late());
     Cell k = step_of(l, r, s, false);
     k.state = l.late() ? to.data() : nullptr;
     x.device().cell(k);
@@ -174,7 +174,7 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
     if (dc.defined())
       k.c_grad = rows(dc, *s).data(), k.c_before_grad = previous(dc, dx[kC], *s).data();
     dh.device().cell(k);
-    weight.multiply(dh_before, rows(sums, *s), false, true);
+    weight.multiply(dh_before, rows(sums, *s), true);
     copy_elements(rows(state, *s), h_before);
   }
   const Tensor of_x =
@@ -242,6 +242,7 @@ Steps recorded(const Layer& l) {
   save.insert(save.end(), {r.out, r.c, r.gates, r.hidden});
   Layer empty = l;
   for (Tensor& x : empty.in) x.reset();
+  for (Tensor& x : empty.half) x.reset();
   const auto backward_fn = [=](const TensorList& g) {
     const TensorList saved = saved_tensors();
     const auto layer = [&](const TensorList& in) {
@@ -346,11 +347,16 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   const auto first_state = [&](int64_t columns) {
     return zeros({n, columns}, compute_dtype(dtype), x.device());
   };
-  for (Tensor& t : l.in) t = contiguous(to(t, compute_dtype(dtype)));
+  l.in[kX] = reshape(x, {-1, x.size(-1)});
+  const bool recorded_run =
+      std::ranges::any_of(l.in, [](const Tensor& t) { return wants_grad(t); });
+  for (int i = 0; i < kInputs; ++i) {
+    const bool halves = dtype == Dtype::bf16 && i <= kWeightH;
+    if (halves) l.half[i] = contiguous(l.in[i].detach());
+    if (!halves || recorded_run) l.in[i] = contiguous(to(l.in[i], compute_dtype(dtype)));
+  }
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
-  l.in[kX] = reshape(l[kX], {-1, x.size(-1)});
-  l.bf16 = dtype == Dtype::bf16;
   const Steps r = recorded(l);
   Shape shape = x.shape();
   shape[shape.size() - 1] = l.state();

@@ -132,9 +132,12 @@ bool run(const Primitive& primitive, const Matmul& p, bool dense) {
   for (int64_t i = 0; i < p.m && !dense; ++i) {
     const char* const from = static_cast<const char*>(to) + size_t(i) * row;
     float* const sums = static_cast<float*>(result(p, i * p.c_row));
-    if (!p.accumulate) std::memcpy(sums, from, row);
-    else
-      for (int64_t j = 0; j < p.n; ++j) sums[j] += reinterpret_cast<const float*>(from)[j];
+    if (!p.accumulate) {
+      std::memcpy(sums, from, row);
+      continue;
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < p.n; ++j) sums[j] += reinterpret_cast<const float*>(from)[j];
   }
   return true;
 }
