@@ -254,14 +254,17 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
       size_of(int64_t(bytes)), device.name, size_of(host_live), size_of(host_peak));
 }
 
-/// Frees memory: cached blocks are returned, the bindings collect garbage. Returns whether trying
-/// again makes sense.
+}  // namespace
+
 bool make_room() {
   free_list.clear();
   const bool collected = host.collect_garbage && host.collect_garbage();
+  free_list.clear();  // the garbage may have become cached blocks
   if (!spare) spare = std::malloc(64 << 10);
   return collected;
 }
+
+namespace {
 
 void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
   if (pinned) pinned->unpin(data);

@@ -66,6 +66,8 @@ struct Storage {
 /// Uninitialised memory, 64-byte aligned. Throws an Error with the sizes if there is none, and also
 /// after an interrupt, so that no operation continues.
 Ref<Storage> allocate(const Device& device, size_t bytes);
+/// Frees memory: the bindings collect garbage, cached blocks are returned. Returns whether trying again makes sense.
+bool make_room();
 /// Page-locked memory of the CPU, from which copies to the GPU are asynchronous.
 Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 

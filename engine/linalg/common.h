@@ -1,5 +1,6 @@
 // common.h -- common parts of linalg: checks, the loop over a batch, functions with several results
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -79,8 +80,10 @@ std::vector<int> each(const char* name, const Shape& batch, double work, const B
   parallel(n, double(n) * work > 1e5,
            [&](int64_t i) { info[i] = x.dtype() == Dtype::f64 ? run(0.0, i) : run(0.0f, i); });
   check_interrupt();
-  for (int value : info)
-    if (value == lapack::kNoMemory) fail("{}: there is not enough memory for the workspace", name);
+  if (std::ranges::find(info, lapack::kNoMemory) != info.end()) {
+    make_room();  // for the next call: the matrices of this one have changed
+    fail("{}: there is not enough memory for the workspace", name);
+  }
   return info;
 }
 /// The index of the first matrix whose info is not 0, or -1.

@@ -273,4 +273,17 @@ test('svd_lowrank and pca_lowrank', function()
   raises(function() la.svd_lowrank(randn(3)) end, 'svd_lowrank: a matrix, or a batch of them, is needed, got %(3%)')
 end)
 
+test('lu of a matrix whose triangle has a large inverse', function()
+  for _, dtype in ipairs {'float32', 'float64'} do
+    local n = 300
+    local lower = mt.tril(mt.full({n, n}, -0.7), -1):to(dtype) + mt.eye(n):to(dtype)
+    local upper = mt.triu(mt.randn(n, n):to(dtype), 1) * 0.3 + mt.eye(n):to(dtype)
+    local a = lower:mm(upper)
+    local p, l, u = mt.linalg.lu(a)
+    local bound = dtype == 'float32' and 1e-6 or 2e-15
+    local rest = ((a - p:mm(l):mm(u)):norm() / a:norm()):item()
+    assert(rest < bound, rest)
+  end
+end)
+
 t.finish()
