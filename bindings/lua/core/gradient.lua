@@ -40,8 +40,7 @@ method('saved_tensors()', 'The saved tensors, as several values, not a list: loc
   end)
 
 method('mark_non_differentiable(..)', 'Marks results that have no gradient.', function(self, ...)
-  self.without_gradient = {}
-  for _, x in ipairs{...} do self.without_gradient[x] = true end
+  self.without_gradient = util.set{...}
 end)
 
 --- Calls forward, and records it as one operation whose gradient backward computes.

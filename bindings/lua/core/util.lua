@@ -65,6 +65,29 @@ function util.map(list, f)
   return mapped
 end
 
+--- The list f(1), .., f(n).
+function util.tabulate(n, f)
+  local list = {}
+  for i = 1, n do list[i] = f(i) end
+  return list
+end
+
+--- The list of the values of a list for which keep(value) is true.
+function util.filter(list, keep)
+  local kept = {}
+  for _, value in ipairs(list) do
+    if keep(value) then kept[#kept + 1] = value end
+  end
+  return kept
+end
+
+--- The values of a list as a set, {value = true}.
+function util.set(list)
+  local set = {}
+  for _, value in ipairs(list) do set[value] = true end
+  return set
+end
+
 --- Adds the values of another list at the end of a list, and returns it.
 function util.append(list, more)
   for _, value in ipairs(more) do list[#list + 1] = value end
@@ -196,12 +219,14 @@ function util.truncate(text, limit, mark)
   return text:sub(1, stop) .. (mark or '…')
 end
 
---- The words of a text as a set: {word = true}.
-function util.word_set(text)
-  local set = {}
-  for word in text:gmatch('%S+') do set[word] = true end
-  return set
+function util.words(text)
+  local list = {}
+  for word in text:gmatch('%S+') do list[#list + 1] = word end
+  return list
 end
+
+--- The words of a text as a set, {word = true}.
+function util.word_set(text) return util.set(util.words(text)) end
 
 --- The words of a text in lines of at most `width` characters, each after `indent`.
 function util.wrap(text, indent, width)

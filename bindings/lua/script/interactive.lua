@@ -365,11 +365,8 @@ local function choices_of(p)
 end
 
 local function help_names()
-  local names = {}
-  for topic in pairs(require('mtorch.help.topics').text) do names[topic] = true end
-  for _, module in ipairs(modules.names) do names[module] = true end
-  for name in pairs(names_of(mt)) do names[name] = true end
-  return names
+  local names = util.merged(require('mtorch.help.topics').text, util.set(modules.names), names_of(mt))
+  return util.set(util.sorted_keys(names))
 end
 
 --- The files and folders that begin with a path; folders end in /.

@@ -1,6 +1,7 @@
 -- convolution.lua -- convolution, pooling and resampling as ONNX operators
 local mt = require 'mtorch'
 local extend = mt.extend
+local util = extend.util
 local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
@@ -8,15 +9,9 @@ local entries = {}
 --- Converts a number or a list to a list of n.
 local function to_list(x, n)
   if Size.is_list(x) then return #x == n and x or to_list(x[1], n) end
-  local list = {}
-  for i = 1, n do list[i] = x end
-  return list
+  return util.tabulate(n, function() return x end)
 end
-local function repeat_twice(list)
-  local out = {}
-  for i, x in ipairs(list) do out[i], out[i + #list] = x, x end
-  return out
-end
+local function repeat_twice(list) return util.append({unpack(list)}, list) end
 
 --- Wraps f for inputs with a batch dimension; an input without one gets it for the call.
 local function batched(n, f)
@@ -159,7 +154,7 @@ function entries.interpolate(g, a, call)
   if a.mode == 'area' then
     return entries[('adaptive_avg_pool%dd'):format(n)](g, {input = x, output_size = {unpack(shape, 3)}}, call)
   end
-  local options = extend.util.merged({mode = 'linear',
+  local options = util.merged({mode = 'linear',
     coordinate_transformation_mode = a.align_corners and 'align_corners' or 'half_pixel'}, resizing[a.mode])
   if a.scale_factor and not a.align_corners then
     local scales = {1, 1, unpack(to_list(a.scale_factor, n))}

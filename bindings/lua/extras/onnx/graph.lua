@@ -271,14 +271,14 @@ function Graph.axes(x, dims)
   return util.map(type(dims) == 'table' and dims or {dims}, function(dim) return Graph.axis(dim, #x.shape) end)
 end
 Handle.axes = Graph.axes
+--- Returns the axes from `first` to the last one of a rank.
+function Graph.axes_from(first, rank)
+  return util.tabulate(rank - first, function(i) return first + i - 1 end)
+end
 --- Returns the axes of a rank that are not in a list.
 function Graph.other_axes(rank, axes)
-  local taken, others = {}, {}
-  for _, axis in ipairs(axes) do taken[axis] = true end
-  for axis = 0, rank - 1 do
-    if not taken[axis] then others[#others + 1] = axis end
-  end
-  return others
+  local taken = util.set(axes)
+  return util.filter(Graph.axes_from(0, rank), function(axis) return not taken[axis] end)
 end
 
 --- Returns the tensors of a call that accepts several tensors or a list.
@@ -365,9 +365,7 @@ end
 function Graph:flat(x) return self.Reshape(x, self:ints{-1}) end
 --- Reshapes a vector with a number per channel to broadcast before `after` other dimensions.
 function Graph:per_channel(x, after)
-  local shape = {x.shape[1]}
-  for i = 1, after do shape[i + 1] = 1 end
-  return after > 0 and self:reshape(x, shape) or x
+  return after > 0 and self:reshape(x, {x.shape[1], unpack(util.tabulate(after, function() return 1 end))}) or x
 end
 
 --- Broadcasts x to the shape.
@@ -387,17 +385,15 @@ end
 
 --- Reverses x along axes.
 function Graph:flip(x, axes)
-  local first, last, step = {}, {}, {}
-  for i in ipairs(axes) do first[i], last[i], step[i] = -1, -2 ^ 31, -1 end
-  return #axes > 0 and self:slice(x, axes, first, last, step) or x
+  local function all(value) return util.map(axes, function() return value end) end
+  return #axes > 0 and self:slice(x, axes, all(-1), all(-2 ^ 31), all(-1)) or x
 end
 
 --- Permutes the dimensions, which count from 0.
 function Graph:transpose(x, order) return self.Transpose(x, {perm = order}) end
 --- Swaps two axes; the rank is needed only if the shape is unknown.
 function Graph:swap(x, i, j, rank)
-  local order = {}
-  for k = 1, rank or #x.shape do order[k] = k - 1 end
+  local order = Graph.axes_from(0, rank or #x.shape)
   order[i + 1], order[j + 1] = j, i
   return self:transpose(x, order)
 end

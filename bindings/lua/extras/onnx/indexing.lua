@@ -1,6 +1,7 @@
 -- indexing.lua -- x[key], gather, scatter and masks as ONNX operators
 local mt = require 'mtorch'
 local extend = mt.extend
+local util = extend.util
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 
@@ -57,9 +58,9 @@ end
 --- Indexes axes of x by tensors of positions; the new dimensions are at the first axis or at the front.
 local function index_by_tensors(g, x, rank, axes, tensors)
   if #axes == 1 then return g.Gather(x, tensors[1], {axis = axes[1]}) end
-  local adjacent, order, max_rank, index, sum = true, {unpack(axes)}, 0, {}, nil
+  local adjacent, max_rank, index, sum = true, 0, {}, nil
+  local order = util.append({unpack(axes)}, g.other_axes(rank, axes))
   for i = 2, #axes do adjacent = adjacent and axes[i] == axes[i - 1] + 1 end
-  for _, axis in ipairs(g.other_axes(rank, axes)) do order[#order + 1] = axis end
   for _, t in ipairs(tensors) do
     max_rank = math.max(max_rank, #t.shape)
     sum = sum and sum + t * 0 or t * 0
@@ -67,11 +68,9 @@ local function index_by_tensors(g, x, rank, axes, tensors)
   for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {max_rank}) end
   local y = g.GatherND(g:transpose(x, order), g:concat(index, max_rank))
   if not adjacent or axes[1] == 0 then return y end
-  local back = {}
-  for axis = 1, axes[1] do back[axis] = max_rank + axis - 1 end
-  for i = 0, max_rank - 1 do back[#back + 1] = i end
-  for i = max_rank + axes[1], max_rank + rank - #axes - 1 do back[#back + 1] = i end
-  return g:transpose(y, back)
+  local middle = max_rank + axes[1] -- the new dimensions, which are the first ones, come before it
+  local back = util.append(g.axes_from(max_rank, middle), g.axes_from(0, max_rank))
+  return g:transpose(y, util.append(back, g.axes_from(middle, max_rank + rank - #axes)))
 end
 
 --- Returns the positions from 0 where a mask is true, as a list of 1-d handles.
@@ -183,9 +182,8 @@ local function scatter(g, a, src, reduce)
   local x, index = a.x, g:to_positions(a.index)
   local axis = x:axis(a.dim)
   if is_handle(src) and #src.shape > 0 then
-    local axes, first = {}, {}
-    for i = 1, #a.index.shape do axes[i], first[i] = i - 1, 0 end
-    src = g:slice(src, axes, first, a.index.shape)
+    local axes = g.axes_from(0, #a.index.shape)
+    src = g:slice(src, axes, util.map(axes, function() return 0 end), a.index.shape)
   else src = g:expand(g:cast(src, x.dtype), a.index.shape) end
   local needed = reduce and ((reduce == 'max' or reduce == 'min') and 18 or 16) or 13
   if g.opset < needed then extend.fail('onnx.export: scatter that joins by %s needs {opset=%d}', reduce, needed) end
@@ -202,10 +200,10 @@ end
 
 --- Writes slices of x at positions along a dimension; the index is expanded to the shape of the source.
 local function scatter_slices(g, a, source, reduce)
-  local axis, shape = a.x:axis(a.dim), {}
-  for i = 1, #a.x.shape do shape[i] = i == axis + 1 and a.index.shape[1] or 1 end
-  local index = g:reshape(g:to_positions(a.index), shape)
-  for i = 1, #a.x.shape do shape[i] = i == axis + 1 and a.index.shape[1] or a.x.shape[i] end
+  local axis, n = a.x:axis(a.dim), a.index.shape[1]
+  local shape = util.map(a.x.shape, function(size, i) return i == axis + 1 and n or size end)
+  local index = util.map(shape, function(_, i) return i == axis + 1 and n or 1 end)
+  index = g:reshape(g:to_positions(a.index), index)
   source = g:expand(g:cast(source, a.x.dtype), shape)
   if reduce and g.opset < 16 then extend.fail('onnx.export: index_add needs {opset=16}') end
   return g.ScatterElements(a.x, g:expand(index, shape), source, {axis = axis, reduction = reduce})
@@ -233,8 +231,7 @@ function entries.assign(g, a)
   local mask, value = a.key, g:cast(a.value, a.x.dtype)
   if type(mask) == 'table' and not is_handle(mask) and #mask == 1 then mask = mask[1] end
   if is_handle(mask) and mask.dtype == 'bool' and value.shape and #value.shape == 0 then
-    local axes = {}
-    for i = #mask.shape, #a.x.shape - 1 do axes[#axes + 1] = i end
+    local axes = g.axes_from(#mask.shape, #a.x.shape)
     return g.Where(#axes > 0 and g:unsqueeze(mask, axes) or mask, value, a.x)
   end
   return write_part(g, a, entries.index, value)

@@ -50,8 +50,7 @@ end
 
 --- Returns the message of an input or output; a dimension is a size or a name.
 function messages.value_info(name, dtype, shape)
-  local dims = {}
-  for i, size in ipairs(shape) do dims[i] = type(size) == 'number' and {dim_value = size} or {dim_param = size} end
+  local dims = util.map(shape, function(size) return {[type(size) == 'number' and 'dim_value' or 'dim_param'] = size} end)
   return {name = name, type = {tensor_type = {elem_type = messages.types[dtype], shape = {dim = dims}}}}
 end
 

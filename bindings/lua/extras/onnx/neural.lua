@@ -1,6 +1,7 @@
 -- neural.lua -- softmax, normalisation, attention and embeddings as ONNX operators
 local mt = require 'mtorch'
 local extend = mt.extend
+local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
@@ -47,9 +48,7 @@ local function standardised(g, x, axes, eps)
   return gap / g.Sqrt(g.ReduceMean(gap * gap, axes, true) + eps)
 end
 local function last_axes(a)
-  local axes, n = {}, Size.is_list(a.normalized_shape) and #a.normalized_shape or 1
-  for i = 1, n do axes[i] = i - n - 1 end
-  return axes
+  return Graph.axes_from(Size.is_list(a.normalized_shape) and -#a.normalized_shape or -1, 0)
 end
 function entries.layer_norm(g, a)
   local axes, x = last_axes(a), a.input
@@ -67,12 +66,6 @@ function entries.rms_norm(g, a)
   return a.weight and y * a.weight or y
 end
 
---- Returns the axes from `first` to the last one.
-local function axes_from(first, x)
-  local axes = {}
-  for axis = first, #x.shape - 1 do axes[#axes + 1] = axis end
-  return axes
-end
 local function scaled(g, y, a)
   local after = #a.input.shape - 2
   if a.weight then y = y * g:per_channel(a.weight, after) end
@@ -90,11 +83,13 @@ local function with_running(g, a)
 end
 function entries.batch_norm(g, a)
   if a.running_mean and not a.training then return with_running(g, a) end
-  return scaled(g, standardised(g, a.input, {0, unpack(axes_from(2, a.input))}, a.eps), a)
+  return scaled(g, standardised(g, a.input, {0, unpack(g.axes_from(2, #a.input.shape))}, a.eps), a)
 end
 function entries.instance_norm(g, a)
   if a.running_mean and not a.use_input_stats then return with_running(g, a) end
-  if a.input.dtype == 'float64' then return scaled(g, standardised(g, a.input, axes_from(2, a.input), a.eps), a) end
+  if a.input.dtype == 'float64' then
+    return scaled(g, standardised(g, a.input, g.axes_from(2, #a.input.shape), a.eps), a)
+  end
   local weight, bias = weight_and_bias(g, a)
   return g.InstanceNormalization(a.input, weight, bias, {epsilon = a.eps})
 end

@@ -79,9 +79,8 @@ end
 
 local function place_of(g, op, x, dim, keep)
   if dim then return g[op](x, {axis = x:axis(dim), keepdims = keep and 1 or 0}) end
-  local y, shape = g[op](g:flat(x), {axis = 0, keepdims = 0}), {}
-  for i = 1, #x.shape do shape[i] = 1 end
-  return keep and g:reshape(y, shape) or y
+  local y = g[op](g:flat(x), {axis = 0, keepdims = 0})
+  return keep and g:reshape(y, extend.util.map(x.shape, function() return 1 end)) or y
 end
 for name, op in pairs{argmax = 'ArgMax', argmin = 'ArgMin'} do
   entries[name] = function(g, a) return place_of(g, op, a.x, a.dim, a.keepdim) end
@@ -205,9 +204,7 @@ local function running(g, a, op, neutral)
   rows = g.Where(seen, rows, g:cast(neutral, a.x.dtype))
   local last = op:find '^Arg' and g[op](rows, {axis = rank, keepdims = 0, select_last_index = 1})
   local y = last or g[op](rows, {rank})
-  local back = {}
-  for i, from in ipairs(order) do back[from + 1] = i - 1 end
-  return g:transpose(y, back)
+  return g:transpose(y, mt.tensor(order):argsort():sub(1):tolist())
 end
 for name, how in pairs{cumprod = {'ReduceProd', 1}, logcumsumexp = {'ReduceLogSumExp', -math.huge}} do
   entries[name] = function(g, a, call)

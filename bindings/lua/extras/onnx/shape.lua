@@ -4,7 +4,8 @@ local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 
-local entries, operands, map = {}, Graph.operands, extend.util.map
+local entries, operands = {}, Graph.operands
+local filter, map, tabulate = extend.util.filter, extend.util.map, extend.util.tabulate
 
 --- Defines an entry for several names.
 local function define(names, f)
@@ -53,11 +54,8 @@ define('view reshape view_as reshape_as flatten unflatten ravel atleast_1d atlea
   return g:reshape(a.x, call.shape)
 end)
 function entries.squeeze(g, a, call)
-  local axes, wanted = {}, a.x:axes(a.dim)
-  for i in ipairs(a.dim == nil and a.x.shape or {}) do wanted[i] = i - 1 end
-  for _, axis in ipairs(wanted) do
-    if a.x.shape[axis + 1] == 1 then axes[#axes + 1] = axis end
-  end
+  local wanted = a.dim == nil and g.axes_from(0, #a.x.shape) or a.x:axes(a.dim)
+  local axes = filter(wanted, function(axis) return a.x.shape[axis + 1] == 1 end)
   return #axes > 0 and g:squeeze(a.x, axes) or a.x
 end
 function entries.unsqueeze(g, a, call) return g:unsqueeze(a.x, Graph.axes(call, a.dim)) end
@@ -68,11 +66,8 @@ define('broadcast_tensors meshgrid', function(g, a, call)
   for k, result in ipairs(call.results) do
     local x, shape = list[k], result.shape
     if grid then
-      local along = {}
-      for i = 1, #shape do along[i] = 1 end
       local place = options == 'xy' and k <= 2 and 3 - k or k
-      along[place] = shape[place]
-      x = g:reshape(x, along)
+      x = g:reshape(x, tabulate(#shape, function(i) return i == place and shape[i] or 1 end))
     end
     made[k] = g:expand(x, shape)
   end
@@ -101,10 +96,7 @@ local function joined(g, list, axis, call)
   return g:concat(map(list, function(x) return g:cast(x, call.dtype) end), axis)
 end
 define('cat concat concatenate', function(g, a, call)
-  local list = {}
-  for _, x in ipairs(a.tensors) do
-    if not (#x.shape == 1 and x.shape[1] == 0 and #call.shape > 1) then list[#list + 1] = x end
-  end
+  local list = filter(a.tensors, function(x) return #x.shape ~= 1 or x.shape[1] ~= 0 or #call.shape == 1 end)
   return joined(g, list, g.axis(a.dim, #call.shape), call)
 end)
 function entries.stack(g, a, call)
@@ -141,15 +133,13 @@ function entries.block_diag(g, a, call)
   return g:concat(parts, 0)
 end
 function entries.cartesian_prod(g, a, call)
-  local list, parts, shape = operands(a), {}, {}
-  for i, x in ipairs(list) do shape[i] = x.shape[1] end
-  for i, x in ipairs(list) do
-    local along = {}
-    for k = 1, #list do along[k] = k == i and shape[k] or 1 end
-    parts[i] = g:reshape(g:expand(g:reshape(x, along), shape), {call.shape[1], 1})
-  end
-  if #parts == 1 then return list[1] end
-  return g:concat(parts, 1)
+  local list = operands(a)
+  if #list == 1 then return list[1] end
+  local shape = map(list, function(x) return x.shape[1] end)
+  return g:concat(map(list, function(x, i)
+    local along = map(shape, function(size, k) return k == i and size or 1 end)
+    return g:reshape(g:expand(g:reshape(x, along), shape), {call.shape[1], 1})
+  end), 1)
 end
 
 --- The operation on positions determines the combinations.
@@ -267,12 +257,10 @@ local function diagonal(g, x, offset, i, j)
   if Size.is(m) or Size.is(n) then
     extend.fail('onnx.export: diagonal of dimensions whose sizes follow the dynamic axes has no ONNX form')
   end
-  local shape = {}
-  for k = 1, rank - 2 do shape[k] = x.shape[order[k] + 1] end
+  local shape = tabulate(rank - 2, function(k) return x.shape[order[k] + 1] end)
   shape[#shape + 1] = m * n
-  local places = {}
-  local length = math.max(math.min(m - math.max(-offset, 0), n - math.max(offset, 0)), 0)
-  for k = 0, length - 1 do places[k + 1] = (k + math.max(-offset, 0)) * n + k + math.max(offset, 0) end
+  local row, column = math.max(-offset, 0), math.max(offset, 0)
+  local places = tabulate(math.min(m - row, n - column), function(k) return (k - 1 + row) * n + k - 1 + column end)
   return g.Gather(g:reshape(g:transpose(x, order), shape), g:ints(places), {axis = rank - 2})
 end
 --- Writes the last dimension of x to a diagonal of two new last dimensions.
