@@ -323,7 +323,7 @@ end)
 t.test('a reduction of the user is a tree of pairs', function()
   local largest = mt.reduce(function(v, w) return math.max(v, w) end, -math.huge)
   mt.onnx.export(function(y) return largest(y, 2) end, x, path)
-  refuses(function(y) return largest(y, 1) end, 'along a dynamic axis', x, {dynamic_axes = {input = {1}}})
+  refuses(function(y) return largest(y, 1) end, 'where its numbers or sizes follow', x, {dynamic_axes = {input = {1}}})
 end)
 
 t.test('wrong arguments', function()

@@ -1,7 +1,6 @@
 -- compiled.lua -- functions of mt.map, mt.zip and mt.reduce, operation by operation
 local extend = require('mtorch').extend
 local Graph = require 'mtorch.extras.onnx.graph'
-local Size = require 'mtorch.extras.onnx.size'
 local formula = require 'mtorch.extras.onnx.formula'
 
 --- run(program, name, numbers, tensors..)
@@ -24,8 +23,8 @@ end
 local function reduce_pairs(g, a)
   local x, axis = a[3], a[4] - 1
   local n = x.shape[a[4]]
-  if type(a[1]) == 'function' or Size.is(n) then
-    extend.fail('onnx.export: mt.reduce of a function that is not compiled, or along a dynamic axis, has no ONNX form')
+  if type(a[1]) == 'function' then
+    extend.fail('onnx.export: mt.reduce of a function that is not compiled has no ONNX form')
   end
   while n > 1 do
     local even = n - n % 2

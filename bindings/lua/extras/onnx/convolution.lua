@@ -79,13 +79,7 @@ for n = 1, 3 do
     local ceil = exceeds_input(a, call, options)
     if ceil and a.divisor_override then -- pads to the end of the last window, so that each mean is over a whole kernel
       ceil = false
-      for i = 1, n do
-        local beyond = beyond_input(a, call, options, i)
-        if Size.is(beyond) then
-          extend.fail('onnx.export: avg_pool%dd with ceil_mode and divisor_override is known for fixed sizes', n)
-        end
-        pads[i + n] = math.max(beyond, 0)
-      end
+      for i = 1, n do pads[i + n] = math.max(beyond_input(a, call, options, i), 0) end
     end
     options.ceil_mode = ceil and 1 or 0
     options.count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0
@@ -104,9 +98,6 @@ local function adaptive_sizes(a, n)
   for i = 1, n do
     from[i] = a.input.shape[i + 2]
     to[i] = to[i] or from[i]
-    if Size.is(from[i]) and to[i] ~= 1 then
-      extend.fail('onnx.export: adaptive pooling of sizes that follow the dynamic axes is known to size 1')
-    end
     windows[i], even = from[i] / to[i], even and from[i] % to[i] == 0
   end
   return from, to, even and windows
@@ -190,11 +181,7 @@ entries.im2col = batched(2, function(g, a, call)
   local out = {}
   for i = 1, 2 do
     shape[i + 2] = shape[i + 2] + 2 * padding[i]
-    out[i] = shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1
-    if Size.is(out[i]) then
-      extend.fail('onnx.export: unfold of sizes that follow the dynamic axes has no ONNX form')
-    end
-    out[i] = math.floor(out[i] / stride[i]) + 1
+    out[i] = math.floor((shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1) / stride[i]) + 1
   end
   local parts = {}
   for i = 0, kernel[1] - 1 do
@@ -251,9 +238,7 @@ end
 --- The grid of positions in -1..1, mapped by theta [n x 2 x 3].
 function entries.affine_grid(g, a)
   local size = a.size
-  if #size ~= 4 or Size.is(size[3]) or Size.is(size[4]) then
-    extend.fail('onnx.export: affine_grid is known for images, [n x c x h x w]')
-  end
+  if #size ~= 4 then extend.fail('onnx.export: affine_grid is known for images, [n x c x h x w]') end
   local function line(n)
     local x = n > 1 and mt.linspace(-1, 1, n) or mt.zeros(1)
     return a.align_corners and x or x * ((n - 1) / n)

@@ -237,9 +237,7 @@ function entries.assign(g, a)
   return write_part(g, a, entries.index, value)
 end
 function entries.as_strided(g, a)
-  local count = Size.product(a.x.shape)
-  if Size.is(count) then extend.fail('onnx.export: as_strided of a dynamic size has no ONNX form') end
-  local places = mt.range(0, count - 1):as_strided(a.size, a.stride, a.storage_offset or 0):long()
+  local places = mt.range(0, Size.product(a.x.shape) - 1):as_strided(a.size, a.stride, a.storage_offset or 0):long()
   return g.Gather(g:flat(a.x), g:constant(places), {axis = 0})
 end
 function entries.masked_scatter(g, a)

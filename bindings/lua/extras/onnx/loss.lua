@@ -62,7 +62,6 @@ for name, f in pairs(pointwise) do
   end
 end
 
-
 -- ---- classes -----------------------------------------------------------------------------------------------
 
 --- Returns the ignored label in the file, where positions count from 0; other numbers are unchanged.
@@ -146,9 +145,7 @@ function entries.cosine_embedding_loss(g, a)
   return reduced(g, g.Where(g.Equal(target, 1), 1 - similar, g.Relu(similar - a.margin)), a)
 end
 function entries.triplet_margin_loss(g, a)
-  local function distance(x, y)
-    return g:norm(x - y + a.eps, a.p, {-1})
-  end
+  local function distance(x, y) return g:norm(x - y + a.eps, a.p, {-1}) end
   local near, far = distance(a.anchor, a.positive), distance(a.anchor, a.negative)
   if a.swap then far = g.Min(far, distance(a.positive, a.negative)) end
   return reduced(g, g.Relu(near - far + a.margin), a)

@@ -89,7 +89,8 @@ end
 
 local function described(call) return call.op .. (call.line and ' at ' .. call.line or '') end
 
---- Returns the results of an entry. A failure with a size that follows the dynamic axes is an error that says so.
+--- Returns the results of an entry. Entries that need numbers fail where they get sizes that follow the dynamic axes:
+--- then the error says so.
 function Lowering:entered(entry, a, call)
   local made = {pcall(entry, self.graph, a, call, self)}
   if table.remove(made, 1) then return made end

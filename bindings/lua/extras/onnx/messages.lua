@@ -50,7 +50,9 @@ end
 
 --- Returns the message of an input or output; a dimension is a size or a name.
 function messages.value_info(name, dtype, shape)
-  local dims = util.map(shape, function(size) return {[type(size) == 'number' and 'dim_value' or 'dim_param'] = size} end)
+  local dims = util.map(shape, function(size)
+    return {[type(size) == 'number' and 'dim_value' or 'dim_param'] = size}
+  end)
   return {name = name, type = {tensor_type = {elem_type = messages.types[dtype], shape = {dim = dims}}}}
 end
 

@@ -1,6 +1,5 @@
 -- recurrent.lua -- recurrent layers as ONNX's RNN, GRU and LSTM nodes
 local extend = require('mtorch').extend
-local Size = require 'mtorch.extras.onnx.size'
 local map = extend.util.map
 
 -- The operator and its order of the gates, as indices of mtorch's (input forget cell output; reset update new).
@@ -18,7 +17,6 @@ end
 --- An LSTM with projections, unrolled over the time steps of the recorded call.
 local function projected(g, a)
   local steps, hidden, state = a.input.shape[1], a.weight_hr.shape[2], a.weight_hr.shape[1]
-  if Size.is(steps) then extend.fail('onnx.export: an LSTM with proj_size has no ONNX form for a dynamic time') end
   local n = a.input.shape[2]
   local function turned(weight) return g:transpose(weight, {1, 0}) end
   local h, c = a.h or g:full({n, state}, 0, a.input.dtype), a.c or g:full({n, hidden}, 0, a.input.dtype)

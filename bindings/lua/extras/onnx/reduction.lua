@@ -131,9 +131,6 @@ local function ranked_axis(g, a)
 end
 function entries.median(g, a)
   local x, axis, n = ranked_axis(g, a)
-  if Size.is(n) then
-    extend.fail('onnx.export: median along an axis whose size follows the dynamic axes has no ONNX form')
-  end
   local value, place = ranked(g, x, math.floor((n + 1) / 2), axis, a.keepdim)
   if not a.dim then return value end
   return value, place
@@ -141,8 +138,8 @@ end
 --- The element at a fraction of the sorted order, interpolated.
 function entries.quantile(g, a)
   local x, axis, n = ranked_axis(g, a)
-  if type(a.q) ~= 'number' or a.interpolation ~= 'linear' or Size.is(n) then
-    extend.fail("onnx.export: quantile is known for one number q, interpolation='linear', and sizes that are known")
+  if type(a.q) ~= 'number' or a.interpolation ~= 'linear' then
+    extend.fail "onnx.export: quantile is known for one number q and interpolation='linear'"
   end
   local values = top(g, x, n, axis, false)
   local at = a.q * (n - 1)
@@ -220,9 +217,7 @@ for name, how in pairs{cummax = {'ReduceMax', 'ArgMax', -1}, cummin = {'ReduceMi
 end
 function entries.discounted_cumsum(g, a, call)
   local axis, last = a.x:axis(a.dim), #a.x.shape - 1
-  local n = a.x.shape[axis + 1]
-  if Size.is(n) then extend.fail('onnx.export: discounted_cumsum along a dynamic axis has no ONNX form') end
-  local i = mt.range(1, n):to(a.x.dtype)
+  local i = mt.range(1, a.x.shape[axis + 1]):to(a.x.dtype)
   local gap = i:unsqueeze(1) - i:unsqueeze(2)
   local weights = mt.where(gap:ge(0), mt.full({}, a.discount, {dtype = a.x.dtype}) ^ gap:clamp(0), 0)
   return g:swap(g.MatMul(g:swap(a.x, axis, last), g:constant(weights)), axis, last, last + 1)

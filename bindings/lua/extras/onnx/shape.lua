@@ -40,11 +40,6 @@ function entries.tensor(g, a, call)
   local data = a.data
   if Graph.is_handle(data) then return data end
   if Size.is(data) then return g:cast(data, call.dtype) end
-  for _, x in ipairs(data) do
-    if Size.is_list(x) then
-      extend.fail('onnx.export: a tensor of nested lists changes with the dynamic axes')
-    end
-  end
   return g:size_list(data)
 end
 
@@ -144,9 +139,7 @@ end
 
 --- The operation on positions determines the combinations.
 function entries.combinations(g, a)
-  local n = a.x.shape[1]
-  if Size.is(n) then extend.fail('onnx.export: combinations of a dynamic axis have no ONNX form') end
-  local places = mt.combinations(mt.range(1, n, {dtype = 'int64'}), a.r, a.with_replacement)
+  local places = mt.combinations(mt.range(1, a.x.shape[1], {dtype = 'int64'}), a.r, a.with_replacement)
   return g.Gather(a.x, g:constant(places - 1), {axis = 0})
 end
 
@@ -254,9 +247,6 @@ local function diagonal(g, x, offset, i, j)
   local order = g.other_axes(rank, {i, j})
   order[rank - 1], order[rank] = i, j
   local m, n = x.shape[i + 1], x.shape[j + 1]
-  if Size.is(m) or Size.is(n) then
-    extend.fail('onnx.export: diagonal of dimensions whose sizes follow the dynamic axes has no ONNX form')
-  end
   local shape = tabulate(rank - 2, function(k) return x.shape[order[k] + 1] end)
   shape[#shape + 1] = m * n
   local row, column = math.max(-offset, 0), math.max(offset, 0)
