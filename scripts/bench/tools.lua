@@ -30,8 +30,7 @@ end
 
 --- Words as a command line of the shell.
 function tools.command(words)
-  local list = {}
-  for i, word in ipairs(words) do list[i] = "'" .. tostring(word):gsub("'", "'\\''") .. "'" end
+  local list = util.map(words, function(word) return "'" .. tostring(word):gsub("'", "'\\''") .. "'" end)
   return table.concat(list, ' ')
 end
 

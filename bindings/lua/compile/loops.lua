@@ -41,9 +41,7 @@ local function kernel_of(f, kinds, count, written, whole, by)
   return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, not whole, tangents)
 end
 local function all_of(count)
-  local list = {}
-  for k = 1, count do list[k] = k end
-  return list
+  return util.tabulate(count, function(k) return k end)
 end
 
 local function new_kernel(f, kinds, whole)

@@ -86,8 +86,7 @@ function Recorder:current(entry)
     for i, arg in pairs(made.args) do args[i] = arg end
     args[entry.view_arg] = of
     local call = {op = made.op, params = made.params, args = args, line = made.line, depends = depends(args, 3)}
-    local tensors = {}
-    for k = 1, entry.view_index do tensors[k] = entry.tensor end
+    local tensors = util.tabulate(entry.view_index, function() return entry.tensor end)
     entry.value = self:append(call, tensors)[entry.view_index]
     entry.seen, entry.version = base.version, entry.version + 1
   end

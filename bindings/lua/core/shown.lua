@@ -15,8 +15,7 @@ function shown.value(value)
   local meta = getmetatable(value)
   if type(meta) == 'table' and meta.__tostring then return tostring(value) end
   if meta ~= nil or next(value) == nil or #value == 0 then return next(value) == nil and '{}' or '{..}' end
-  local parts = {}
-  for i = 1, math.min(#value, 6) do parts[i] = shown.value(value[i]) end
+  local parts = util.tabulate(math.min(#value, 6), function(i) return shown.value(value[i]) end)
   if #value > 6 then parts[7] = ('.. %d in all'):format(#value) end
   return '{' .. table.concat(parts, ', ') .. '}'
 end

@@ -53,7 +53,7 @@ local function parts_of(list, source, text, place, line, elsewhere)
     end
   end
   for i = #found, 1, -1 do
-    for _, value in ipairs(found[i]) do list[#list + 1] = value end
+    util.append(list, found[i])
   end
   return list
 end

@@ -16,9 +16,7 @@ local record = 1 + 3 * 32 * 32 -- bytes: a label and the pixels
 --- The names of a set's files.
 local function files_of(train)
   if not train then return {'test_batch.bin'} end
-  local list = {}
-  for i = 1, 5 do list[i] = ('data_batch_%d.bin'):format(i) end
-  return list
+  return util.tabulate(5, function(i) return ('data_batch_%d.bin'):format(i) end)
 end
 
 -- ---- tar ---------------------------------------------------------------------------------------------

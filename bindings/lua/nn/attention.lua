@@ -4,8 +4,6 @@ local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 
-local attention = {}
-
 local xavier_uniform = module.xavier_uniform
 
 -- ---- masks -------------------------------------------------------------------------------------
@@ -192,6 +190,5 @@ function MultiheadAttention.__macs(self, q, _, inputs)
   local queries, keys = q:numel() / n, k:numel() / k:size(-1)
   return queries * 2 * n * n + keys * n * ((self.kdim or n) + (self.vdim or n)) + 2 * queries * keys / batch * n
 end
-attention.MultiheadAttention = MultiheadAttention
 
-return attention
+return {MultiheadAttention = MultiheadAttention}

@@ -83,17 +83,13 @@ functional.parameters_to_vector = core.declare('parameters_to_vector([parameters
 
 functional.vector_to_parameters = core.declare('vector_to_parameters(vec: tensor, [parameters]: tensors)',
   'Writes the elements of a vector into the parameters, one after the other.', function(vec, parameters)
-    local n = 0
-    for _, p in ipairs(parameters) do n = n + p:numel() end
+    local sizes, n = {}, 0
+    for i, p in ipairs(parameters) do sizes[i], n = p:numel(), n + p:numel() end
     if vec:dim() ~= 1 or vec:numel() ~= n then
       core.fail('vector_to_parameters: the vector is %s, the parameters have %d elements', tostring(vec.shape), n)
     end
     mt.no_grad(function()
-      local first = 1
-      for _, p in ipairs(parameters) do
-        p:copy_(vec:narrow(1, first, p:numel()):view_as(p))
-        first = first + p:numel()
-      end
+      for i, part in ipairs(vec:split(sizes)) do parameters[i]:copy_(part:view_as(parameters[i])) end
     end)
   end)
 

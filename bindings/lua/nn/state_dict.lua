@@ -1,6 +1,7 @@
 -- state_dict.lua -- parameters and buffers of a module by PyTorch's names: saving, comparing, loading
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local method, is_module = class.method, class.is_module
 
@@ -28,10 +29,7 @@ local function renamed(order, state)
     local prefix, key, k = name:match '^(.*)parametrizations%.([^.]+)%.original([01])$'
     local older = prefix and prefix .. key .. (k == '0' and '_g' or '_v')
     if older and state[name] == nil and state[older] ~= nil then
-      if not result then
-        result = {}
-        for known, value in pairs(state) do result[known] = value end
-      end
+      result = result or util.merged(state)
       result[name], result[older] = state[older], nil
     end
   end

@@ -20,11 +20,8 @@ local function flat_gradient(group)
 end
 
 local function add_direction(group, t, d)
-  local offset = 1
-  for _, p in ipairs(group.params) do
-    p:detach():add_(d:narrow(1, offset, p:numel()):view_as(p), t)
-    offset = offset + p:numel()
-  end
+  local parts = d:split(util.map(group.params, function(p) return p:numel() end))
+  for i, p in ipairs(group.params) do p:detach():add_(parts[i]:view_as(p), t) end
 end
 
 local function flat_values(group) return mt.no_grad(mt.nn.parameters_to_vector, group.params) end

@@ -19,23 +19,14 @@ lr.StepLR = define('StepLR(optimizer, step_size: int >= 1, gamma: number = 0.1, 
     closed = function(self, _, base) return base * self.gamma ^ floor(self.last_epoch / self.step_size) end,
   })
 
---- The number of milestones for which holds() is true.
-local function count(milestones, holds)
-  local n = 0
-  for _, milestone in ipairs(milestones) do
-    if holds(milestone) then n = n + 1 end
-  end
-  return n
-end
-
 lr.MultiStepLR = define('MultiStepLR(optimizer, milestones: ints, gamma: number = 0.1, last_epoch: int >= -1 = -1)',
   'The rates times gamma at each step of the list milestones.', {
     rate = function(self, rate)
-      local n = count(self.milestones, function(m) return m == self.last_epoch end)
+      local n = #util.filter(self.milestones, function(m) return m == self.last_epoch end)
       return n == 0 and rate or rate * self.gamma ^ n
     end,
     closed = function(self, _, base)
-      return base * self.gamma ^ count(self.milestones, function(m) return m <= self.last_epoch end)
+      return base * self.gamma ^ #util.filter(self.milestones, function(m) return m <= self.last_epoch end)
     end,
   })
 
@@ -133,19 +124,8 @@ lr.CosineAnnealingWarmRestarts = define('CosineAnnealingWarmRestarts(optimizer, 
 
 -- ---- by functions -------------------------------------------------------------------------------
 
---- A list of functions, one per group, from one function for all or one per group.
 local function start_lambdas(self)
-  local given, n = self.lr_lambda, #groups_of(self)
-  self.lr_lambda = {}
-  if type(given) == 'table' and not core.is_callable(given) and #given ~= n then
-    core.fail('%s: %d functions, the optimizer has %d groups', self.__name, #given, n)
-  end
-  for i = 1, n do
-    self.lr_lambda[i] = core.is_callable(given) and given or given[i]
-    if not core.is_callable(self.lr_lambda[i]) then
-      core.fail('%s: lr_lambda[%d] is %s, not a function', self.__name, i, core.describe(self.lr_lambda[i]))
-    end
-  end
+  self.lr_lambda = scheduler.per_group(self, 'lr_lambda', self.lr_lambda, 'function')
 end
 
 local function factor(self, i)
@@ -201,7 +181,7 @@ end
 
 local sequential = {}
 local function current(self)
-  local before = count(self.milestones, function(m) return m <= self.last_epoch end)
+  local before = #util.filter(self.milestones, function(m) return m <= self.last_epoch end)
   return self._schedulers[before + 1], self.milestones[before] or 0, before
 end
 function sequential:make()

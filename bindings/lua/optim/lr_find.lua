@@ -7,10 +7,8 @@ local function copied(value) return mt.is_tensor(value) and value:detach():clone
 
 --- Saves parameters and the optimizer's state; returns a function that restores them.
 local function remember(opt)
-  local values, state = {}, util.map_leaves(opt:state_dict(), copied)
-  for _, group in ipairs(opt.param_groups) do
-    for _, p in ipairs(group.params) do values[#values + 1] = {p, copied(p)} end
-  end
+  local values = util.map(opt:all_parameters(), function(p) return {p, copied(p)} end)
+  local state = util.map_leaves(opt:state_dict(), copied)
   return function()
     for _, pair in ipairs(values) do pair[1]:detach():copy_(pair[2]) end
     opt:load_state_dict(state)

@@ -228,12 +228,8 @@ method('state_dict()', 'Options and state of each group, for load_state_dict.', 
   for i, group in ipairs(self.param_groups) do
     local copy = {optimizer = self.name, state = group.state}
     for key, value in pairs(group) do copy[key] = copied(value) end
-    copy.params = {}
-    for k = 1, #group.params do
-      n = n + 1
-      copy.params[k] = n
-    end
-    state[i] = copy
+    copy.params = util.tabulate(#group.params, function(k) return n + k end)
+    state[i], n = copy, n + #group.params
   end
   return state
 end)

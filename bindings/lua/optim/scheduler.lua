@@ -22,19 +22,21 @@ local function groups_of(self)
 end
 scheduler.groups_of = groups_of
 
---- A list with an entry per group, from a number or such a list.
-function scheduler.per_group(self, name, value)
-  local n, list = #groups_of(self), {}
-  if type(value) == 'table' and #value ~= n then
-    core.fail('%s: %s has %d numbers, the optimizer %d groups', self.__name, name, #value, n)
+--- A list with an entry per group, from one for all or such a list, of numbers or functions.
+function scheduler.per_group(self, name, value, kind)
+  kind = kind or 'number'
+  local function fits(x) return type(x) == kind or kind == 'function' and core.is_callable(x) end
+  local n, is_list = #groups_of(self), type(value) == 'table' and not fits(value)
+  if is_list and #value ~= n then
+    core.fail('%s: %s has %d %ss, the optimizer %d groups', self.__name, name, #value, kind, n)
   end
-  for i = 1, n do
-    list[i] = type(value) == 'table' and value[i] or value
-    if type(list[i]) ~= 'number' then
-      core.fail('%s: %s[%d] is %s, not a number', self.__name, name, i, core.describe(list[i]))
+  return util.tabulate(n, function(i)
+    local entry = is_list and value[i] or value
+    if not fits(entry) then
+      core.fail('%s: %s[%d] is %s, not a %s', self.__name, name, i, core.describe(entry), kind)
     end
-  end
-  return list
+    return entry
+  end)
 end
 
 --- Entry i of such a list.

@@ -89,20 +89,15 @@ end)
 local function converted(self, groups, replace)
   local copy, n = {}, 0
   for i, saved in ipairs(groups) do
-    copy[i] = {}
-    for key, value in pairs(saved) do copy[i][key] = value end
-    copy[i].state = {}
+    copy[i] = util.merged(saved, {state = {}})
     for k = 1, #self.param_groups[i].params do
       n = n + 1
-      local state, new = saved.state[k], nil
-      if type(state) == 'table' then
-        new = {}
-        for _, key in ipairs(util.sorted_keys(state)) do
-          local value = state[key]
-          new[key] = mt.is_tensor(value) and replace(value, self.entries[n]) or value
-        end
+      local state = saved.state[k]
+      local new = type(state) == 'table' and {} or state
+      for _, key in ipairs(type(state) == 'table' and util.sorted_keys(state) or {}) do
+        new[key] = mt.is_tensor(state[key]) and replace(state[key], self.entries[n]) or state[key]
       end
-      copy[i].state[k] = new or state
+      copy[i].state[k] = new
     end
   end
   return copy

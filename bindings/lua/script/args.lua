@@ -115,8 +115,7 @@ end
 
 --- All options: the listed ones in order, those by name alphabetically, then those of every script.
 local function read(defaults)
-  local listed = {}
-  for k, given in ipairs(defaults) do listed[k] = entry(k, given) end
+  local listed = util.map(defaults, function(given, k) return entry(k, given) end)
   for _, key in ipairs(util.sorted_keys(defaults)) do
     if type(key) == 'string' then
       listed[#listed + 1] = checked{name = key, default = defaults[key]}

@@ -219,7 +219,6 @@ local function add_sum(self, sum, n)
 end
 local function mean_of(self) return util.scalar(self.state.sum) / self.state.count end
 
-
 local options = "num_classes: int >= 1 = nil, average: 'binary'|'macro'|'micro'|'weighted'|'none' = nil, " ..
   'threshold: number = nil, ignore_index: int = -100)'
 local inputs = ' Predictions: scores [n x classes] or labels, from 1; or probabilities of yes, with targets of ' ..

@@ -54,7 +54,7 @@ end
 local function joined(...)
   local shape = {}
   for _, part in ipairs{...} do
-    for _, n in ipairs(part) do shape[#shape + 1] = n end
+    util.append(shape, part)
   end
   return shape
 end
@@ -240,8 +240,7 @@ base.split, base.joined, base.check = split, joined, check
 --- Draws by rejection, in float64: propose(..) gets flat parameters and returns candidates, and which of them to draw
 --- again (false for NaN, so that the loop ends).
 function base.by_rejection(shape, propose, ...)
-  local flat = {}
-  for i, x in ipairs{...} do flat[i] = x:detach():double():expand(shape):reshape(-1) end
+  local flat = util.map({...}, function(x) return x:detach():double():expand(shape):reshape(-1) end)
   local out = mt.empty_like(flat[1])
   local left = #out > 0 and mt.range(1, #out):to(out.device)
   while left do

@@ -43,10 +43,7 @@ end
 -- The style: class mtp; colours c1.. of marks on the page, p1.. of marks on a surface --------------
 
 local function colour_rules(prefix, palette)
-  local rules = {}
-  for i, colour in ipairs(palette) do
-    rules[i] = ('.mtp .%s%d{color:%s}'):format(prefix, i, colour)
-  end
+  local rules = util.map(palette, function(colour, i) return ('.mtp .%s%d{color:%s}'):format(prefix, i, colour) end)
   return concat(rules)
 end
 

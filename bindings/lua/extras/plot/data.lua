@@ -22,9 +22,7 @@ function data.numbers(op, what, value)
     fail('%s: %s is a %s, expected a list or a tensor', op, what, type(list))
   end
   if #list == 0 then fail('%s: %s is empty: give at least one value', op, what) end
-  local out = {}
-  for i = 1, #list do out[i] = data.number(op, what, i, list[i]) end
-  return out
+  return util.tabulate(#list, function(i) return data.number(op, what, i, list[i]) end)
 end
 
 --- Converts a nested list or a 2-D tensor to a list of rows of equal length.

@@ -236,10 +236,9 @@ function paint.heatmap(c, fig)
     local v = scale.level(fig, z[i][j])
     if v then return scale.colour(fig.map, v) end
   end)
-  local bands = {}
-  for k = 1, 40 do
-    bands[k] = {lo = fig.z_lo + (fig.z_hi - fig.z_lo) * ((k - 1) / 40), colour = rgb(fig.map, (k - 0.5) / 40)}
-  end
+  local bands = util.tabulate(40, function(k)
+    return {lo = fig.z_lo + (fig.z_hi - fig.z_lo) * ((k - 1) / 40), colour = rgb(fig.map, (k - 0.5) / 40)}
+  end)
   draw_colour_bar(c, fig, bands)
   local width, height = (c.right - c.left) / #z[1], (c.bottom - c.top) / #z
   local texts = height >= 16 and scale.cell_texts(z, width - 4, function(text) return text_width(text, 12) end)

@@ -400,8 +400,7 @@ end
 
 --- Returns a matrix as numbers with their shades beside or behind them; nothing if it does not fit.
 local function number_table(t, fig, left)
-  local names = {}
-  for j = 1, #fig.z[1] do names[j] = cut(t, fig.cols and fig.cols[j] or tostring(j), 12) end
+  local names = util.tabulate(#fig.z[1], function(j) return cut(t, fig.cols and fig.cols[j] or tostring(j), 12) end)
   local room = floor((t.columns - left - 1) / #names) - 2
   local texts, width = scale.cell_texts(fig.z, room, columns_of)
   local cell = max(width or 0, widest(names)) + 2

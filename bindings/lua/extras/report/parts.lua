@@ -21,8 +21,7 @@ local function text_of(value, depth)
   if type(value) == 'table' and depth > 4 then return '(…)' end
   if type(value) == 'number' then return util.number_text(value, 6) end
   if type(value) == 'table' then
-    local texts = {}
-    for i = 1, math.min(#value, 20) do texts[i] = text_of(value[i], depth + 1) end
+    local texts = util.tabulate(math.min(#value, 20), function(i) return text_of(value[i], depth + 1) end)
     return '(' .. concat(texts, ', ') .. (#value > 20 and ', …)' or ')')
   end
   return util.truncate(tostring(value), 200)
@@ -168,8 +167,7 @@ function parts.rows(data, dropped)
   end
   local html, heads = {}, util.map(head, function(name, c) return cell('th', name, rows[1] and rows[1][c]) end)
   for i, row in ipairs(rows) do
-    local cells = {}
-    for c = 1, #head do cells[c] = cell('td', row[c] == nil and '' or row[c], row[c]) end
+    local cells = util.tabulate(#head, function(c) return cell('td', row[c] == nil and '' or row[c], row[c]) end)
     html[i] = '<tr>' .. concat(cells) .. '</tr>'
   end
   return parts.table_card('<tr>' .. concat(heads) .. '</tr>', html, dropped)
