@@ -48,13 +48,10 @@ local function verbs_of(fn, ...)
   local began = core.time()
   fn(...)
   local us = (core.time() - began) * 1e6
-  local verbs = {}
-  for _, v in ipairs(core.verbs_call(function() fn(unpack(arguments, 1, n)) end)) do
-    if not v.text:find '^%S+ alloc ' and not v.text:find '^%S+ free' and not v.text:find '^%S+ sync' then
-      verbs[#verbs + 1] = v
-    end
-  end
-  return verbs, us
+  local verbs = core.verbs_call(function() fn(unpack(arguments, 1, n)) end)
+  return util.filter(verbs, function(v)
+    return not (v.text:find '^%S+ alloc ' or v.text:find '^%S+ free' or v.text:find '^%S+ sync')
+  end), us
 end
 
 --- The way a verb used the CPU.

@@ -1,6 +1,7 @@
 -- mnist.lua -- mt.data: MNIST and Fashion-MNIST by name, with downloads, and synthetic digits
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local classes = require 'mtorch.data.class'
 local set_of = require('mtorch.data.sets').named
 local files = require 'mtorch.data.files'
@@ -62,10 +63,8 @@ end
 local function part(name, x, y, first, last) return set_of(name, x[{{first, last}}], y[{{first, last}}]) end
 
 local function fetch(name, source, root, download)
-  local missing = {}
-  for _, file in ipairs(source.files) do
-    if not find(root, source, file[1]) then missing[#missing + 1] = {file[1] .. '.gz', file[2]} end
-  end
+  local missing = util.filter(source.files, function(file) return not find(root, source, file[1]) end)
+  missing = util.map(missing, function(file) return {file[1] .. '.gz', file[2]} end)
   from.fetch(name, root, missing, source.mirrors, download)
 end
 
@@ -74,8 +73,7 @@ local function found_sets(name, root, download)
   local given = root ~= nil
   root = root or from.cache_folder(name)
   if download then fetch(name, source, root, download) end
-  local path = {}
-  for k, file in ipairs(source.files) do path[k] = find(root, source, file[1]) or false end
+  local path = util.map(source.files, function(file) return find(root, source, file[1]) or false end)
   local train, test = path[1] and path[2] and 1, path[3] and path[4] and 3
   if train and test then
     return set_of(name, read(name, path[1], path[2])), set_of(name, read(name, path[3], path[4]))

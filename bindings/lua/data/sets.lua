@@ -210,14 +210,8 @@ sets.random_split = core.declare('random_split(set: any, lengths: numbers, gener
     local n = classes.size_of(set)
     local sizes = sizes_of(n, lengths)
     local order = mt.randperm(n, {generator = generator, device = 'cpu'})
-    local parts, first = {}, 1
-    for k, size in ipairs(sizes) do
-      parts[k] = Subset(set, order:narrow(1, first, size))
-      first = first + size
-    end
-    if parts[1] then
-      for k = 1, #parts do parts[1][k] = parts[k] end
-    end
+    local parts = util.map(order:split(sizes), function(part) return Subset(set, part) end)
+    for k = 1, #parts do parts[1][k] = parts[k] end
     return unpack(parts)
   end)
 

@@ -60,12 +60,9 @@ local function missing_name(name)
 end
 
 local function members(value)
-  local names = {}
-  for _, key in ipairs(core.names(value)) do
-    local internal = key:find('^_') or key:find('^svg_') or type(value[key]) == 'string' -- internal names of plot
-    if not internal then names[#names + 1] = key end
-  end
-  return table.concat(names, ' ')
+  return table.concat(util.filter(core.names(value), function(key)
+    return not (key:find('^_') or key:find('^svg_') or type(value[key]) == 'string') -- internal names of plot
+  end), ' ')
 end
 
 --- "mt.sum(x, ..) or x:sum(..)": the forms in which a signature is called.
@@ -101,21 +98,17 @@ end
 
 local function list_subjects()
   local function say_names(title, names) say(title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92)) end
-  local listed, rest = {arange = true}, {}
+  local listed = {arange = true}
   for _, subject in ipairs(subjects) do
-    local names = {}
-    for _, name in ipairs(subject) do
-      local twin = name:find('_$') and core.methods[name:sub(1, -2)]
-      if not twin and (core.methods[name] or rawget(mt, name)) then names[#names + 1] = name end
+    local names = util.filter(subject, function(name)
       listed[name] = true
-    end
+      local twin = name:find('_$') and core.methods[name:sub(1, -2)]
+      return not twin and (core.methods[name] or rawget(mt, name))
+    end)
     table.sort(names)
     say_names(subject.title, names)
   end
-  for _, name in ipairs(core.names(mt)) do
-    if not listed[name] then rest[#rest + 1] = name end
-  end
-  say_names('The rest', rest)
+  say_names('The rest', util.filter(core.names(mt), function(name) return not listed[name] end))
   for _, object in ipairs(objects) do
     say_names(('%s, %sname(..)'):format(object.title, object.call), util.map(object, name_of))
   end
@@ -126,10 +119,10 @@ end
 local function names_with(word)
   local names = {}
   for _, subject in ipairs(subjects) do
-    for _, name in ipairs(subject) do
+    util.append(names, util.filter(subject, function(name)
       local _, doc = core.entry(core.methods[name] or rawget(mt, name))
-      if doc and doc:lower():find(word:lower(), 1, true) and not name:find('_$') then names[#names + 1] = name end
-    end
+      return doc and doc:lower():find(word:lower(), 1, true) and not name:find('_$')
+    end))
   end
   table.sort(names)
   return names

@@ -53,9 +53,7 @@ end
 
 local function joined(...)
   local shape = {}
-  for _, part in ipairs{...} do
-    util.append(shape, part)
-  end
+  for part in util.values{...} do util.append(shape, part) end
   return shape
 end
 
@@ -185,15 +183,11 @@ local common = {stddev = function(p) return p.variance:sqrt() end}
 --- Returns the class of a spec, see define.
 function base.subclass(spec)
   spec.name = spec.signature:match '^%w+'
-  local fields, optional = spec.fields or {}, {}
-  for _, names in ipairs{fields, common} do
-    for name in pairs(names) do optional[name] = true end
-  end
-  local class = object.class{name = spec.name, base = Distribution, optional = optional}
+  local fields = util.merged(common, spec.fields)
+  local class = object.class{name = spec.name, base = Distribution, optional = fields}
   local stored = class.__index
   function class.__index(self, key)
-    local field = fields[key] or common[key]
-    if field then return field(self) end
+    if fields[key] then return fields[key](self) end
     return stored(self, key)
   end
   return class

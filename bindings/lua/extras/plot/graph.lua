@@ -58,9 +58,8 @@ function graph.collect(op, loss, params)
   local entries, names = extend.describe_graph(op, loss, max_nodes), names_by_tensor(op, params)
   infer_shapes(entries)
   for _, e in ipairs(entries) do
-    local inputs = {}
-    for _, k in ipairs(e.inputs) do if k then inputs[#inputs + 1] = k end end
-    e.inputs, e.name = inputs, e.name:gsub('^result of .*', 'result')
+    e.inputs = util.filter(e.inputs, function(k) return k end)
+    e.name = e.name:gsub('^result of .*', 'result')
     if e.leaf then
       e.name = 'parameter'
       for k, pair in ipairs(names) do
@@ -78,8 +77,9 @@ end
 -- DOT and text ----------------------------------------------------------------------------------------
 
 local function quoted(...) -- lines
-  local lines = {...}
-  for i, text in ipairs(lines) do lines[i] = text:gsub('[\\"]', '\\%0'):gsub('&', '&amp;'):gsub('%c', ' ') end
+  local lines = util.map({...}, function(text)
+    return (text:gsub('[\\"]', '\\%0'):gsub('&', '&amp;'):gsub('%c', ' '))
+  end)
   return '"' .. concat(lines, '\\n') .. '"'
 end
 

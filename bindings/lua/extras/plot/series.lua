@@ -389,8 +389,7 @@ function build.hist(op, list, opts)
   fig.x_lo, fig.x_hi, bins = hist_bins(pool, x_lo or lo, x_hi or hi, bins, x_lo)
   local per_unit, most = bins / (fig.x_hi - fig.x_lo), 1
   for k, s in ipairs(series) do
-    s.y = {}
-    for b = 1, bins do s.y[b] = 0 end
+    s.y = util.tabulate(bins, function() return 0 end)
     for _, v in ipairs(sets[k]) do
       local b = min(max(floor((v - fig.x_lo) * per_unit) + 1, 1), bins)
       s.y[b] = s.y[b] + 1

@@ -27,8 +27,7 @@ style.dashes = {['-'] = {}, ['--'] = {3.7, 1.8}, [':'] = {1, 1.65}, ['-.'] = {6.
 
 -- What further series have when the palette begins again.
 local dash_cycle, marker_cycle = {'-', '--', ':', '-.'}, {'o', 'x', '^', 's', '+', 'd', 'v', '*'}
-local is_marker = {['.'] = true}
-for _, marker in ipairs(marker_cycle) do is_marker[marker] = true end
+local is_marker = util.set{'.', unpack(marker_cycle)}
 
 --- Returns the line style and the marker of a text such as '--', 'o' or 'o-'.
 local function parts_of(op, text)

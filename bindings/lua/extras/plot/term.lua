@@ -207,8 +207,7 @@ local function add_frame(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
     out[#out + 1] = pad_left(text or '', left) .. ' ' .. (text and sign.tick or sign.v) ..
                     row_text(row)
   end
-  local base = {}
-  for col = 0, wide - 1 do base[col + 1] = sign.h end
+  local base = util.tabulate(wide, function() return sign.h end)
   for _, col in ipairs(x_columns) do base[col + 1] = sign.mark end
   out[#out + 1] = rep(' ', left + 1) .. sign.corner .. concat(base)
   out[#out + 1] = x_labels(x_columns, x_texts, left + 2, wide)
@@ -336,21 +335,20 @@ local function draw_bars(t, fig, names, count)
 end
 
 function draw.bar(t, fig)
-  local names, count = {}, min(#fig.values, 60)
-  for i = 1, count do names[i] = fig.labels and fig.labels[i] or tostring(i) end
+  local count = min(#fig.values, 60)
+  local names = util.tabulate(count, function(i) return fig.labels and fig.labels[i] or tostring(i) end)
   local out = draw_bars(t, fig, names, count)
   if #fig.values > count then out[#out + 1] = ('and %d more bars'):format(#fig.values - count) end
   return out
 end
 
 function draw.hist(t, fig)
-  local names, width = {}, (fig.x_hi - fig.x_lo) / #fig.values
+  local width, largest = (fig.x_hi - fig.x_lo) / #fig.values, max(abs(fig.x_lo), abs(fig.x_hi))
   local whole = width == 1 and fig.x_lo % 1 == 0.5
   local step = whole and 1 or scale.step(width, 1) / 10
-  for b = 1, #fig.values do
-    names[b] = scale.tick_text(fig.x_lo + (b - 0.5) * width, step,
-                               max(abs(fig.x_lo), abs(fig.x_hi)))
-  end
+  local names = util.map(fig.values, function(_, b)
+    return scale.tick_text(fig.x_lo + (b - 0.5) * width, step, largest)
+  end)
   return draw_bars(t, fig, names, #fig.values)
 end
 
