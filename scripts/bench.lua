@@ -20,6 +20,7 @@ local Contender = require 'bench.contender'
 local report = require 'bench.report'
 local rows = require 'bench.rows'
 local tools = require 'bench.tools'
+local util = require 'mtorch.core.util'
 
 local options = mt.args {
   {'only', '', 'rows that match one of these Lua patterns', metavar = 'PATTERN,..'},
@@ -40,9 +41,7 @@ local options = mt.args {
 local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true, tinygrad = true}
 local all_peers = {'torch', 'torch_compile', 'jax', 'numpy', 'numba', 'tinygrad', 'cpp', 'cblas', 'copy', 'python',
   'luajit'}
-local known = {}
-for name in pairs(rows.own) do known[name] = true end
-for _, name in ipairs(all_peers) do known[name] = true end
+local known = util.merged(rows.own, util.set(all_peers))
 
 local function say(sentence, ...)
   mt.progress.close()
@@ -80,19 +79,15 @@ end
 
 --- Starts the contenders; returns those that can be measured and reports the others.
 local function start_all(names)
-  local started, list = {}, {}
-  for i, name in ipairs(names) do started[i] = start(name) end
-  for _, c in ipairs(started) do
+  return util.filter(util.map(names, start), function(c)
     local word, text = c:answer()
     if word == 'hello' then
       c.title = text
-      list[#list + 1] = c
-    else
-      say('%s is left out: %s', c.name, text)
-      c:stop()
+      return true
     end
-  end
-  return list
+    say('%s is left out: %s', c.name, text)
+    c:stop()
+  end)
 end
 
 -- ---- taking turns ----
@@ -159,8 +154,7 @@ local function measure(row, contenders)
   row.turns = row.turns or {}
   local ready = (row.sides.fresh and measure_fresh or measure_turns)(row, contenders)
   for _, r in ipairs(ready) do
-    local list = row.turns[r.contender.name] or {}
-    for _, us in ipairs(r.times) do list[#list + 1] = us end
+    local list = util.append(row.turns[r.contender.name] or {}, r.times)
     if #list > 0 then row.turns[r.contender.name] = list end
   end
 end
@@ -264,19 +258,18 @@ local function read_all(paths)
     runs[#runs + 1] = run or quit('%s', message)
   end
   local run = report.merge(runs)
-  local kept = {}
-  for _, r in ipairs(run.rows) do
-    if selected(r.name, r.group) then kept[#kept + 1] = r end
-  end
-  run.rows = kept
+  run.rows = util.filter(run.rows, function(r) return selected(r.name, r.group) end)
   return run
+end
+
+local function columns_of(contenders)
+  return util.map(contenders, function(c) return {name = c.name, title = c.title} end)
 end
 
 --- Measures all rows; prints each one when it is done, with the times of an earlier file.
 local function measure_all(list, contenders, shown)
-  local run = {rows = {}, columns = {}, machine = machine()}
+  local run = {rows = {}, columns = columns_of(contenders), machine = machine()}
   local bar = mt.progress(#list * options.sittings, {label = 'rows'})
-  for i, c in ipairs(contenders) do run.columns[i] = {name = c.name, title = c.title} end
   for sitting = 1, options.sittings do
     for _, row in ipairs(list) do
       measure(row, contenders)
@@ -305,8 +298,7 @@ end
 local function confirmed(old, run, list, contenders)
   local slower = report.regressions(old, run)
   for _ = 1, list and 2 or 0 do
-    local again = {}
-    for _, s in ipairs(slower) do again[s.name] = true end
+    local again = util.set(util.map(slower, function(s) return s.name end))
     for i, r in ipairs(run.rows) do
       for _, row in ipairs(again[r.name] and list or {}) do
         if row.name == r.name then
@@ -331,13 +323,10 @@ end
 
 --- Returns the columns, and a function that measures or reads the rows and shows them.
 local function gather()
-  local columns = {}
   if options.from ~= '' then
-    local run = read_all(options.from)
-    local all, wanted = options.peer == 'none', {}
-    for _, name in ipairs(all and {} or names_of_contenders()) do wanted[name] = true end
-    for _, c in ipairs(run.columns) do columns[#columns + 1] = (all or wanted[c.name]) and c or nil end
-    return columns, function(shown)
+    local run, all = read_all(options.from), options.peer == 'none'
+    local wanted = util.set(all and {} or names_of_contenders())
+    return util.filter(run.columns, function(c) return all or wanted[c.name] end), function(shown)
       for _, r in ipairs(run.rows) do print(shown(r)) end
       return run
     end
@@ -347,8 +336,7 @@ local function gather()
   if #list == 0 then quit("no row's name matches '%s'", options.only) end
   local contenders = start_all(names)
   if #contenders == 0 then quit('nothing is left to measure') end
-  for i, c in ipairs(contenders) do columns[i] = {name = c.name, title = c.title} end
-  return columns, function(shown) return measure_all(list, contenders, shown), list, contenders end
+  return columns_of(contenders), function(shown) return measure_all(list, contenders, shown), list, contenders end
 end
 
 local function main()
@@ -359,9 +347,8 @@ local function main()
     if not old then quit('%s', message) end
   end
   local columns, produce = gather()
-  local before = {} -- the earlier results by name
+  local before = report.by_name(old or {rows = {}})
   if old then columns[#columns + 1] = {name = 'before', title = options.compare} end
-  for _, r in ipairs(old and old.rows or {}) do before[r.name] = r.results.mtorch end
   local markdown = options.format == 'markdown'
   local writer = report.writer(columns, markdown)
   if #columns > 1 or markdown then print(writer:head()) end

@@ -16,7 +16,7 @@
 -- valid_.. or test_.., an accuracy, loss. Without --mode smaller losses and errors, but larger other values, win.
 local mt = require 'mtorch'
 local refuse = require 'refuse'
-local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
+local nn, optim, metrics, util = mt.nn, mt.optim, mt.metrics, mt.extend.util
 
 local options = mt.args{
   {'script', help = 'the training script; default: a small problem', metavar = 'FILE'},
@@ -215,12 +215,10 @@ local function read(run)
   os.remove(run.log)
 end
 
-local runs = {}
-for i, setting in ipairs(settings) do
-  local label = {}
-  for k, p in ipairs(parameters) do label[k] = p.name .. '=' .. setting[k] end
-  runs[i] = {setting = setting, label = table.concat(label, ' '), log = os.tmpname()}
-end
+local runs = util.map(settings, function(setting)
+  local label = util.map(parameters, function(p, k) return p.name .. '=' .. setting[k] end)
+  return {setting = setting, label = table.concat(label, ' '), log = os.tmpname()}
+end)
 print(('%d runs of %s, %d at a time'):format(#runs, own and 'the spirals' or options.script, processes))
 run_all(runs)
 for _, run in ipairs(runs) do read(run) end
@@ -229,11 +227,7 @@ for _, run in ipairs(runs) do read(run) end
 
 --- Returns the default metric to rank by, and the names of all that were printed.
 local function usual_metric()
-  local seen = {}
-  for _, run in ipairs(runs) do
-    for name in pairs(run.final) do seen[name] = true end
-  end
-  local names = mt.extend.util.sorted_keys(seen)
+  local names = util.sorted_keys(util.merged(unpack(util.map(runs, function(run) return run.final end))))
   for _, pattern in ipairs{'^valid_loss$', '^val', '^test', 'accuracy', '^loss$', ''} do
     for _, name in ipairs(names) do
       if name:find(pattern) then return name, names end
@@ -243,7 +237,7 @@ local function usual_metric()
 end
 local printed
 if not metric then metric, printed = usual_metric() end
-if mode == 'auto' then mode = mt.extend.util.larger_is_better(metric) and 'max' or 'min' end
+if mode == 'auto' then mode = util.larger_is_better(metric) and 'max' or 'min' end
 if printed then
   print(('ranked by %s, the %s the better%s (--metric, --mode): the runs print %s'):format(metric,
     mode == 'max' and 'larger' or 'smaller', metric == 'loss' and ', in training' or '', table.concat(printed, ', ')))
@@ -256,8 +250,7 @@ local function better(a, b)
   if mode == 'max' then return a > b end
   return a < b
 end
-local order = {}
-for i, run in ipairs(runs) do order[i] = run end
+local order = {unpack(runs)}
 table.sort(order, function(a, b) return better(a.final[metric], b.final[metric]) end)
 
 local head, rows = {'rank'}, {}

@@ -150,6 +150,13 @@ end
 
 -- ---- comparison ----
 
+--- Returns the results of mtorch by the names of rows.
+function report.by_name(run)
+  local results = {}
+  for _, r in ipairs(run.rows) do results[r.name] = r.results.mtorch end
+  return results
+end
+
 --- Returns by what factor the machine itself became slower, by the copy and loop of both runs; at least 1.
 local function drift(old, new)
   local worst = 1
@@ -164,8 +171,7 @@ end
 --- is a row's interquartile range in both runs: the lower quartile now must be above the upper one then, and the
 --- median must have grown by more than both ranges and by more than the machine itself became slower.
 function report.regressions(old, new)
-  local before, slower, machine = {}, {}, drift(old, new)
-  for _, r in ipairs(old.rows) do before[r.name] = r.results.mtorch end
+  local before, slower, machine = report.by_name(old), {}, drift(old, new)
   for _, r in ipairs(new.rows) do
     local a, b = before[r.name], r.results.mtorch
     if a and b and a.low and b.low then
