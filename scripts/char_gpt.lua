@@ -118,7 +118,6 @@ end
 
 -- ---- training ------------------------------------------------------------------------------------
 
---- Returns the loss of windows at random positions.
 local function next_loss()
   return loss_of(windows_at(train, mt.randint(1, #train - length, {options.batch}, {device = options.device})))
 end

@@ -129,7 +129,6 @@ local function grid(parameters, k)
   return all
 end
 
---- Samples one combination.
 local function sample(parameters)
   local setting = {}
   for k, p in ipairs(parameters) do
@@ -158,7 +157,6 @@ end
 
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- The command of a run.
 local first = -1 -- the program precedes its own options
 while arg[first - 1] do first = first - 1 end
 local processes = math.min(options.processes, #settings)

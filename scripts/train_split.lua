@@ -77,7 +77,6 @@ end
 
 local function median(list) return mt.tensor(list, {dtype = 'float64'}):quantile(0.5):item() end
 
---- Returns the points in random order.
 local function shuffled(set)
   local order = mt.randperm(set:size()):to(device)
   return set.x:index_select(1, order), set.y:index_select(1, order)

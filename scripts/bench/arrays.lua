@@ -128,7 +128,6 @@ local function product_rows(row)
   end
 end
 
---- Adds rows with a step of every optimizer.
 local function optimizers(row)
   local no_peer = {LBFGS = true, Lion = true}
   for _, size in ipairs {'4', '64Ki'} do

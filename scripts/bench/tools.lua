@@ -72,7 +72,6 @@ function tools.kill(pid)
   ended(pid)
 end
 
---- Microseconds of a whole process.
 function tools.process(...)
   local began = core.time()
   local ok = ended(tools.start(...))
@@ -218,7 +217,6 @@ end
 --- The largest resident memory of this process in MiB.
 function tools.peak_mib() return util.read_file '/proc/self/status':match 'VmHWM:%s+(%d+)' / 1024 end
 
---- Returns the size of the program in MiB.
 function tools.size_of_program()
   local path = tools.program
   if not path:find('/') then path = select(2, tools.output {'which', path}):match('[^\n]+') end

@@ -340,7 +340,6 @@ function captured.unwatch(list)
   list.named, list.watched, list.seen, list.watches = nil, nil, nil, nil
 end
 
---- The captured tensors, as a set.
 function captured.tensors(list)
   local set = {}
   for i = 1, #list.tables do
@@ -352,7 +351,6 @@ function captured.tensors(list)
   return set
 end
 
---- The number of values that are compared.
 function captured.count(list) return #list.tables + #list.upvalues end
 
 -- ---- comparing -------------------------------------------------------------------------------------------

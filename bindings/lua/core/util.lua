@@ -302,7 +302,6 @@ function util.utf8()
   return locale:lower():find('utf%-?8') ~= nil
 end
 
---- Whether a text is UTF-8.
 function util.is_utf8(text) return not text:find '[\128-\255]' or core.json_quoted(text) ~= nil end
 
 --- The number of colours of the terminal at `fd`: 0 (no terminal, NO_COLOR, TERM=dumb), 256 or 2^24.

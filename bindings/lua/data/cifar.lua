@@ -13,7 +13,6 @@ local mirrors, folder = {'https://www.cs.toronto.edu/~kriz/'}, 'cifar-10-batches
 local names = {'airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'}
 local record = 1 + 3 * 32 * 32 -- bytes: a label and the pixels
 
---- The names of a set's files.
 local function files_of(train)
   if not train then return {'test_batch.bin'} end
   return util.tabulate(5, function(i) return ('data_batch_%d.bin'):format(i) end)

@@ -101,7 +101,6 @@ local function with_random(seed, epoch, fn)
   return util.finally(function() native.leave(source, random) end, fn)
 end
 
---- The size that an object reports, or nil.
 local function reported_size(object) return object.size and classes.size_of(object) or nil end
 
 --- The number of examples of a shard, out of n: equal for all shards, so some examples occur twice.
@@ -115,7 +114,6 @@ local function part_of(shard, order)
   return (order:index_select(1, at:remainder(#order) + 1))
 end
 
---- The positions of an epoch, in order.
 local function order_of(self, epoch)
   local sampler, n = self.sampler, classes.size_of(self.dataset)
   if sampler.fixed then return sampler.fixed end

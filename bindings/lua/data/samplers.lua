@@ -115,7 +115,6 @@ function Batch:size()
   local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)
 end
---- An iterator over the lists.
 function Batch:iter()
   local next_position = self.sampler:iter()
   return function()

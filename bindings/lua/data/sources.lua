@@ -10,7 +10,6 @@ function sources.exists(path)
   return file ~= nil
 end
 
---- Prints a line on stderr.
 function sources.say(...) io.stderr:write((...):format(select(2, ...)), '\n') end
 
 --- The folder of downloads: $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch.

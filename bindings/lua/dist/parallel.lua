@@ -74,7 +74,6 @@ parallel.no_sync = core.declare('no_sync(net, fn: function, ..)',
     return util.finally(function() parts.enable_average(state, true) end, fn, ...)
   end)
 
---- Whether a condition holds in any process.
 function parallel.any(condition)
   return dist.all_reduce_(mt.tensor({condition and 1 or 0}, {dtype = 'int32'}), 'max'):item() == 1
 end

@@ -102,7 +102,6 @@ local function of_global(name)
   end
 end
 
---- Line n of a text.
 local function line_in(text, n)
   for line in (text or ''):gmatch '([^\n]*)\n?' do
     n = n - 1

@@ -45,7 +45,6 @@ class.is_module = is_module
 --- The text of a value in errors: a module by its class.
 function class.describe(value) return is_module(value) and value.__name or core.describe(value) end
 
---- Raises an error for a value that is not a module.
 function class.check_module(op, value)
   if not is_module(value) then core.fail('%s: a module is needed, got %s', op, core.describe(value)) end
 end

@@ -18,7 +18,6 @@ end
 
 local function bytes_of(x) return x:numel() * x:element_size() end
 
---- The bytes of all tensors in inputs or results.
 local function bytes_in(values)
   if mt.is_tensor(values) then return bytes_of(values) end
   local sum = 0

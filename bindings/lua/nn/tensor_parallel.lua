@@ -10,7 +10,6 @@ local dist = mt.dist
 
 local parallel = {}
 
---- The part of this process along a dimension.
 local function own_part(x, dim, group)
   local size = x:size(dim) / dist.size(group)
   return x:narrow(dim, dist.rank(group) * size + 1, size)

@@ -224,7 +224,6 @@ function base.define(spec)
   end)
 end
 
---- Whether a value is a distribution.
 function base.is_distribution(value) return type(value) == 'table' and Distribution.__is_own(value) end
 
 base.split, base.joined, base.check = split, joined, check

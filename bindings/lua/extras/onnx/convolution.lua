@@ -6,7 +6,6 @@ local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
 
---- Converts a number or a list to a list of n.
 local function to_list(x, n)
   if Size.is_list(x) then return #x == n and x or to_list(x[1], n) end
   return util.tabulate(n, function() return x end)

@@ -25,7 +25,6 @@ local finds = {ArgMax = 1, ArgMin = 1, NonZero = 1, TopK = 2, MaxPool = 2, Uniqu
 local function is_handle(x) return getmetatable(x) == Handle end
 Graph.is_handle = is_handle
 
---- Returns a unique name.
 function Graph:unique(name)
   local n, base = 1, name
   while self.taken[name] do
@@ -368,7 +367,6 @@ function Graph:per_channel(x, after)
   return after > 0 and self:reshape(x, {x.shape[1], unpack(util.tabulate(after, function() return 1 end))}) or x
 end
 
---- Broadcasts x to the shape.
 function Graph:expand(x, shape)
   local y = self.Expand(x, self:size_list(shape))
   y.shape = shape
@@ -383,7 +381,6 @@ function Graph:slice(x, axes, first, last, step)
   return self.Slice(x, self:size_list(first), self:size_list(last), self:ints(axes), step and self:ints(step) or false)
 end
 
---- Reverses x along axes.
 function Graph:flip(x, axes)
   local function all(value) return util.map(axes, function() return value end) end
   return #axes > 0 and self:slice(x, axes, all(-1), all(-2 ^ 31), all(-1)) or x
@@ -401,7 +398,6 @@ function Graph:squeeze(x, axes) return self.Squeeze(x, self:ints(axes)) end
 function Graph:unsqueeze(x, axes) return self.Unsqueeze(x, self:ints(axes)) end
 function Graph:concat(list, axis) return self:node('Concat', list, {axis = axis}, nil, 1) end
 
---- Returns the p-norm along axes.
 function Graph:norm(x, p, axes, keep)
   if p == 2 then return self.ReduceL2(x, axes, keep) end
   if p == 1 then return self.ReduceL1(x, axes, keep) end

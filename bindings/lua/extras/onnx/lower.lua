@@ -102,7 +102,6 @@ function Lowering:entered(entry, a, call)
     'dynamic_axes out', described(call))
 end
 
---- Adds the nodes of one call.
 function Lowering:lower(call, a)
   local linear = call.params[1] and call.params[1].name == 'A' -- of mt.linalg
   local entry = entries[linear and 'linalg.' .. call.op or call.op]

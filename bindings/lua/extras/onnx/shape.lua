@@ -115,7 +115,6 @@ entries.dstack = stacked(function() return 2 end, function(shape)
   return #shape == 2 and {shape[1], shape[2], 1} or shape
 end)
 
---- A matrix with the operands on its diagonal.
 function entries.block_diag(g, a, call)
   local parts, before = {}, 0
   for i, x in ipairs(operands(a)) do

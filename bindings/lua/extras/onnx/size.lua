@@ -38,7 +38,6 @@ function Size:__tostring() return table.concat(self.samples, ', ') end
 --- Returns the value of a size or number in the first call.
 function Size.first(x) return is(x) and x.samples[1] or x end
 
---- Returns the number of elements of a shape.
 function Size.product(shape)
   local n = 1
   for _, size in ipairs(shape) do n = n * size end

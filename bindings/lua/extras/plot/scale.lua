@@ -314,7 +314,6 @@ function scale.cut(text, limit, mark)
   return util.truncate(text, n, mark)
 end
 
---- Returns the largest width of the texts.
 function scale.widest(texts, width_of)
   local width = 0
   for _, text in ipairs(texts) do width = max(width, width_of(text)) end
