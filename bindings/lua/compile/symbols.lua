@@ -190,7 +190,6 @@ local function fold(name)
 end
 define('max', fold 'gt')
 define('min', fold 'lt')
-define('modf', function(x) return operation(op 'trunc', x) end)
 symbolic[math.modf] = function(x)
   if not is_symbol(x) then return math.modf(x) end
   local whole = operation(op 'trunc', x)

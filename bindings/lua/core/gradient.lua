@@ -200,11 +200,14 @@ local function vectors(name, v, like)
   return list
 end
 
---- The gradients of the results that depend on the inputs, each times its weight.
+--- The gradients of those outputs that depend on the inputs, each times its weight; an output may be nil.
 local function gradients(outputs, weights, list, create_graph)
   local differentiable, used_weights = {}, {}
-  for k, y in ipairs(outputs) do
-    if y.requires_grad then differentiable[#differentiable + 1], used_weights[#used_weights + 1] = y, weights[k] end
+  for k, weight in ipairs(weights) do
+    local y = outputs[k]
+    if y and y.requires_grad then
+      differentiable[#differentiable + 1], used_weights[#used_weights + 1] = y, weight
+    end
   end
   if #differentiable == 0 then return {} end
   return mt.grad(differentiable, list, {grad_outputs = used_weights, create_graph = create_graph, allow_unused = true})
@@ -234,11 +237,7 @@ gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
       dummies[k] = mt.zeros_like(y):requires_grad_()
     end
     local g = gradients(outputs, dummies, list, true)
-    local along, weight = {}, {}
-    for i, t in ipairs(vectors('jvp', v, list)) do
-      if g[i] and g[i].requires_grad then along[#along + 1], weight[#weight + 1] = g[i], t end
-    end
-    local tangents = #along > 0 and mt.grad(along, dummies, {grad_outputs = weight, allow_unused = true}) or {}
+    local tangents = gradients(g, vectors('jvp', v, list), dummies, false)
     for k, y in ipairs(outputs) do
       tangents[k] = tangents[k] or mt.zeros_like(y)
       outputs[k] = y:detach()

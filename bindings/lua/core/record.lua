@@ -82,9 +82,8 @@ function Recorder:current(entry)
   if not base then return entry.value end
   local of = self:current(base)
   if entry.seen ~= base.version then
-    local made, args = entry.view, {}
-    for i, arg in pairs(made.args) do args[i] = arg end
-    args[entry.view_arg] = of
+    local made = entry.view
+    local args = util.merged(made.args, {[entry.view_arg] = of})
     local call = {op = made.op, params = made.params, args = args, line = made.line, depends = depends(args, 3)}
     local tensors = util.tabulate(entry.view_index, function() return entry.tensor end)
     entry.value = self:append(call, tensors)[entry.view_index]

@@ -52,9 +52,7 @@ local function parts_of(list, source, text, place, line, elsewhere)
       hi = hi - 1
     end
   end
-  for i = #found, 1, -1 do
-    util.append(list, found[i])
-  end
+  for i = #found, 1, -1 do util.append(list, found[i]) end
   return list
 end
 

@@ -47,12 +47,8 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
         core.fail('dist.parallel: an embedding has sparse gradients, which are not averaged; leave sparse out')
       end
     end
-    local parameters, tensors = {}, net:buffers()
-    for _, p in ipairs(net:parameters()) do
-      tensors[#tensors + 1] = p
-      if p.requires_grad then parameters[#parameters + 1] = p end
-    end
-    dist.broadcast_(tensors, 0)
+    local parameters = util.filter(net:parameters(), function(p) return p.requires_grad end)
+    dist.broadcast_(util.append(net:buffers(), net:parameters()), 0)
     averages[net] = parts.average_gradients(parameters, bucket_mb, wire == 'bfloat16', static)
     if dist.size() > 1 then
       for _, p in ipairs(parameters) do parallel.averaged[p] = true end

@@ -50,9 +50,7 @@ end
 
 --- Includes the parameters of a network in the mean; the first call copies them.
 function AveragedModel:update_parameters(model)
-  if not class.is_module(model) then
-    core.fail('update_parameters: a module is needed, avg:update_parameters(net), got %s', core.describe(model))
-  end
+  class.check_module('update_parameters', model)
   if core.step_recording then -- Lua code is not replayed
     core.step_recording:refuse('update_parameters: an average cannot count inside a compiled step; call it after it')
   end

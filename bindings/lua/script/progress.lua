@@ -10,7 +10,6 @@ local known = {label = 'text', every = 'int >= 1', total = 'int >= 0', unit = 't
 local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outermost first
 local bars, drawn_lines = 0, 0
 
-
 local function write(text)
   io.stderr:write(text)
   io.stderr:flush()

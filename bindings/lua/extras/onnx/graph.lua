@@ -156,8 +156,7 @@ function Graph:node(op, inputs, attributes, dtype, count)
     local value = attributes[name]
     if Size.is(value) then error 'an attribute is fixed' end
     list[i] = messages.attribute(name, value)
-    text[#text + 1] = name .. '=' .. (mt.is_tensor(value) and list[i].t.data_type .. list[i].t.raw_data or
-      type(value) == 'table' and table.concat(value, ',') or tostring(value))
+    text[#text + 1] = name .. '=' .. (type(value) == 'table' and table.concat(value, ',') or tostring(value))
   end
   local key = table.concat(text, ';')
   local made = self.nodes_by_key[key]

@@ -14,8 +14,8 @@ setmetatable(messages.types, {__index = function(_, dtype)
 end})
 
 local Tensor = {dims = {1, 'int', 'list'}, data_type = {2, 'int'}, name = {8, 'bytes'}, raw_data = {9, 'bytes'}}
-local Attribute = {name = {1, 'bytes'}, f = {2, 'float'}, i = {3, 'int'}, s = {4, 'bytes'}, t = {5, Tensor},
-  floats = {7, 'float', 'list'}, ints = {8, 'int', 'list'}, strings = {9, 'bytes', 'list'}, type = {20, 'int'}}
+local Attribute = {name = {1, 'bytes'}, f = {2, 'float'}, i = {3, 'int'}, s = {4, 'bytes'},
+  ints = {8, 'int', 'list'}, strings = {9, 'bytes', 'list'}, type = {20, 'int'}}
 local Node = {input = {1, 'bytes', 'list'}, output = {2, 'bytes', 'list'}, name = {3, 'bytes'}, op_type = {4, 'bytes'},
   attribute = {5, Attribute, 'list'}}
 local Dimension = {dim_value = {1, 'int'}, dim_param = {2, 'bytes'}}
@@ -38,12 +38,11 @@ end
 -- Attributes that are floats; all other numbers are integers.
 local real = util.word_set 'alpha beta gamma lambd epsilon bias cubic_coeff_a extrapolation_value'
 
---- Returns the message of an attribute: a number, a string, a list of integers or strings, or a tensor.
+--- Returns the message of an attribute: a number, a string, or a list of integers or strings.
 function messages.attribute(name, value)
   if type(value) == 'number' and real[name] then return {name = name, f = value, type = 1} end
   if type(value) == 'number' then return {name = name, i = value, type = 2} end
   if type(value) == 'string' then return {name = name, s = value, type = 3} end
-  if mt.is_tensor(value) then return {name = name, t = messages.tensor(value), type = 4} end
   if type(value[1]) == 'string' then return {name = name, strings = value, type = 8} end
   return {name = name, ints = value, type = 7}
 end
