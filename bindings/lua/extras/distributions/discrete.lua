@@ -69,8 +69,7 @@ discrete.Binomial = define{
   end,
   log_prob = function(p, x) return binomial_log_prob(x, p.total_count, p.logits) end,
   entropy = function(p) -- a sum over all values; those above total_count have the probability 0
-    local dims = {}
-    for i = 1, #p.batch_shape do dims[i] = 1 end
+    local dims = extend.util.map(p.batch_shape, function() return 1 end)
     local n, logits = p.total_count, p.logits
     local k = mt.range(0, n:max():item()):to(logits.device):to(logits.dtype):reshape(-1, unpack(dims))
     local log_prob = binomial_log_prob(k, n, logits)

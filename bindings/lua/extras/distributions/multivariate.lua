@@ -110,9 +110,7 @@ multivariate.log_beta, multivariate.log_diagonal = log_beta, log_diagonal
 --- The sum over the last n dimensions.
 local function summed(x, n)
   if n == 0 then return x end
-  local dims = {}
-  for i = 1, n do dims[i] = -i end
-  return (x:sum(dims))
+  return (x:sum(extend.util.tabulate(n, function(i) return -i end)))
 end
 multivariate.summed = summed
 

@@ -130,9 +130,9 @@ end
 local Encoder = nn.class 'Encoder'
 function Encoder:__init(o, tokens)
   self.pos_embedding = nn.Parameter(mt.randn(1, tokens, o.width) * 0.02)
-  local layers = {}
-  for i = 1, o.layers do layers[i] = {'encoder_layer_' .. i - 1, EncoderBlock(o)} end
-  self.layers = nn.ModuleDict(layers)
+  self.layers = nn.ModuleDict(extend.util.tabulate(o.layers, function(i)
+    return {'encoder_layer_' .. i - 1, EncoderBlock(o)}
+  end))
   self.ln = nn.LayerNorm(o.width, {eps = 1e-6})
 end
 function Encoder:forward(x)
