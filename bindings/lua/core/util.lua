@@ -118,6 +118,18 @@ function util.map_leaves(value, leaf)
   return copy
 end
 
+--- The name if it is not in the set `taken`, else the first of format:format(name, 2), (name, 3) .. that is not; it is
+--- added to the set.
+function util.unused_name(taken, name, format)
+  local free, n = name, 1
+  while taken[free] do
+    n = n + 1
+    free = format:format(name, n)
+  end
+  taken[free] = true
+  return free
+end
+
 --- A number as text with at most `digits` significant digits: 0.5518, 1e-5, 1.5e7, nan.
 function util.number_text(value, digits)
   if value ~= value then return 'nan' end

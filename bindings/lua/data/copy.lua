@@ -53,25 +53,18 @@ Packer.__index = Packer
 
 --- Whether a table contains only scalars, tensors and such tables.
 function Packer:is_plain(t)
-  local answer = self.plain[t]
-  if answer ~= nil then return answer end
-  if debug.getmetatable(t) or self.known[t] then
-    self.plain[t] = false
-    return false
+  local function fits(part)
+    local kind = type(part)
+    return kind == 'number' or kind == 'string' or kind == 'boolean' or kind == 'table' and self:is_plain(part) or
+      kind == 'userdata' and mt.is_tensor(part) and part.device == 'cpu'
   end
-  self.plain[t] = true -- for a table that contains itself
-  for key, value in next, t do
-    for _, part in ipairs{key, value} do
-      local kind = type(part)
-      local fine = kind == 'number' or kind == 'string' or kind == 'boolean' or
-        kind == 'table' and self:is_plain(part) or kind == 'userdata' and mt.is_tensor(part) and part.device == 'cpu'
-      if not fine then
-        self.plain[t] = false
-        return false
-      end
-    end
+  if self.plain[t] == nil then
+    self.plain[t] = true -- for a table that contains itself
+    local is_plain = not (debug.getmetatable(t) or self.known[t])
+    for key, value in next, t do is_plain = is_plain and fits(key) and fits(value) end
+    self.plain[t] = is_plain
   end
-  return true
+  return self.plain[t]
 end
 
 local shown = {thread = 'a coroutine', cdata = 'FFI data', module = 'a module; use its state_dict() or its tensors'}

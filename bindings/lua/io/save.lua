@@ -32,22 +32,12 @@ function Writer:refuse(path, what)
   core.fail("%s: '%s' %s", self.operation, path == '' and 'the table' or path, what)
 end
 
---- A name that is not used yet: two paths can have the same text, {a={b=x}, ['a.b']=y}.
-function Writer:name_for(path)
-  local name, n = path, 1
-  while self.taken[name] or name == '__metadata__' do
-    n = n + 1
-    name = ('%s~%d'):format(path, n)
-  end
-  self.taken[name] = true
-  return name
-end
-
 function Writer:tensor(x, path)
   local key = core.elements_key(x)
   local known = self.known[key]
   if not known then
-    known = {name = self:name_for(path), aliases = 0, alias_of = {}}
+    local name = util.unused_name(self.taken, path, '%s~%d') -- of {a={b=x}, ['a.b']=y} two paths have the same text
+    known = {name = name, aliases = 0, alias_of = {}}
     self.known[key] = known
     self.names[#self.names + 1], self.tensors[#self.tensors + 1] = known.name, x
   end
@@ -130,8 +120,8 @@ end
 --- Writes a table; errors have the name of the given operation.
 function save.write(operation, path, value)
   core.check_writable(operation, path)
-  local writer = setmetatable({operation = operation, taken = {}, known = {}, names = {}, tensors = {}, above = {},
-    depth = 0}, Writer)
+  local writer = setmetatable({operation = operation, taken = {__metadata__ = true}, known = {}, names = {},
+    tensors = {}, above = {}, depth = 0}, Writer)
   local text = '{"version":1,"value":' .. core.json_text(writer:value(value, '')) .. '}'
   core.write_safetensors(operation, path, writer.names, writer.tensors, {'format', 'pt', 'mtorch', text})
 end

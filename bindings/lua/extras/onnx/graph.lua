@@ -25,15 +25,7 @@ local finds = {ArgMax = 1, ArgMin = 1, NonZero = 1, TopK = 2, MaxPool = 2, Uniqu
 local function is_handle(x) return getmetatable(x) == Handle end
 Graph.is_handle = is_handle
 
-function Graph:unique(name)
-  local n, base = 1, name
-  while self.taken[name] do
-    n = n + 1
-    name = ('%s_%d'):format(base, n)
-  end
-  self.taken[name] = true
-  return name
-end
+function Graph:unique(name) return util.unused_name(self.taken, name, '%s_%d') end
 
 --- Returns the name of a handle as an input; a constant is added to the file now.
 function Graph:reference(h)

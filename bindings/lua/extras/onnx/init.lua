@@ -141,18 +141,14 @@ local function shape_namer(found, run)
     known[size.key] = name
   end
   return function(shape, own)
-    local out = {}
-    for d, size in ipairs(shape) do
-      out[d] = size
-      if Size.is(size) then
-        if not known[size.key] then
-          count = count + 1
-          known[size.key] = own and own[d] or 'size_' .. count
-        end
-        out[d] = known[size.key]
+    return util.map(shape, function(size, d)
+      if not Size.is(size) then return size end
+      if not known[size.key] then
+        count = count + 1
+        known[size.key] = own and own[d] or 'size_' .. count
       end
-    end
-    return out
+      return known[size.key]
+    end)
   end
 end
 
