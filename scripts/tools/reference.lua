@@ -13,9 +13,17 @@ local tensor, list, integers = 'mt.Tensor', 'mt.Tensor[]', 'integer|integer[]'
 local integer, number, boolean, text = 'integer', 'number', 'boolean', 'string'
 local operand, callable, dtype = 'mt.Tensor|number', 'function|mt.Module', 'mt.Dtype'
 
+--- {kind = 'names ..'} as {name = kind}.
+local function by_name(kinds)
+  local list = {}
+  for kind, names in pairs(kinds) do
+    for name in names:gmatch('%S+') do list[name] = kind end
+  end
+  return list
+end
+
 -- The types of parameters by name, if neither declaration nor default determines them.
-reference.types = {}
-for kind, names in pairs {
+reference.types = by_name {
   [tensor] = 'condition gradient v values weight x',
   [operand] = 'append prepend y', [list] = 'indices',
   ['mt.Tensor|mt.Tensor[]'] = 'grad_outputs inputs outputs',
@@ -26,9 +34,7 @@ for kind, names in pairs {
   table = 'base defines parameters rank set tensors',
   ['mt.Module'] = 'model module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
   ['number|boolean|table'] = 'data', ['mt.Optimizer'] = 'opt optimizer', userdata = 'group',
-} do
-  for name in names:gmatch('%S+') do reference.types[name] = kind end
-end
+}
 -- Exceptions for single parameters.
 reference.of = {['BatchSampler.sampler'] = 'table', ['DataLoader.sampler'] = 'table|mt.Tensor',
   ['DataLoader.batch_sampler'] = 'table',
@@ -44,13 +50,9 @@ for _, optimizer in ipairs(core.optimizers()) do
   end
 end
 -- Result types that are not in the declaration and are not tensors.
-reference.returns = {Generator = 'mt.Generator', class = 'mt.Class', register_hook = 'mt.Hook', explain = text,
-  no_grad = 'any ...'}
-for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
-  any = 'all any at data help indices item memory_stats size stride tolist',
-} do
-  for name in names:gmatch('%S+') do reference.returns[name] = returned end
-end
+reference.returns = by_name {['mt.Generator'] = 'Generator', ['mt.Class'] = 'class', ['mt.Hook'] = 'register_hook',
+  [text] = 'explain', ['any ...'] = 'no_grad', boolean = 'gradcheck gradgradcheck is_tensor',
+  any = 'all any at data help indices item memory_stats size stride tolist'}
 
 local kinds = {bool = boolean, int = integer, number = number, string = text, text = 'string|number', tensor = tensor,
   ['function'] = callable, dtype = dtype, device = text, generator = 'mt.Generator', ints = 'integer[]',
@@ -192,9 +194,8 @@ function reference.functions()
   end
   local listed = {}
   for _, subject in ipairs(core.complete()) do
-    local names = {}
-    for _, name in ipairs(subject) do names[#names + 1], listed[name] = name, true end
-    for _, name in ipairs(sorted(names)) do
+    for _, name in ipairs(sorted{unpack(subject)}) do
+      listed[name] = true
       if rawget(mt, name) then add(subject.title, 'mt', name, mt[name]) end
       if core.methods[name] and core.methods[name] ~= rawget(mt, name) then
         add(subject.title, 'x', name, core.methods[name])
@@ -294,13 +295,10 @@ local mt = {}
 ]]
 head = head:gsub('|\n%-%-%-', '|') -- one line, of which the language server reads all
 
-local method_returns = {parameters = list, buffers = list, children = 'mt.Module[]', modules = 'mt.Module[]',
-  named_parameters = 'fun(): string, mt.Tensor', named_buffers = 'fun(): string, mt.Tensor', describe = text,
-  named_modules = 'fun(): string, mt.Module', state_dict = 'table', saved_tensors = 'mt.Tensor ...',
-  load_state_dict = 'any ...'}
-for name in ('apply train float double half bfloat16 cpu cuda to eval clone requires_grad_'):gmatch('%S+') do
-  method_returns[name] = 'self'
-end
+local method_returns = by_name {[list] = 'parameters buffers', ['mt.Module[]'] = 'children modules',
+  ['fun(): string, mt.Tensor'] = 'named_parameters named_buffers', ['fun(): string, mt.Module'] = 'named_modules',
+  [text] = 'describe', table = 'state_dict', ['mt.Tensor ...'] = 'saved_tensors', ['any ...'] = 'load_state_dict',
+  self = 'apply train float double half bfloat16 cpu cuda to eval clone requires_grad_'}
 
 --- Returns the stubs of the methods of modules, optimizers, hooks.
 local function object_stub(object)
