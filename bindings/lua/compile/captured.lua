@@ -69,13 +69,8 @@ local function add_field(list, t, key, name)
   if list.values[n] == 0 then list.zeros[#list.zeros + 1] = n end
 end
 
-local function count_keys(t)
-  local n = 0
-  for _ in next, t do n = n + 1 end
-  return n
-end
 --- Adds the condition that the table gets no new keys.
-local function add_keys(list, t, name) list.sets[#list.sets + 1] = {t = t, name = name, count = count_keys(t)} end
+local function add_keys(list, t, name) list.sets[#list.sets + 1] = {t = t, name = name, count = util.count_keys(t)} end
 
 local function key_name(key)
   return (type(key) == 'string' or type(key) == 'number') and key or core.describe(key)
@@ -396,7 +391,7 @@ function captured.changed(list)
     if (watched_envs[env] or env) ~= of.env then return ("'%s' has another environment"):format(of.name) end
   end
   for _, set in ipairs(list.sets) do
-    if count_keys(set.t) ~= set.count then return ("'%s' has other fields"):format(set.name) end
+    if util.count_keys(set.t) ~= set.count then return ("'%s' has other fields"):format(set.name) end
   end
 end
 

@@ -25,12 +25,14 @@ function util.sorted_keys(t)
   return util.append(util.append(keys, strings), rest)
 end
 
---- Whether a table has only the elements 1 to #t.
-function util.is_list(t)
+function util.count_keys(t)
   local n = 0
-  for _ in pairs(t) do n = n + 1 end
-  return n == #t
+  for _ in next, t do n = n + 1 end
+  return n
 end
+
+--- Whether a table has only the elements 1 to #t.
+function util.is_list(t) return util.count_keys(t) == #t end
 
 local function get(object, name) return object[name] end
 

@@ -1,5 +1,6 @@
 -- workers.lua -- batches prefetched by threads, each with its own Lua state
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 local native = core.loader()
 local copy = require 'mtorch.data.copy'
 
@@ -8,9 +9,7 @@ local teams = setmetatable({}, {__mode = 'k'})
 local max_teams = 8
 
 local function start(n)
-  local count = 0
-  for _ in pairs(teams) do count = count + 1 end
-  if count >= max_teams then collectgarbage() end
+  if util.count_keys(teams) >= max_teams then collectgarbage() end
   local team = native.start(n)
   teams[team] = true
   return team
