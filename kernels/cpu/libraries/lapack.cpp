@@ -14,9 +14,9 @@ constexpr int kMinColumns = 16;  // fewer right-hand sides are solved as a whole
 /// Smaller matrices are reduced by LAPACK: for them, waking threads at each column costs more than it saves.
 constexpr int kMinReduction = 512;
 
-/// The inverse of the triangle L of a panel. A product with it is five times as fast as OpenBLAS's triangular solve, and
-/// about as exact if the elements of the inverse are small. They can reach 2^62 although pivoting bounds those of L by 1:
-/// then the system is solved.
+/// The inverse of the triangle L of a panel. A product with it is five times as fast as OpenBLAS's triangular
+/// solve, and about as exact if the elements of the inverse are small. They can reach 2^62 although pivoting
+/// bounds those of L by 1: then the system is solved.
 template <class T> struct LowerInverse {
   static constexpr T kLargest = 8;  // random matrices: 3; with 40 residuals are 6 times LAPACK's
   const T* const triangle;
