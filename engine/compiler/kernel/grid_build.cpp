@@ -249,7 +249,8 @@ void Builder::assign(const ast::Statement& s) {
            values.size() == 1 ? "" : "s");
   if (several)
     for (Item& it : values) it = spilled(value_of(it, s.line), s.line);
-  for (size_t k = 0; k < s.left.size(); ++k) assign_one(*s.left[k], places[k], values[k]);
+  for (size_t k = s.left.size(); k-- > 0;)  // in LuaJIT's order
+    assign_one(*s.left[k], places[k], values[k]);
 }
 
 void Builder::assign_one(const Expr& target, Item to, Item it) {
