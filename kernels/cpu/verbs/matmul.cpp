@@ -378,15 +378,15 @@ constexpr double kOnednnWork = 1e6, kOnednnCall = 5e6;
 /// The backend of each of the `entries` products of a call, which depends only on the call: neither
 /// the speed nor the bits of a product depend on what ran before.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
-  if constexpr (std::is_same_v<T, float>) {
+  // Its AVX2 kernels do not copy operands whose rows are a multiple of 4096 bytes apart: half of OpenBLAS's speed.
+  if constexpr (std::is_same_v<T, float> && sizeof(F32s) == 64) {
     const double work = q.work();
     if (work < kOnednnWork || work * double(entries) < kOnednnCall || q.m < 24 || q.n < 24 ||
         q.k < 16)
       return GemmBackend::automatic;
     const Gemm<float> g = gemm_of(q);
     const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
-    // Its AVX2 kernels do not copy operands whose rows are a multiple of 4096 bytes apart: half of OpenBLAS's speed.
-    if (!library || !library->avx512 || sizeof(F32s) < 32) return GemmBackend::automatic;
+    if (!library || !library->avx512) return GemmBackend::automatic;
     // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
     if (g.tb && g.q.m < kCopyUses) return GemmBackend::own;
     static const int like = layouts_like_chains();
