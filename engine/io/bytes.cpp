@@ -13,11 +13,6 @@
 namespace mt {
 namespace {
 
-/// The magic bytes of gzip, and deflate, its only method (RFC 1952).
-bool is_gzip(const uint8_t* p, size_t n) {
-  return n >= 2 && p[0] == 0x1f && p[1] == 0x8b && (n == 2 || p[2] == 8);
-}
-
 struct FileSource : ByteSource {
   explicit FileSource(File f) : file(std::move(f)) {}
   void read(uint8_t* out, size_t n) override {
@@ -50,6 +45,10 @@ std::string read_file(const char* operation, const std::string& path) {
   std::string text(from.size, '\0');
   FileSource(std::move(from.file)).read(reinterpret_cast<uint8_t*>(text.data()), text.size());
   return text;
+}
+
+bool is_gzip(const uint8_t* p, size_t n) {
+  return n >= 2 && p[0] == 0x1f && p[1] == 0x8b && (n == 2 || p[2] == 8);
 }
 
 uint64_t little_endian(const void* from, int n) {
@@ -132,6 +131,16 @@ size_t Bytes::take(uint8_t* out, size_t n) {
 size_t Bytes::read(void* out, size_t n) {
   uint8_t* const to = static_cast<uint8_t*>(out);
   return inflate_ ? unpack(to, n) : take(to, n);
+}
+
+void Bytes::need(void* out, size_t n, const char* what) {
+  if (const size_t got = read(out, n); got != n)
+    fail("it ends inside {}: {} of {} bytes are there", what, got, n);
+}
+
+bool Bytes::ended() {
+  uint8_t extra;
+  return read(&extra, 1) == 0;
 }
 
 size_t Bytes::unpack(uint8_t* out, size_t n) {

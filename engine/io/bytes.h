@@ -32,6 +32,8 @@ auto reading(const char* operation, const std::string& path, const char* what, c
   }
 }
 
+/// Whether bytes begin as gzip: its magic, and deflate, its only method (RFC 1952).
+bool is_gzip(const uint8_t* p, size_t n);
 /// Converts n little-endian bytes to a number, and back.
 uint64_t little_endian(const void* from, int n);
 void put_le(std::string& to, uint64_t value, int n);
@@ -59,6 +61,10 @@ class Bytes {
   /// Fills `out` and returns the number of bytes read, which is less than n only at the end. Throws
   /// Error if gzip data is corrupt.
   size_t read(void* out, size_t n);
+  /// Fills `out`; throws Error if the bytes end before: "it ends inside its header", where `what` is "its header".
+  void need(void* out, size_t n, const char* what);
+  /// Whether no byte is left.
+  bool ended();
   /// Reads all remaining bytes.
   std::string rest();
   /// An upper bound of the remaining bytes: deflate compresses by at most 1032 to 1.

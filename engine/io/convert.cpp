@@ -7,9 +7,7 @@
 #include <cstring>
 
 namespace mt {
-namespace {
-
-template <class T> void swap_bytes(uint8_t* p, int64_t n) {
+template <class T> static void swap_bytes(uint8_t* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i, p += sizeof(T)) {
     T x;
     std::memcpy(&x, p, sizeof x);
@@ -19,14 +17,14 @@ template <class T> void swap_bytes(uint8_t* p, int64_t n) {
     std::memcpy(p, &x, sizeof x);
   }
 }
-void swap_bytes(void* p, int64_t n, int64_t item) {
+static void swap_bytes(void* p, int64_t n, int64_t item) {
   uint8_t* const bytes = static_cast<uint8_t*>(p);
   if (item == 2) swap_bytes<uint16_t>(bytes, n);
   if (item == 4) swap_bytes<uint32_t>(bytes, n);
   if (item == 8) swap_bytes<uint64_t>(bytes, n);
 }
 
-template <class From, class To> void widen(const uint8_t* from, To* to, int64_t n) {
+template <class From, class To> static void widen(const uint8_t* from, To* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     From x;
     std::memcpy(&x, from + i * int64_t(sizeof x), sizeof x);
@@ -35,7 +33,7 @@ template <class From, class To> void widen(const uint8_t* from, To* to, int64_t 
 }
 
 /// Called with the bytes of x read: converts invalid values, or throws Error.
-void check_values(Stored stored, const Tensor& x) {
+static void check_values(Stored stored, const Tensor& x) {
   if (stored == Stored::boolean) {
     uint8_t* const p = x.data_as<uint8_t>();
     for (int64_t i = 0; i < x.numel(); ++i) p[i] = p[i] != 0;
@@ -47,13 +45,10 @@ void check_values(Stored stored, const Tensor& x) {
   }
 }
 
-}  // namespace
-
 void read_stored(Bytes& bytes, const StoredType& type, const Tensor& x, bool swapped) {
   const int64_t item = type.size(), n = x.numel();
   const auto need = [&](void* to, int64_t count) {
-    const size_t want = size_t(count * item), got = bytes.read(to, want);
-    if (got != want) fail("it ends inside its values");
+    bytes.need(to, size_t(count * item), "its values");
     if (swapped) swap_bytes(to, count, item);
   };
   if (item == item_size(x.dtype())) {

@@ -26,27 +26,16 @@ namespace {
 
 struct Curl : RequiredLibrary {
   Curl() : RequiredLibrary("downloads", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
-    curl_global_init(CURL_GLOBAL_DEFAULT);
+    find<decltype(::curl_global_init)>("curl_global_init")(CURL_GLOBAL_DEFAULT);
   }
-  MT_SYMBOL(curl_global_init)
-  MT_SYMBOL(curl_easy_init)
-  MT_SYMBOL(curl_easy_setopt)
-  MT_SYMBOL(curl_easy_perform)
-  MT_SYMBOL(curl_easy_getinfo)
-  MT_SYMBOL(curl_easy_strerror)
-  MT_SYMBOL(curl_easy_cleanup)
 };
-const Curl& curl() { return loaded<Curl>(); }
+#define LIBCURL(name) MT_LOADED(Curl, name)
 
 struct Crypto : RequiredLibrary {
   Crypto() : RequiredLibrary("checksums", "libssl3", {"libcrypto.so.3", "libcrypto.so.1.1"}) {}
-  MT_SYMBOL(EVP_sha256)
-  MT_SYMBOL(EVP_md5)
-  MT_SYMBOL(EVP_Digest)
 };
-const Crypto& crypto() { return loaded<Crypto>(); }
+#define LIBCRYPTO(name) MT_LOADED(Crypto, name)
 
-/// A download in progress.
 struct Transfer {
   const std::string& url;
   const Expected& expected;
@@ -69,45 +58,41 @@ struct Transfer {
     return mt_interrupted ? 1 : 0;
   }
 
-  /// Discards the partial file.
   void restart() {
     if (ftruncate(file.fd(), 0) != 0) fail("{}", std::strerror(errno));
     had = 0;
   }
   /// Fetches the missing bytes; returns CURLE_OK, or an error that `reason` describes.
-  CURLcode fetch(std::string& reason);
+  CURLcode fetch(std::string& reason) {
+    CURL* const handle = LIBCURL(curl_easy_init)();
+    if (!handle) fail("libcurl gives no handle");
+    char text[CURL_ERROR_SIZE] = "";
+    have = had;
+    write_error.clear();
+    lseek(file.fd(), off_t(had), SEEK_SET);
+    const auto set = [&](CURLoption option, auto value) {
+      LIBCURL(curl_easy_setopt)(handle, option, value);
+    };
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_ERRORBUFFER, text);
+    set(CURLOPT_USERAGENT, "mtorch");
+    set(CURLOPT_FOLLOWLOCATION, 1L), set(CURLOPT_MAXREDIRS, 8L);
+    set(CURLOPT_FAILONERROR, 1L), set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_CONNECTTIMEOUT, 20L);
+    set(CURLOPT_LOW_SPEED_LIMIT, 50L), set(CURLOPT_LOW_SPEED_TIME, 30L);
+    set(CURLOPT_WRITEFUNCTION, &on_data), set(CURLOPT_WRITEDATA, this);
+    set(CURLOPT_XFERINFOFUNCTION, &on_progress), set(CURLOPT_XFERINFODATA, this);
+    set(CURLOPT_NOPROGRESS, 0L);
+    if (had) set(CURLOPT_RESUME_FROM_LARGE, curl_off_t(had));
+    CURLcode code = LIBCURL(curl_easy_perform)(handle);
+    long status = 0;
+    LIBCURL(curl_easy_getinfo)(handle, CURLINFO_RESPONSE_CODE, &status);
+    LIBCURL(curl_easy_cleanup)(handle);
+    if (code == CURLE_HTTP_RETURNED_ERROR && status == 416) code = CURLE_RANGE_ERROR;
+    reason = !write_error.empty() ? write_error : *text ? text : LIBCURL(curl_easy_strerror)(code);
+    return code;
+  }
 };
-
-CURLcode Transfer::fetch(std::string& reason) {
-  const Curl& c = curl();
-  CURL* const handle = c.curl_easy_init();
-  if (!handle) fail("libcurl gives no handle");
-  char text[CURL_ERROR_SIZE] = "";
-  have = had;
-  write_error.clear();
-  lseek(file.fd(), off_t(had), SEEK_SET);
-  const auto set = [&](CURLoption option, auto value) {
-    c.curl_easy_setopt(handle, option, value);
-  };
-  set(CURLOPT_URL, url.c_str());
-  set(CURLOPT_ERRORBUFFER, text);
-  set(CURLOPT_USERAGENT, "mtorch");
-  set(CURLOPT_FOLLOWLOCATION, 1L), set(CURLOPT_MAXREDIRS, 8L);
-  set(CURLOPT_FAILONERROR, 1L), set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_CONNECTTIMEOUT, 20L);
-  set(CURLOPT_LOW_SPEED_LIMIT, 50L), set(CURLOPT_LOW_SPEED_TIME, 30L);
-  set(CURLOPT_WRITEFUNCTION, &on_data), set(CURLOPT_WRITEDATA, this);
-  set(CURLOPT_XFERINFOFUNCTION, &on_progress), set(CURLOPT_XFERINFODATA, this);
-  set(CURLOPT_NOPROGRESS, 0L);
-  if (had) set(CURLOPT_RESUME_FROM_LARGE, curl_off_t(had));
-  CURLcode code = c.curl_easy_perform(handle);
-  long status = 0;
-  c.curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
-  c.curl_easy_cleanup(handle);
-  if (code == CURLE_HTTP_RETURNED_ERROR && status == 416) code = CURLE_RANGE_ERROR;
-  reason = !write_error.empty() ? write_error : *text ? text : c.curl_easy_strerror(code);
-  return code;
-}
 
 std::string lower(std::string text) {
   for (char& c : text) c = char(std::tolower(uint8_t(c)));
@@ -152,11 +137,10 @@ void run(Transfer& t, const std::string& part) {
 }  // namespace
 
 std::string digest(const std::string& kind, const std::string& bytes) {
-  const Crypto& c = crypto();
   unsigned char sum[64];
   unsigned int n = 0;
-  const evp_md_st* const which = kind == "md5" ? c.EVP_md5() : c.EVP_sha256();
-  if (!which || !c.EVP_Digest(bytes.data(), bytes.size(), sum, &n, which, nullptr))
+  const evp_md_st* const which = kind == "md5" ? LIBCRYPTO(EVP_md5)() : LIBCRYPTO(EVP_sha256)();
+  if (!which || !LIBCRYPTO(EVP_Digest)(bytes.data(), bytes.size(), sum, &n, which, nullptr))
     fail("checksums: libcrypto cannot compute {}", kind);
   std::string text;
   for (unsigned i = 0; i < n; ++i) text += fmt::format("{:02x}", sum[i]);

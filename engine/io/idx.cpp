@@ -4,27 +4,20 @@
 #include "engine/io/convert.h"
 
 namespace mt {
-namespace {
-
-void need(Bytes& bytes, void* out, size_t n, const char* what) {
-  const size_t got = bytes.read(out, n);
-  if (got != n) fail("it ends inside {}: {} of {} bytes are there", what, got, n);
-}
-
-Shape read_shape(Bytes& bytes, int dims) {
+static Shape read_shape(Bytes& bytes, int dims) {
   if (dims > kMaxDims) fail("it has {} dimensions, a tensor has at most {}", dims, kMaxDims);
   Shape shape;
   for (int d = 0; d < dims; ++d) {
     uint32_t size;
-    need(bytes, &size, 4, "its shape");
+    bytes.need(&size, 4, "its shape");
     shape.push(int64_t(__builtin_bswap32(size)));
   }
   return shape;
 }
 
-Tensor parse_idx(Bytes& bytes) {
+static Tensor parse_idx(Bytes& bytes) {
   uint8_t magic[4];
-  need(bytes, magic, 4, "its first four bytes");
+  bytes.need(magic, 4, "its first four bytes");
   if (magic[0] != 0 || magic[1] != 0)
     fail("it begins with bytes {:02x} {:02x}, an IDX file with 00 00", magic[0], magic[1]);
   const StoredType* type =
@@ -36,13 +29,9 @@ Tensor parse_idx(Bytes& bytes) {
     fail("its shape {} needs {} values, more than the file can hold", to_string(shape), n);
   const Tensor out = empty(shape, type->dtype);
   read_stored(bytes, *type, out, true);
-  uint8_t extra;
-  if (bytes.read(&extra, 1) != 0)
-    fail("bytes follow the {} values of its shape {}", n, to_string(shape));
+  if (!bytes.ended()) fail("bytes follow the {} values of its shape {}", n, to_string(shape));
   return out;
 }
-
-}  // namespace
 
 Tensor parse_idx(const void* data, size_t size) {
   Bytes bytes(data, size);

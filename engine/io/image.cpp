@@ -20,41 +20,13 @@ constexpr uint64_t kMaxPixels = 178956970;
 
 struct Png : RequiredLibrary {
   Png() : RequiredLibrary("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
-  MT_SYMBOL(png_create_read_struct)
-  MT_SYMBOL(png_create_info_struct)
-  MT_SYMBOL(png_destroy_read_struct)
-  MT_SYMBOL(png_set_longjmp_fn)
-  MT_SYMBOL(png_longjmp)
-  MT_SYMBOL(png_set_benign_errors)
-  MT_SYMBOL(png_set_read_fn)
-  MT_SYMBOL(png_get_io_ptr)
-  MT_SYMBOL(png_get_error_ptr)
-  MT_SYMBOL(png_error)
-  MT_SYMBOL(png_read_info)
-  MT_SYMBOL(png_set_expand)
-  MT_SYMBOL(png_set_strip_16)
-  MT_SYMBOL(png_set_interlace_handling)
-  MT_SYMBOL(png_read_update_info)
-  MT_SYMBOL(png_get_image_width)
-  MT_SYMBOL(png_get_image_height)
-  MT_SYMBOL(png_get_channels)
-  MT_SYMBOL(png_get_rowbytes)
-  MT_SYMBOL(png_read_image)
 };
-const Png& png() { return loaded<Png>(); }
+#define PNG(name) MT_LOADED(Png, name)
 
 struct Jpeg : RequiredLibrary {
   Jpeg() : RequiredLibrary("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
-  MT_SYMBOL(tjInitDecompress)
-  MT_SYMBOL(tjInitCompress)
-  MT_SYMBOL(tjDecompressHeader3)
-  MT_SYMBOL(tjDecompress2)
-  MT_SYMBOL(tjCompress2)
-  MT_SYMBOL(tjGetErrorStr2)
-  MT_SYMBOL(tjDestroy)
-  MT_SYMBOL(tjFree)
 };
-const Jpeg& jpeg() { return loaded<Jpeg>(); }
+#define JPEG(name) MT_LOADED(Jpeg, name)
 
 void check_size(const char* format, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) fail("a {} of {} x {} pixels", format, width, height);
@@ -115,51 +87,51 @@ constexpr uint8_t kPngMark[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 class PngReader {
  public:
   PngReader(const uint8_t* data, size_t size) : left_(data, size) {
-    png_ = png().png_create_read_struct(PNG_LIBPNG_VER_STRING, this, failed, ignored);
-    if (png_) info_ = png().png_create_info_struct(png_);
+    png_ = PNG(png_create_read_struct)(PNG_LIBPNG_VER_STRING, this, failed, ignored);
+    if (png_) info_ = PNG(png_create_info_struct)(png_);
     if (!info_) message_ = "no memory";
   }
   PngReader(const PngReader&) = delete;
-  ~PngReader() { png().png_destroy_read_struct(&png_, &info_, nullptr); }
+  ~PngReader() { PNG(png_destroy_read_struct)(&png_, &info_, nullptr); }
 
   /// Reads the size of the image, and selects the transformations to 8 bits: palettes become RGB,
   /// transparent colours become alpha, fewer bits are expanded, of 16 bits the high byte is kept
   /// (as Pillow reads colours). Gamma and colour profiles are ignored.
   void read_header() {
     try_to([](PngReader& r) {
-      png().png_set_benign_errors(r.png_, 1);
-      png().png_set_read_fn(r.png_, &r, read);
-      png().png_read_info(r.png_, r.info_);
-      png().png_set_expand(r.png_);
-      png().png_set_strip_16(r.png_);
-      png().png_set_interlace_handling(r.png_);
-      png().png_read_update_info(r.png_, r.info_);
+      PNG(png_set_benign_errors)(r.png_, 1);
+      PNG(png_set_read_fn)(r.png_, &r, read);
+      PNG(png_read_info)(r.png_, r.info_);
+      PNG(png_set_expand)(r.png_);
+      PNG(png_set_strip_16)(r.png_);
+      PNG(png_set_interlace_handling)(r.png_);
+      PNG(png_read_update_info)(r.png_, r.info_);
     });
   }
-  uint64_t width() const { return png().png_get_image_width(png_, info_); }
-  uint64_t height() const { return png().png_get_image_height(png_, info_); }
-  int channels() const { return png().png_get_channels(png_, info_); }
-  size_t row_bytes() const { return png().png_get_rowbytes(png_, info_); }
+  uint64_t width() const { return PNG(png_get_image_width)(png_, info_); }
+  uint64_t height() const { return PNG(png_get_image_height)(png_, info_); }
+  int channels() const { return PNG(png_get_channels)(png_, info_); }
+  size_t row_bytes() const { return PNG(png_get_rowbytes)(png_, info_); }
   void read_rows(std::vector<uint8_t*>& rows) {
     rows_ = rows.data();
-    try_to([](PngReader& r) { png().png_read_image(r.png_, r.rows_); });
+    try_to([](PngReader& r) { PNG(png_read_image)(r.png_, r.rows_); });
   }
 
  private:
   /// On an error libpng leaves f with longjmp, so f must not have objects with destructors.
   void try_to(void (*f)(PngReader&)) {
-    if (message_.empty() && setjmp(*png().png_set_longjmp_fn(png_, longjmp, sizeof(jmp_buf))) == 0)
+    if (message_.empty() && setjmp(*PNG(png_set_longjmp_fn)(png_, longjmp, sizeof(jmp_buf))) == 0)
       f(*this);
     if (!message_.empty()) fail("a PNG: {}", message_);
   }
   static void failed(png_structp p, png_const_charp message) {
-    static_cast<PngReader*>(png().png_get_error_ptr(p))->message_ = message;
-    png().png_longjmp(p, 1);
+    static_cast<PngReader*>(PNG(png_get_error_ptr)(p))->message_ = message;
+    PNG(png_longjmp)(p, 1);
   }
   static void ignored(png_structp, png_const_charp) {}
   static void read(png_structp p, png_bytep to, size_t n) {
-    PngReader& r = *static_cast<PngReader*>(png().png_get_io_ptr(p));
-    if (n > r.left_.size()) png().png_error(p, "the file ends too early");
+    PngReader& r = *static_cast<PngReader*>(PNG(png_get_io_ptr)(p));
+    if (n > r.left_.size()) PNG(png_error)(p, "the file ends too early");
     std::memcpy(to, r.left_.data(), n);
     r.left_ = r.left_.subspan(n);
   }
@@ -224,23 +196,22 @@ void filter_row(std::string& out, const uint8_t* row, const uint8_t* above, size
 
 // ---- JPEG ----------------------------------------------------------------------------------------
 
-/// A TurboJPEG handle.
 struct Turbo {
   tjhandle handle;
   explicit Turbo(tjhandle h) : handle(h) {
     if (!h) fail("a JPEG: no memory");
   }
   Turbo(const Turbo&) = delete;
-  ~Turbo() { jpeg().tjDestroy(handle); }
-  std::string_view message() const { return jpeg().tjGetErrorStr2(handle); }
+  ~Turbo() { JPEG(tjDestroy)(handle); }
+  std::string_view message() const { return JPEG(tjGetErrorStr2)(handle); }
   /// Only the warning about bytes between two markers is harmless; all others report missing data.
   bool is_harmless() const { return message().find("extraneous bytes") != std::string_view::npos; }
 };
 
 Tensor decode_jpeg(const uint8_t* data, size_t size) {
-  const Turbo turbo(jpeg().tjInitDecompress());
+  const Turbo turbo(JPEG(tjInitDecompress)());
   int width = 0, height = 0, sampling = 0, colours = 0;
-  if (jpeg().tjDecompressHeader3(turbo.handle, data, size, &width, &height, &sampling, &colours) &&
+  if (JPEG(tjDecompressHeader3)(turbo.handle, data, size, &width, &height, &sampling, &colours) &&
       !turbo.is_harmless())
     fail("a JPEG: {}", turbo.message());
   check_size("JPEG", uint64_t(width), uint64_t(height));
@@ -252,8 +223,8 @@ Tensor decode_jpeg(const uint8_t* data, size_t size) {
   const int channels = colours == TJCS_GRAY ? 1 : four ? 4 : 3;
   std::vector<uint8_t> pixels(size_t(width) * size_t(height) * size_t(channels));
   const auto decompress = [&](int flags) {
-    return jpeg().tjDecompress2(turbo.handle, data, size, pixels.data(), width, 0, height, format,
-                                flags | TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) == 0;
+    return JPEG(tjDecompress2)(turbo.handle, data, size, pixels.data(), width, 0, height, format,
+                               flags | TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) == 0;
   };
   if (!decompress(TJFLAG_STOPONWARNING) &&
       (!turbo.is_harmless() || (!decompress(0) && !turbo.is_harmless())))
@@ -316,17 +287,17 @@ std::string encode_jpeg(const Tensor& x, int quality) {
   if (x.size(0) != 1 && x.size(0) != 3) fail("a JPEG has 1 or 3 channels, got {}", x.size(0));
   if (x.size(1) > 65500 || x.size(2) > 65500)
     fail("a JPEG has at most 65500 x 65500 pixels, got {} x {}", x.size(2), x.size(1));
-  const Turbo turbo(jpeg().tjInitCompress());
+  const Turbo turbo(JPEG(tjInitCompress)());
   const bool gray = x.size(0) == 1;
   unsigned char* made = nullptr;
   unsigned long size = 0;
   const bool good =
-      jpeg().tjCompress2(turbo.handle, side_by_side(x).data(), int(x.size(2)), 0, int(x.size(1)),
-                         gray ? TJPF_GRAY : TJPF_RGB, &made, &size, gray ? TJSAMP_GRAY : TJSAMP_420,
-                         quality, TJFLAG_ACCURATEDCT) == 0;
+      JPEG(tjCompress2)(turbo.handle, side_by_side(x).data(), int(x.size(2)), 0, int(x.size(1)),
+                        gray ? TJPF_GRAY : TJPF_RGB, &made, &size, gray ? TJSAMP_GRAY : TJSAMP_420,
+                        quality, TJFLAG_ACCURATEDCT) == 0;
   const std::string message(good ? "" : turbo.message());
   std::string out(reinterpret_cast<const char*>(made), good ? size : 0);
-  jpeg().tjFree(made);
+  JPEG(tjFree)(made);
   if (!good) fail("a JPEG: {}", message);
   return out;
 }

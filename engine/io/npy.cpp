@@ -120,18 +120,17 @@ class HeaderReader {
 };
 
 Header read_header(Bytes& bytes) {
-  constexpr uint32_t kLongest = 1 << 20;
+  constexpr uint64_t kLongest = 1 << 20;
   uint8_t head[8], size[4] = {};
   if (bytes.read(head, 8) != 8 || std::memcmp(head, "\x93NUMPY", 6) != 0)
     fail("it does not begin with \\x93NUMPY");
   if (head[6] < 1 || head[6] > 3) fail("it has the version {}, 1 to 3 can be read", head[6]);
   const size_t digits = head[6] == 1 ? 2 : 4;
-  if (bytes.read(size, digits) != digits) fail("it ends inside its header");
-  uint32_t n;
-  std::memcpy(&n, size, 4);
+  bytes.need(size, digits, "its header");
+  const uint64_t n = little_endian(size, 4);
   if (n > kLongest || n > bytes.at_most()) fail("its header of {} bytes is too long", n);
   std::string text(n, '\0');
-  if (bytes.read(text.data(), n) != n) fail("it ends inside its header");
+  bytes.need(text.data(), n, "its header");
   return HeaderReader(text).read();
 }
 
@@ -146,8 +145,7 @@ Tensor parse_npy(Bytes& bytes) {
     for (int d = 0; d < n; ++d) order[d] = h.shape[n - 1 - d];
   const Tensor x = empty(order, h.type->dtype);
   read_stored(bytes, *h.type, x, h.swapped);
-  uint8_t extra;
-  if (bytes.read(&extra, 1) != 0) fail("bytes follow the values of its shape");
+  if (!bytes.ended()) fail("bytes follow the values of its shape");
   if (!h.fortran || n < 2) return x;
   Shape stride = order;
   for (int d = 0; d < n; ++d) stride[d] = x.stride(n - 1 - d);

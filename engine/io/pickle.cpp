@@ -1,7 +1,6 @@
 // pickle.cpp -- Python's pickles, read without execution: values, and a few allowed functions
 #include "engine/io/pickle.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <unordered_map>
@@ -69,7 +68,6 @@ class Machine {
     need(1);
     return *stack_.back();
   }
-  /// Pops the values above the last mark, and the mark.
   PickledList pop_to_mark() {
     if (marks_.empty()) fail("its pickle pops a mark that does not exist");
     const size_t from = marks_.back();

@@ -7,14 +7,12 @@
 
 namespace mt {
 
-/// A struct with the functions of a shared library is created once, at first use:
+/// A shared library is a struct whose only object is created at first use; each call looks up its function once:
 ///
 ///   struct Zip : RequiredLibrary {
 ///     Zip() : RequiredLibrary("zip files", "libzip4", {"libzip.so.5", "libzip.so.4"}) {}
-///     MT_SYMBOL(zip_fread)
 ///   };
-///   const Zip& zip() { return loaded<Zip>(); }
-///   zip().zip_fread(file, to, n);
+///   MT_LOADED(Zip, zip_fread)(file, to, n);
 class RequiredLibrary {
  public:
   /// Throws Error with `purpose` and the Debian package.
@@ -28,8 +26,6 @@ class RequiredLibrary {
            package);
   }
   RequiredLibrary(const RequiredLibrary&) = delete;
-
- protected:
   /// The address of a function. Throws Error if the library is too old to have it.
   template <class F> F* find(const char* name) const {
     F* symbol;
@@ -49,7 +45,11 @@ template <class Library> const Library& loaded() {
   return library;
 }
 
-/// Defines a member for a function that a header declares, with its name and type.
-#define MT_SYMBOL(name) decltype(&::name) name = find<decltype(::name)>(#name);
+/// A function of such a library, which a header declares with its name and type.
+#define MT_LOADED(Library, name)                                                   \
+  ([] {                                                                            \
+    static auto* const function = loaded<Library>().find<decltype(::name)>(#name); \
+    return function;                                                               \
+  }())
 
 }  // namespace mt

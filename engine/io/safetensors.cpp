@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "engine/io/convert.h"
@@ -95,13 +94,12 @@ std::string read_header(Bytes& bytes) {
   uint8_t size[8];
   if (const size_t n = bytes.read(size, 8); n != 8)
     fail("it has {} bytes, the size of the header needs 8", n);
-  uint64_t n;
-  std::memcpy(&n, size, 8);
+  const uint64_t n = little_endian(size, 8);
   if (n > kLongestHeader)
     fail("its first 8 bytes are not the size of a header, at most {}", kLongestHeader);
   if (n > bytes.at_most()) fail("its header has {} bytes, the file has fewer", n);
   std::string text(n, '\0');
-  if (bytes.read(text.data(), text.size()) != text.size()) fail("it ends inside its header");
+  bytes.need(text.data(), text.size(), "its header");
   if (text.empty() || text[0] != '{') fail("its header does not begin with '{{'");
   return text;
 }
@@ -110,11 +108,10 @@ void skip(Bytes& bytes, uint64_t n) {
   uint8_t piece[8192];
   for (uint64_t some; n > 0; n -= some) {
     some = std::min<uint64_t>(n, sizeof piece);
-    if (bytes.read(piece, some) != some) fail("it ends inside its values");
+    bytes.need(piece, some, "its values");
   }
 }
 
-/// Reads the tensor from the next bytes.
 Tensor read_tensor(Bytes& bytes, const TensorEntry& p) {
   if (!p.type) {
     skip(bytes, p.end - p.begin);
@@ -145,8 +142,7 @@ TensorFile parse_safetensors(Bytes& bytes) {
     } catch (const Error& e) { fail("tensor '{}': {}", printable(*p.name), e.what()); }
   }
   check_some_held(file);
-  uint8_t extra;
-  if (bytes.read(&extra, 1) != 0) fail("bytes follow its {} bytes of tensors", all);
+  if (!bytes.ended()) fail("bytes follow its {} bytes of tensors", all);
   return file;
 }
 

@@ -45,27 +45,14 @@ namespace {
 /// librsvg depends on cairo and GLib: dlsym also searches the dependencies of a library.
 struct Rsvg : RequiredLibrary {
   Rsvg() : RequiredLibrary("pictures of figures as PNG", "librsvg2-2", {"librsvg-2.so.2"}) {}
-  MT_SYMBOL(g_error_free)
-  MT_SYMBOL(g_object_unref)
-  MT_SYMBOL(g_memory_input_stream_new_from_data)
-  MT_SYMBOL(rsvg_handle_new_from_stream_sync)
-  MT_SYMBOL(rsvg_handle_set_dpi)
-  MT_SYMBOL(rsvg_handle_get_intrinsic_size_in_pixels)
-  MT_SYMBOL(rsvg_handle_render_document)
-  MT_SYMBOL(cairo_image_surface_create_for_data)
-  MT_SYMBOL(cairo_surface_destroy)
-  MT_SYMBOL(cairo_surface_write_to_png_stream)
-  MT_SYMBOL(cairo_create)
-  MT_SYMBOL(cairo_destroy)
-  MT_SYMBOL(cairo_status_to_string)
 };
-const Rsvg& rsvg() { return loaded<Rsvg>(); }
+#define RSVG(name) MT_LOADED(Rsvg, name)
 
 using Owner = std::unique_ptr<void, void (*)(void*)>;
 
 [[noreturn]] void fail_with(GError* error) {
   std::string message = error ? error->message : "no reason is given";
-  if (error) rsvg().g_error_free(error);
+  if (error) RSVG(g_error_free)(error);
   message = message.substr(0, message.find('\n'));
   fail("librsvg cannot draw it: {}", message);
 }
@@ -73,14 +60,14 @@ using Owner = std::unique_ptr<void, void (*)(void*)>;
 Owner parse(std::string_view svg) {
   constexpr int kUnlimited = 1;  // embedded images may be texts of more than 10 MB
   const Owner stream(
-      rsvg().g_memory_input_stream_new_from_data(svg.data(), ptrdiff_t(svg.size()), nullptr),
-      rsvg().g_object_unref);
+      RSVG(g_memory_input_stream_new_from_data)(svg.data(), ptrdiff_t(svg.size()), nullptr),
+      RSVG(g_object_unref));
   GError* error = nullptr;
   Owner drawing(
-      rsvg().rsvg_handle_new_from_stream_sync(stream.get(), nullptr, kUnlimited, nullptr, &error),
-      rsvg().g_object_unref);
+      RSVG(rsvg_handle_new_from_stream_sync)(stream.get(), nullptr, kUnlimited, nullptr, &error),
+      RSVG(g_object_unref));
   if (!drawing) fail_with(error);
-  rsvg().rsvg_handle_set_dpi(drawing.get(), 72);  // a point is a pixel
+  RSVG(rsvg_handle_set_dpi)(drawing.get(), 72);  // a point is a pixel
   return drawing;
 }
 
@@ -96,7 +83,7 @@ std::string svg_to_png(std::string_view svg, double zoom) {
   constexpr int kRgb24 = 1;  // 32 bits for each pixel
   const Owner drawing = parse(svg);
   RsvgRectangle page{};
-  if (!rsvg().rsvg_handle_get_intrinsic_size_in_pixels(drawing.get(), &page.width, &page.height))
+  if (!RSVG(rsvg_handle_get_intrinsic_size_in_pixels)(drawing.get(), &page.width, &page.height))
     fail("the SVG drawing has no size in pixels");
   page.width *= zoom, page.height *= zoom;
   if (!(page.width > 0 && page.height > 0 && page.width <= kMaxSide && page.height <= kMaxSide))
@@ -105,18 +92,18 @@ std::string svg_to_png(std::string_view svg, double zoom) {
   const int width = int(std::ceil(page.width)), height = int(std::ceil(page.height));
   const Tensor pixels = empty({height, width, 4}, Dtype::u8);
   std::memset(pixels.data(), 255, size_t(pixels.numel()));  // a white background
-  const Owner surface(rsvg().cairo_image_surface_create_for_data(pixels.data_as<uint8_t>(), kRgb24,
-                                                                 width, height, 4 * width),
-                      rsvg().cairo_surface_destroy);
+  const Owner surface(RSVG(cairo_image_surface_create_for_data)(pixels.data_as<uint8_t>(), kRgb24,
+                                                                width, height, 4 * width),
+                      RSVG(cairo_surface_destroy));
   {
-    const Owner context(rsvg().cairo_create(surface.get()), rsvg().cairo_destroy);
+    const Owner context(RSVG(cairo_create)(surface.get()), RSVG(cairo_destroy));
     GError* error = nullptr;
-    if (!rsvg().rsvg_handle_render_document(drawing.get(), context.get(), &page, &error))
+    if (!RSVG(rsvg_handle_render_document)(drawing.get(), context.get(), &page, &error))
       fail_with(error);
   }
   std::string out;
-  if (const int status = rsvg().cairo_surface_write_to_png_stream(surface.get(), append, &out))
-    fail("cairo cannot write the PNG: {}", rsvg().cairo_status_to_string(status));
+  if (const int status = RSVG(cairo_surface_write_to_png_stream)(surface.get(), append, &out))
+    fail("cairo cannot write the PNG: {}", RSVG(cairo_status_to_string)(status));
   return out;
 }
 

@@ -246,8 +246,8 @@ class TorchCalls : public PickleCalls {
   std::unordered_map<std::string, size_t> index_;
 };
 
-/// Makes the tensors views of their storages, which `read(storage, bytes, type, count)` returns.
-void resolve(TorchFile& file, const TorchCalls& calls, const auto& read) {
+/// Makes the tensors views of their storages, whose bytes `open(storage, size)` returns.
+void resolve(TorchFile& file, const TorchCalls& calls, bool swapped, const auto& open) {
   std::map<std::pair<size_t, int>, Tensor> flat;
   for (size_t i = 0; i < calls.views.size(); ++i) {
     const View& v = calls.views[i];
@@ -258,7 +258,9 @@ void resolve(TorchFile& file, const TorchCalls& calls, const auto& read) {
       const int64_t bytes = t.size();
       const int64_t count = s.type == kUntyped ? s.count / bytes : s.count;
       if (uint64_t(count) > uint64_t(INT64_MAX / bytes)) fail("storage '{}' is too large", s.key);
-      storage = read(v.storage, uint64_t(count * bytes), t, count);
+      Bytes from = open(calls.storages[v.storage], uint64_t(count * bytes));
+      storage = empty({count}, t.dtype);
+      read_stored(from, t, storage, swapped);
     }
     file.tensors[i].tensor = view_of(storage, v.size, v.stride, v.offset).detach();
   }
@@ -289,17 +291,13 @@ TorchFile parse_zip(const ZipReader& zip) {
   const std::string text = zip.text(root, kLongestPickle);
   const uint8_t* at = reinterpret_cast<const uint8_t*>(text.data());
   file.root = parse_pickle(at, at + text.size(), file.values, calls);
-  resolve(file, calls, [&](size_t storage, uint64_t bytes, const StoredType& t, int64_t count) {
-    const std::string& key = calls.storages[storage].key;
-    const auto entry = index.find(folder + "data/" + key);
-    if (entry == index.end()) fail("its storage '{}' is missing", printable(key));
+  resolve(file, calls, swapped, [&](const StorageSpec& storage, uint64_t bytes) {
+    const auto entry = index.find(folder + "data/" + storage.key);
+    if (entry == index.end()) fail("its storage '{}' is missing", printable(storage.key));
     const uint64_t have = entries[entry->second].size;
-    if (have < bytes || (calls.storages[storage].type != kUntyped && have != bytes))
-      fail("its storage '{}' has {} bytes, {} are needed", printable(key), have, bytes);
-    const Tensor x = empty({count}, t.dtype);
-    Bytes from = zip.open(entry->second);
-    read_stored(from, t, x, swapped);
-    return x;
+    if (have < bytes || (storage.type != kUntyped && have != bytes))
+      fail("its storage '{}' has {} bytes, {} are needed", printable(storage.key), have, bytes);
+    return zip.open(entry->second);
   });
   return file;
 }
@@ -335,23 +333,19 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
     if (!spec) fail("it is malformed: its table of storages names an unknown one");
     const StoredType* const type = spec->type == kUntyped ? nullptr : &kStoredTypes[spec->type];
     const uint64_t item = type ? uint64_t(type->size()) : 1;
-    uint64_t count = 0;
     if (end - at < 8) fail("it ends inside its storages");
-    std::memcpy(&count, at, 8);
+    const uint64_t count = little_endian(at, 8);
     at += 8;
     if (count != uint64_t(spec->count)) fail("storage '{}' has two sizes", printable(spec->key));
     if (count > uint64_t(end - at) / item) fail("it ends inside its storages");
     places[spec->key] = {at, count * item};
     at += count * item;
   }
-  resolve(file, calls, [&](size_t storage, uint64_t bytes, const StoredType& t, int64_t count) {
-    const auto place = places.find(calls.storages[storage].key);
+  resolve(file, calls, false, [&](const StorageSpec& storage, uint64_t bytes) {
+    const auto place = places.find(storage.key);
     if (place == places.end() || place->second.second < bytes)
-      fail("its storage '{}' is missing", printable(calls.storages[storage].key));
-    const Tensor x = empty({count}, t.dtype);
-    Bytes from(std::make_unique<Memory>(place->second.first), bytes);
-    read_stored(from, t, x);
-    return x;
+      fail("its storage '{}' is missing", printable(storage.key));
+    return Bytes(std::make_unique<Memory>(place->second.first), bytes);
   });
   return file;
 }

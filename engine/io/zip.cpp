@@ -14,46 +14,31 @@ namespace {
 
 struct Zip : RequiredLibrary {
   Zip() : RequiredLibrary("zip", "libzip-dev", {"libzip.so.5", "libzip.so.4"}) {}
-  MT_SYMBOL(zip_error_init)
-  MT_SYMBOL(zip_error_strerror)
-  MT_SYMBOL(zip_error_fini)
-  MT_SYMBOL(zip_source_buffer_create)
-  MT_SYMBOL(zip_source_filep_create)
-  MT_SYMBOL(zip_source_free)
-  MT_SYMBOL(zip_open_from_source)
-  MT_SYMBOL(zip_discard)
-  MT_SYMBOL(zip_get_num_entries)
-  MT_SYMBOL(zip_stat_index)
-  MT_SYMBOL(zip_fopen_index)
-  MT_SYMBOL(zip_fread)
-  MT_SYMBOL(zip_fclose)
-  MT_SYMBOL(zip_file_strerror)
 };
-const Zip& zip() { return loaded<Zip>(); }
+#define ZIP(name) MT_LOADED(Zip, name)
 
-/// The bytes of an entry.
 struct EntrySource : ByteSource {
   EntrySource(zip_t* archive, size_t index, uint64_t size)
-      : file(zip().zip_fopen_index(archive, index, 0)),
+      : file(ZIP(zip_fopen_index)(archive, index, 0)),
         left(size) {
     if (!file) fail("an entry of the archive cannot be read");
   }
   EntrySource(const EntrySource&) = delete;
-  ~EntrySource() override { zip().zip_fclose(file); }
+  ~EntrySource() override { ZIP(zip_fclose)(file); }
   void read(uint8_t* out, size_t n) override {
     constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
     while (n > 0) {
       check_interrupt();
-      const zip_int64_t got = zip().zip_fread(file, out, std::min(n, kPiece));
+      const zip_int64_t got = ZIP(zip_fread)(file, out, std::min(n, kPiece));
       if (got <= 0) fail_entry(got);
       out += got, n -= size_t(got), left -= uint64_t(got);
     }
     uint8_t extra;  // the checksum is verified at the end
     if (left == 0)
-      if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) fail_entry(got);
+      if (const zip_int64_t got = ZIP(zip_fread)(file, &extra, 1); got != 0) fail_entry(got);
   }
   [[noreturn]] void fail_entry(zip_int64_t got) const {
-    fail("an entry of the archive is damaged: {}", got < 0    ? zip().zip_file_strerror(file)
+    fail("an entry of the archive is damaged: {}", got < 0    ? ZIP(zip_file_strerror)(file)
                                                    : got == 0 ? "it ends too early"
                                                               : "it exceeds its size");
   }
@@ -69,20 +54,22 @@ struct ZipReader::Archive {
   Archive() = default;
   Archive(const Archive&) = delete;
   ~Archive() {
-    if (zip) mt::zip().zip_discard(zip);
+    if (zip) ZIP(zip_discard)(zip);
   }
-  void open(zip_source_t* source, zip_error_t& error) {
-    if (source) zip = mt::zip().zip_open_from_source(source, ZIP_RDONLY, &error);
+  /// Opens the archive in the source that create(&error) returns.
+  void open(const auto& create) {
+    zip_error_t error;
+    ZIP(zip_error_init)(&error);
+    zip_source_t* const source = create(&error);
+    if (source) zip = ZIP(zip_open_from_source)(source, ZIP_RDONLY, &error);
     if (zip) return;
-    const std::string why = mt::zip().zip_error_strerror(&error);
-    mt::zip().zip_error_fini(&error);
-    if (source) mt::zip().zip_source_free(source);
+    const std::string why = ZIP(zip_error_strerror)(&error);
+    ZIP(zip_error_fini)(&error);
+    if (source) ZIP(zip_source_free)(source);
     fail("it is not a zip archive: {}", why);
   }
   void open(const void* data, size_t size) {
-    zip_error_t error;
-    mt::zip().zip_error_init(&error);
-    open(mt::zip().zip_source_buffer_create(data, size, 0, &error), error);
+    open([&](zip_error_t* e) { return ZIP(zip_source_buffer_create)(data, size, 0, e); });
   }
 };
 
@@ -93,7 +80,7 @@ ZipReader::ZipReader(const void* data, size_t size) : archive_(std::make_unique<
 
 ZipReader::ZipReader(RegularFile from) : archive_(std::make_unique<Archive>()) {
   uint8_t head[2] = {};
-  if (pread(from.file.fd(), head, 2, 0) == 2 && head[0] == 0x1f && head[1] == 0x8b) {
+  if (pread(from.file.fd(), head, 2, 0) == 2 && is_gzip(head, 2)) {
     archive_->unpacked = Bytes(std::move(from)).rest();
     from.size = archive_->unpacked.size();
     archive_->open(archive_->unpacked.data(), from.size);
@@ -101,9 +88,7 @@ ZipReader::ZipReader(RegularFile from) : archive_(std::make_unique<Archive>()) {
     const int fd = dup(from.file.fd());
     FILE* const stream = fd >= 0 ? fdopen(fd, "rb") : nullptr;
     if (!stream) fail("it cannot be opened");
-    zip_error_t error;
-    zip().zip_error_init(&error);
-    archive_->open(zip().zip_source_filep_create(stream, 0, -1, &error), error);
+    archive_->open([&](zip_error_t* e) { return ZIP(zip_source_filep_create)(stream, 0, -1, e); });
   }
   list(from.size);
 }
@@ -112,11 +97,11 @@ ZipReader::~ZipReader() = default;
 void ZipReader::list(uint64_t file_size) {
   constexpr zip_uint64_t kWanted = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                                    ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-  const zip_int64_t n = zip().zip_get_num_entries(archive_->zip, 0);
+  const zip_int64_t n = ZIP(zip_get_num_entries)(archive_->zip, 0);
   uint64_t all = 0;
   for (zip_int64_t i = 0; i < n; ++i) {
     zip_stat_t s;
-    if (zip().zip_stat_index(archive_->zip, zip_uint64_t(i), 0, &s) != 0 ||
+    if (ZIP(zip_stat_index)(archive_->zip, zip_uint64_t(i), 0, &s) != 0 ||
         (s.valid & kWanted) != kWanted)
       fail("its entry {} cannot be read", i + 1);
     const std::string name = printable(s.name);
@@ -146,11 +131,9 @@ std::string ZipReader::text(size_t entry, size_t limit) const {
 
 // ---- writing ------------------------------------------------------------------------------------
 
-namespace {
-
 /// The common fields of local and central headers, from the required version on.
-void put_common_fields(std::string& to, const std::string& name, uint32_t crc, uint64_t size,
-                       bool wide, int extra) {
+static void put_common_fields(std::string& to, const std::string& name, uint32_t crc, uint64_t size,
+                              bool wide, int extra) {
   put_le(to, wide ? 45 : 20, 2);
   put_le(to, 0x800, 2);                 // names are UTF-8
   put_le(to, 0, 2);                     // stored
@@ -161,8 +144,6 @@ void put_common_fields(std::string& to, const std::string& name, uint32_t crc, u
 }
 
 constexpr uint64_t kMaxZip32 = UINT32_MAX - 1;
-
-}  // namespace
 
 void ZipWriter::write(std::string_view bytes) {
   out_.write(bytes);

@@ -19,17 +19,15 @@ struct Utf8proc : RequiredLibrary {
   Utf8proc()
       : RequiredLibrary("Unicode normalization", "libutf8proc-dev",
                         {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
-  MT_SYMBOL(utf8proc_map)
-  MT_SYMBOL(utf8proc_tolower)
 };
-const Utf8proc& utf8proc() { return loaded<Utf8proc>(); }
+#define UTF8PROC(name) MT_LOADED(Utf8proc, name)
 
 std::string normalize(TextForm form, std::string_view text) {
   constexpr int stable = 2, compatible = 4, compose = 8, decompose = 16;
   const bool composed = form == TextForm::nfc || form == TextForm::nfkc;
   const bool compatibility = form == TextForm::nfkc || form == TextForm::nfkd;
   uint8_t* result = nullptr;
-  const ptrdiff_t length = utf8proc().utf8proc_map(
+  const ptrdiff_t length = UTF8PROC(utf8proc_map)(
       reinterpret_cast<const uint8_t*>(text.data()), ptrdiff_t(text.size()), &result,
       stable | (composed ? compose : decompose) | (compatibility ? compatible : 0));
   const std::unique_ptr<uint8_t, decltype(&std::free)> owner(result, std::free);
@@ -41,7 +39,7 @@ std::string lower(std::string_view text) {
   std::string out;
   for (const char *p = text.data(), *end = p + text.size(); p < end;) {
     const uint32_t c = next_character(p, end);
-    append_utf8(out, c == 0x130 ? 'i' : uint32_t(utf8proc().utf8proc_tolower(int32_t(c))));
+    append_utf8(out, c == 0x130 ? 'i' : uint32_t(UTF8PROC(utf8proc_tolower)(int32_t(c))));
     if (c == 0x130) append_utf8(out, 0x307);  // the only letter that becomes two code points
   }
   return out;
@@ -49,7 +47,7 @@ std::string lower(std::string_view text) {
 
 }  // namespace
 
-void check_text_forms() { utf8proc(); }
+void check_text_forms() { loaded<Utf8proc>(); }
 
 std::string in_form(TextForm form, std::string_view text) {
   std::string out;
