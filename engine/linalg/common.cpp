@@ -34,6 +34,26 @@ void check_workspace(const char* name, int64_t side) {
          lapack::kMaxSquare);
 }
 
+System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left, bool vectors,
+                 bool square) {
+  const Dtype dtype = promote(a0.dtype(), b0.dtype());
+  System s{to(a0, dtype), to(b0, dtype), false};
+  (square ? check_square : check_matrices)(name, s.a);
+  check_together(name, a0, b0);
+  s.vector = vectors && (b0.dim() == 1 || b0.shape() == batch_of(a0, 1));
+  if (s.vector) s.b = unsqueeze(s.b, -1);
+  const int64_t n = rows_of(s.a);
+  if (s.b.dim() < 2 || (left ? rows_of(s.b) : columns_of(s.b)) != n)
+    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, a0.shape(),
+         left ? "right" : "left", b0.shape(), n, left ? "rows" : "columns");
+  check_matrices(name, s.b);
+  const Shape batch = broadcast(name, batch_of(s.a), batch_of(s.b));
+  s.a = expand(s.a, joined(batch, {n, columns_of(s.a)}));
+  s.b = expand(s.b, joined(batch, {rows_of(s.b), columns_of(s.b)}));
+  if (!left) s.a = mT(s.a), s.b = mT(s.b);
+  return s;
+}
+
 std::string which(const Shape& batch, int64_t i) {
   if (batch.size() == 0) return "the matrix";
   Shape index = batch;
@@ -87,9 +107,9 @@ TensorList record_results(const char* name, const Tensor& a, const TensorList& r
   if (!wants_grad(a)) return results;
   TensorList save = results;
   if (saves_input) save.push_back(a);
-  return record_function(
-      name, {a}, results, std::vector<bool>(results.size(), false), save,
-      [=](const TensorList& g) -> TensorList { return {gradient(saved_tensors(), g)}; });
+  return record_function(name, {a}, results, {}, save, [=](const TensorList& g) -> TensorList {
+    return {gradient(saved_tensors(), g)};
+  });
 }
 
 }  // namespace mt::linalg

@@ -7,7 +7,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
-#include "engine/core/step_listener.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -51,6 +50,15 @@ void check_workspace(const char* name, int64_t side);
 
 /// The shape without its last `n` sizes.
 inline Shape batch_of(const Tensor& x, int n = 2) { return x.shape().first(x.dim() - n); }
+
+/// The operands of A X = B, or of X A = B unless `left`, which is transposed: one dtype, one batch, and B as a
+/// matrix. `vectors`: B may be a vector. `square`: A must be square.
+struct System {
+  Tensor a, b;
+  bool vector;
+};
+System system_of(const char* name, const Tensor& a, const Tensor& b, bool left, bool vectors,
+                 bool square = true);
 
 /// "the matrix", or "matrix (2, 1) of the batch".
 std::string which(const Shape& batch, int64_t i);

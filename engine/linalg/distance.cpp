@@ -87,8 +87,7 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
     const int64_t n = std::min(step, rows - at);
     const Tensor s = slopes(differences(slice(x, d, at, n), y), slice(distance, d, at, n),
                             slice(g, d, at, n), p);
-    if (node.wants(0)) parts.push_back(sum(s, {-2}));
-    else parts.emplace_back();
+    parts.push_back(node.wants(0) ? sum(s, {-2}) : Tensor());
     if (!node.wants(1)) continue;
     const Tensor back = -sum(s, {-3});
     dx[1] = dx[1].defined() ? dx[1] + back : back;

@@ -17,9 +17,9 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
   // Column-major: the matrix, then the additional columns of Q.
   Tensor work = empty(joined(batch, {wide, m}), a.dtype());
   copy_elements(slice(work, -2, 0, n), mT(a.detach()));
-  Tensor tau = empty(joined(batch, {k}), a.dtype()), r = empty(joined(batch, {n, k}), a.dtype());
-  if (q_columns > k) r = empty(joined(batch, {n, q_columns}), a.dtype());
-  const int64_t r_rows = r.size(-1);
+  const int64_t r_rows = std::max(k, q_columns);
+  const Tensor tau = empty(joined(batch, {k}), a.dtype()),
+               r = empty(joined(batch, {n, r_rows}), a.dtype());
   const auto run = [&]<class T>(T* w, T* t, T* to) {
     const bool finite = lapack::finite(w, m * n);
     const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -90,7 +90,6 @@ Tensor reciprocal_for(bool used, const Tensor& x) {
   return used ? reciprocal(x) : reciprocal_or_zero(x);
 }
 
-/// x - x'.
 Tensor skew(const Tensor& x) { return x - mT(x); }
 
 /// As in PyTorch (Townsend 2016); `gaps` are the reciprocal differences of squared singular values.
@@ -152,7 +151,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
   if (mode != "reduced" && mode != "complete" && mode != "r")
     fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
   check_matrices("qr", a);
-  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
+  const int64_t m = rows_of(a), k = std::min(m, columns_of(a));
   const bool no_q = mode == "r";
   const Qr f = qr_values(a, no_q && !wants_grad(a) ? kNoQ : mode == "complete" ? m : k);
   const TensorList y = record_results("qr", a, {f.q, f.r}, qr_gradient, true);
@@ -214,16 +213,17 @@ Tensor threshold_of(const char* name, const Tensor& a, const Tensor& values, con
 
 Tensor pinv_values(const char* name, const Tensor& a, const Tolerance& t, bool hermitian) {
   if (a.numel() == 0) return zeros(joined(batch_of(a), {columns_of(a), rows_of(a)}), a.dtype());
+  // V diag(values)^-1 U'
+  const auto inverted = [&](const Tensor& v, const Tensor& values, const Tensor& u) {
+    const Tensor size = abs(values), is_zero = le(size, threshold_of(name, a, size, t));
+    return matmul(v * unsqueeze(where(is_zero, 0.0, reciprocal(values)), -2), mT(u));
+  };
   if (hermitian) {
     const Eigh f = eigh(a.detach(), false, name);
-    const Tensor size = abs(f.values), is_zero = le(size, threshold_of(name, a, size, t));
-    const Tensor inverse = where(is_zero, 0.0, reciprocal(f.values));
-    return matmul(f.vectors * unsqueeze(inverse, -2), mT(f.vectors));
+    return inverted(f.vectors, f.values, f.vectors);
   }
   const Svd f = svd(a.detach(), false, name);
-  const Tensor is_zero = le(f.s, threshold_of(name, a, f.s, t));
-  const Tensor inverse = where(is_zero, 0.0, reciprocal(f.s));
-  return matmul(mT(f.vh) * unsqueeze(inverse, -2), mT(f.u));
+  return inverted(mT(f.vh), f.s, f.u);
 }
 
 /// The gradient of <g, pinv(A)> by A, for constant rank (Golub and Pereyra 1973).
@@ -239,25 +239,19 @@ const NodeType kPinv{"pinv", [](Node& node, const Tensor& g, Tensor* dx) {
                        dx[0] = pinv_gradient(node.get(0), node.get(1), g);
                      }};
 
-Tensor pinv_named(const char* name, const Tensor& a, const Tolerance& t, bool hermitian) {
-  if (hermitian) check_square(name, a);
-  check_matrices(name, a);
+}  // namespace
+
+Tensor pinv(const Tensor& a, const Tolerance& t, bool hermitian, const char* name) {
+  if (away(a)) return back(pinv(here(a), t, hermitian, name), a);
+  (hermitian ? check_square : check_matrices)(name, a);
   const Tensor out = pinv_values(name, a, t, hermitian);
   if (wants_grad(a)) record(kPinv, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
   return out;
 }
 
-}  // namespace
-
-Tensor pinv(const Tensor& a, const Tolerance& t, bool hermitian) {
-  if (away(a)) return back(pinv(here(a), t, hermitian), a);
-  return pinv_named("pinv", a, t, hermitian);
-}
-
 Tensor matrix_rank(const Tensor& a, const Tolerance& t, bool hermitian) {
   if (away(a)) return back(matrix_rank(here(a), t, hermitian), a);
-  if (hermitian) check_square("matrix_rank", a);
-  check_matrices("matrix_rank", a);
+  (hermitian ? check_square : check_matrices)("matrix_rank", a);
   NoGrad off;
   if (a.numel() == 0) return zeros(batch_of(a), Dtype::i64);
   const Tensor s = hermitian ? abs(eigvalsh(a, false, "matrix_rank")) : svdvals(a, "matrix_rank");
@@ -310,7 +304,7 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
       fail("lstsq: {} or its right side has NaN or infinite elements", which(batch, i));
     if (how == LeastSquares::qr)
       fail("lstsq: {} lacks full rank, which driver 'gels' needs; use 'gelsy'", which(batch, i));
-    fail("lstsq: the iteration for {} did not converge", which(batch, i));
+    check_converged("lstsq", batch, info);
   }
   for (int64_t i = 0; i < out.rank.numel(); ++i) out.full &= out.rank.at_integer(i) == k;
   if (how == LeastSquares::qr) out.rank = empty({0}, Dtype::i64);
@@ -321,7 +315,7 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
 
 void lstsq_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), b = node.get(1);
-  const Tensor p = pinv_named("lstsq", a, {{}, node.kept<double>()}, false);
+  const Tensor p = pinv(a, {{}, node.kept<double>()}, false, "lstsq");
   if (node.wants(0)) dx[0] = pinv_gradient(a, p, matmul(g, mT(b)));
   if (node.wants(1)) dx[1] = matmul(mT(p), g);
 }
@@ -333,24 +327,14 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
             const std::string& driver) {
   if (away(a0, b0)) return back(lstsq(here(a0), here(b0), rcond, driver), a0);
   const lapack::LeastSquares how = driver_named(driver);
-  const Dtype dtype = promote(a0.dtype(), b0.dtype());
-  Tensor a = to(a0, dtype), b = to(b0, dtype);
-  check_matrices("lstsq", a);
-  const bool vector = b.dim() == 1 || b.shape() == batch_of(a, 1);
-  if (vector) b = unsqueeze(b, -1);
-  if (b.dim() < 2 || rows_of(b) != rows_of(a))
-    fail("lstsq: the matrix is {}, the right side {}; it needs {} rows", a0.shape(), b0.shape(),
-         rows_of(a));
-  check_matrices("lstsq", b);
-  const double limit = rcond.value_or(eps_of(dtype) * double(std::max(rows_of(a), columns_of(a))));
+  const auto [a, b, vector] = system_of("lstsq", a0, b0, true, true, false);
+  const double limit =
+      rcond.value_or(eps_of(a.dtype()) * double(std::max(rows_of(a), columns_of(a))));
   if (!(limit == limit)) fail("lstsq: rcond is nan");
-  const Shape batch = broadcast("lstsq", batch_of(a), batch_of(b));
-  a = expand(a, joined(batch, {rows_of(a), columns_of(a)}));
-  b = expand(b, joined(batch, {rows_of(b), columns_of(b)}));
   const LeastSquaresResult s = solve_least_squares(a, b, limit, how);
   if (wants_grad(a, b))
     record(kLstsq, s.x, {&a, &b}).save(0, a, 0).save(1, b, 1).keep(std::max(limit, 0.0));
-  Lstsq out{s.x, empty({0}, dtype), s.rank, s.values};
+  Lstsq out{s.x, empty({0}, a.dtype()), s.rank, s.values};
   if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && s.full)
     out.residuals = sum(square(matmul(a, s.x) - b), {-2});
   if (vector) out.solution = squeeze(out.solution, -1);

@@ -53,30 +53,6 @@ Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor
   return out;
 }
 
-/// The operands of A X = B: one dtype, one batch, and B as a matrix.
-struct System {
-  Tensor a, b;
-  bool vector;
-};
-System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left, bool vectors) {
-  const Dtype dtype = promote(a0.dtype(), b0.dtype());
-  System s{to(a0, dtype), to(b0, dtype), false};
-  check_square(name, s.a);
-  check_together(name, a0, b0);
-  s.vector = vectors && (b0.dim() == 1 || b0.shape() == batch_of(a0, 1));
-  if (s.vector) s.b = unsqueeze(s.b, -1);
-  const int64_t n = rows_of(s.a);
-  if (s.b.dim() < 2 || (left ? rows_of(s.b) : columns_of(s.b)) != n)
-    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, a0.shape(),
-         left ? "right" : "left", b0.shape(), n, left ? "rows" : "columns");
-  check_matrices(name, s.b);
-  const Shape batch = broadcast(name, batch_of(s.a), batch_of(s.b));
-  s.a = expand(s.a, joined(batch, {n, n}));
-  s.b = expand(s.b, joined(batch, {rows_of(s.b), columns_of(s.b)}));
-  if (!left) s.a = mT(s.a), s.b = mT(s.b);
-  return s;
-}
-
 /// The result in the shape of the B that was given.
 Tensor as_given(const System& s, bool left, const Tensor& x) {
   return s.vector ? squeeze(x, -1) : left ? x : mT(x);
@@ -100,9 +76,7 @@ Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
   return out;
 }
 
-namespace {
-
-Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
+static Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   check_square(name, a);
   const int64_t n = rows_of(a);
   const Lu lu = factor(name, a);
@@ -125,8 +99,6 @@ Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   }
   return out;
 }
-
-}  // namespace
 
 Tensor inv(const Tensor& a, const char* name) {
   if (away(a)) return back(inv(here(a), name), a);

@@ -105,7 +105,8 @@ struct Tolerance {
   std::optional<double> atol, rtol;
 };
 /// The pseudoinverse (Moore and Penrose) by SVD; `hermitian`: by eigh, for symmetric matrices.
-Tensor pinv(const Tensor&, const Tolerance& = {}, bool hermitian = false);
+Tensor pinv(const Tensor&, const Tolerance& = {}, bool hermitian = false,
+            const char* name = "pinv");
 /// The number of singular values above the threshold, int64.
 Tensor matrix_rank(const Tensor&, const Tolerance& = {}, bool hermitian = false);
 struct Lstsq {

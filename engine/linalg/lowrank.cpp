@@ -5,18 +5,16 @@
 #include "engine/ops/random.h"
 
 namespace mt::linalg {
-namespace {
-
 /// Orthonormal columns whose span is close to that of A's first q left singular vectors.
-Tensor basis(const Tensor& a, int64_t q, int64_t niter, Generator* generator) {
+static Tensor basis(const Tensor& a, int64_t q, int64_t niter, Generator* generator) {
   const Tensor random = randn({columns_of(a), q}, a.dtype(), a.device(), generator);
   Tensor columns = qr(matmul(a, random)).q;
   for (int64_t i = 0; i < niter; ++i) columns = qr(matmul(a, qr(matmul(mT(a), columns)).q)).q;
   return columns;
 }
 
-LowRank low_rank(const char* name, const Tensor& a, int64_t wanted, int64_t niter,
-                 Generator* generator) {
+static LowRank low_rank(const char* name, const Tensor& a, int64_t wanted, int64_t niter,
+                        Generator* generator) {
   if (wanted < 1) fail("{}: q is {}, it must be at least 1", name, wanted);
   if (niter < 0 || niter > 1000) fail("{}: niter is {}, it must be from 0 to 1000", name, niter);
   const int64_t q = std::min({wanted, rows_of(a), columns_of(a)});
@@ -29,8 +27,6 @@ LowRank low_rank(const char* name, const Tensor& a, int64_t wanted, int64_t nite
   const Svd f = svd(matmul(mT(b), a), false, name);
   return {matmul(b, f.u), f.s, mT(f.vh)};
 }
-
-}  // namespace
 
 LowRank svd_lowrank(const Tensor& a, int64_t q, int64_t niter, const Tensor& mean,
                     Generator* generator) {

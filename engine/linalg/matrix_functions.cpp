@@ -87,7 +87,7 @@ Tensor vander(const Tensor& x, std::optional<int64_t> n) {
   if (x.dim() == 0) fail("vander: a vector is needed, got a 0-d tensor");
   const int64_t columns = n.value_or(x.size(-1));
   if (columns < 1) fail("vander: N is {}, it must be at least 1", columns);
-  const Tensor values = x.dtype() == Dtype::b8 || !is_float(x.dtype()) ? to(x, Dtype::i64) : x;
+  const Tensor values = is_float(x.dtype()) ? x : to(x, Dtype::i64);
   Shape shape = joined(x.shape(), {1});
   const Tensor first = ones(shape, values.dtype(), x.device());
   shape[x.dim()] = columns - 1;

@@ -15,14 +15,12 @@ Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim, co
   return mt::norm(x, p, dims, keepdim);
 }
 
-namespace {
-
-std::string show_order(const Order& o) {
+static std::string show_order(const Order& o) {
   return o.kind == Order::fro ? "'fro'" : o.kind == Order::nuc ? "'nuc'" : show(o.p);
 }
 
 /// The norm over the last two dimensions, which are removed.
-Tensor last_two(const char* name, const Tensor& x, const Order& o) {
+static Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   if (o.kind == Order::fro || o.kind == Order::none)
     return vector_norm(x, 2, {-2, -1}, false, name);
   if (o.kind == Order::nuc) return sum(svdvals(x, name), {-1});
@@ -36,8 +34,6 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
     fail("{}: {} is empty, so it has no norm of order {}", name, x.shape(), show_order(o));
   return sum(sizes, {-1});
 }
-
-}  // namespace
 
 Tensor matrix_norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim,
                    const char* name) {
