@@ -58,10 +58,6 @@ struct Transfer {
     return mt_interrupted ? 1 : 0;
   }
 
-  void restart() {
-    if (ftruncate(file.fd(), 0) != 0) fail("{}", std::strerror(errno));
-    had = 0;
-  }
   /// Fetches the missing bytes; returns CURLE_OK, or an error that `reason` describes.
   CURLcode fetch(std::string& reason) {
     CURL* const handle = LIBCURL(curl_easy_init)();
@@ -129,7 +125,7 @@ void run(Transfer& t, const std::string& part) {
       if (wrong.empty()) return;
       reason = wrong;
     }
-    t.restart();
+    if (ftruncate(t.file.fd(), 0) != 0) fail("{}", std::strerror(errno));
     if (!resumed || attempt > 0) fail("{}", reason);
   }
 }

@@ -87,7 +87,8 @@ constexpr uint8_t kPngMark[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 class PngReader {
  public:
   PngReader(const uint8_t* data, size_t size) : left_(data, size) {
-    png_ = PNG(png_create_read_struct)(PNG_LIBPNG_VER_STRING, this, failed, ignored);
+    png_ = PNG(png_create_read_struct)(PNG_LIBPNG_VER_STRING, this, failed,
+                                       [](png_structp, png_const_charp) {});  // warnings
     if (png_) info_ = PNG(png_create_info_struct)(png_);
     if (!info_) message_ = "no memory";
   }
@@ -128,7 +129,6 @@ class PngReader {
     static_cast<PngReader*>(PNG(png_get_error_ptr)(p))->message_ = message;
     PNG(png_longjmp)(p, 1);
   }
-  static void ignored(png_structp, png_const_charp) {}
   static void read(png_structp p, png_bytep to, size_t n) {
     PngReader& r = *static_cast<PngReader*>(PNG(png_get_io_ptr)(p));
     if (n > r.left_.size()) PNG(png_error)(p, "the file ends too early");
