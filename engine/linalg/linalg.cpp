@@ -20,23 +20,14 @@ Lu factor(const char* name, const Tensor& a) { return factor_columns(name, clone
 
 /// LAPACK's info for every matrix; fills the results of failed ones with NaN.
 Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
-  const Tensor info = empty(batch, Dtype::i32);
-  std::ranges::copy(lu.info, info.data_as<int>());
+  const Tensor info = tensor(lu.info.data(), batch);
   const Tensor failed = for_matrices(ne(info, 0.0));
   copy_elements(result, where(failed, std::nan(""), result));
   return info;
 }
 
 /// Solves A X = B for matrices with the same batch. With `info` singular ones do not throw Error.
-Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr);
-
-const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
-                        const Tensor gb = solve_matrices("solve", mT(node.get(0)), g);
-                        if (node.wants(0)) dx[0] = -matmul(gb, mT(node.get(1)));
-                        if (node.wants(1)) dx[1] = gb;
-                      }};
-
-Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info) {
+Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr) {
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
   const Lu lu = factor(name, a);
@@ -48,8 +39,13 @@ Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor
   each(name, batch, double(n) * double(n + columns), run, x, lu.factors, As<int>{lu.pivots});
   const Tensor out = contiguous(mT(x));
   if (info) *info = info_of(lu, batch, out);
+  static const NodeType type{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
+                               const Tensor gb = solve_matrices("solve", mT(node.get(0)), g);
+                               if (node.wants(0)) dx[0] = -matmul(gb, mT(node.get(1)));
+                               if (node.wants(1)) dx[1] = gb;
+                             }};
   if (wants_grad(a, b))
-    record(kSolve, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput);
+    record(type, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput);
   return out;
 }
 
@@ -180,14 +176,6 @@ void det_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kDet{"det", det_backward};
 
-Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& values) {
-  Tensor out = empty(shape, dtype);
-  with_dtype(dtype, [&]<class T>(T) {
-    for (size_t i = 0; i < values.size(); ++i) out.data_as<T>()[i] = T(values[i]);
-  });
-  return out;
-}
-
 }  // namespace
 
 Tensor det(const Tensor& a) {
@@ -196,7 +184,7 @@ Tensor det(const Tensor& a) {
   const Lu lu = factor("det", a);
   std::vector<double> values(checked_count("det", batch_of(a)), 1.0);
   each_pivot(lu, [&](size_t i, double u, bool exchanged) { values[i] *= exchanged ? -u : u; });
-  Tensor out = from_values(batch_of(a), a.dtype(), values);
+  const Tensor out = to(tensor(values.data(), batch_of(a)), a.dtype());
   if (wants_grad(a)) record(kDet, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
   return out;
 }
@@ -213,7 +201,8 @@ Slogdet slogdet(const Tensor& a) {
     if (exchanged) sign[i] = -sign[i];
     log[i] += std::log(std::fabs(u));
   });
-  Slogdet out{from_values(batch, a.dtype(), sign), from_values(batch, a.dtype(), log)};
+  const Slogdet out{to(tensor(sign.data(), batch), a.dtype()),
+                    to(tensor(log.data(), batch), a.dtype())};
   if (wants_grad(a)) {
     static const NodeType type{"slogdet", [](Node& node, const Tensor& g, Tensor* dx) {
                                  dx[0] =
@@ -237,18 +226,6 @@ struct Triangle {
   bool upper, unit;
 };
 
-Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Triangle t);
-
-const NodeType kTriangle{
-    "solve_triangular", [](Node& node, const Tensor& g, Tensor* dx) {
-      const Triangle t = node.kept<Triangle>();
-      const Tensor gb = solve_triangles("solve_triangular", mT(node.get(0)), g, {!t.upper, t.unit});
-      if (node.wants(1)) dx[1] = gb;
-      if (!node.wants(0)) return;
-      const Tensor ga = -matmul(gb, mT(node.get(1)));
-      dx[0] = t.upper ? triu(ga, t.unit) : tril(ga, -int64_t(t.unit));
-    }};
-
 Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Triangle t) {
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
@@ -264,8 +241,17 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
     fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
          info[i] - 1 + message_base());
   const Tensor out = contiguous(mT(x));
+  static const NodeType type{
+      "solve_triangular", [](Node& node, const Tensor& g, Tensor* dx) {
+        const auto [upper, unit] = node.kept<Triangle>();
+        const Tensor gb = solve_triangles(node.type->name, mT(node.get(0)), g, {!upper, unit});
+        if (node.wants(1)) dx[1] = gb;
+        if (!node.wants(0)) return;
+        const Tensor ga = -matmul(gb, mT(node.get(1)));
+        dx[0] = upper ? triu(ga, unit) : tril(ga, -int64_t(unit));
+      }};
   if (wants_grad(a, b))
-    record(kTriangle, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput).keep(t);
+    record(type, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput).keep(t);
   return out;
 }
 
