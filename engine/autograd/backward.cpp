@@ -100,18 +100,14 @@ Tensor run_hooks(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
 
 /// The targets of `grad`: only nodes on the way to these are visited.
 struct Targets {
-  std::unordered_map<const Node*, Tensor> nodes;  // and their gradients, once computed
-  std::unordered_map<const TensorImpl*, Tensor> leaves;
+  std::unordered_map<const void*, Tensor> found;  // their gradients, once computed, by node or leaf
   std::unordered_set<const Node*> needed;
   const char* freed_node = nullptr;  // the name of a node on the way whose graph was freed
 
-  void add(const Tensor& x) {
-    if (x.impl()->node) nodes[x.impl()->node];
-    else leaves[x.impl()];
-  }
-  Tensor& of(const Tensor& x) { return x.impl()->node ? nodes[x.impl()->node] : leaves[x.impl()]; }
+  /// The gradient of x, which becomes a target.
+  Tensor& of(const Tensor& x) { return x.impl()->node ? found[x.impl()->node] : found[x.impl()]; }
   bool leads(Edge& edge) const {
-    return edge.node ? needed.count(edge.node.get()) > 0 : leaves.count(edge.leaf.get()) > 0;
+    return edge.node ? needed.count(edge.node.get()) > 0 : found.count(edge.leaf.get()) > 0;
   }
   /// Finds the nodes between the roots and the targets: inputs are older than results.
   void find(const TensorList& roots) {
@@ -127,7 +123,7 @@ struct Targets {
     }
     std::ranges::sort(all, [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
     for (Node* n : all)
-      if (nodes.count(n) || passes(*n)) needed.insert(n);
+      if (found.count(n) || passes(*n)) needed.insert(n);
   }
   /// Whether some input of the node leads to a target.
   bool passes(Node& n) const {
@@ -241,7 +237,7 @@ class BackwardPass : public BackwardState {
 
   /// Moves the leaves' gradients to the targets instead of `.grad`.
   void collect_targets() {
-    for (auto& leaf : leaves_) targets_->leaves[leaf.get()] = take(*leaf);
+    for (auto& leaf : leaves_) targets_->found[leaf.get()] = take(*leaf);
     leaves_.clear();
   }
 
@@ -417,7 +413,7 @@ class BackwardPass : public BackwardState {
   /// Whether gradients may pass through a view before its turn, because its gradient is not needed.
   bool can_pass(const Node& node) const {
     const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
-                      (targets_ && targets_->nodes.count(&node) > 0);
+                      (targets_ && targets_->found.count(&node) > 0);
     return node.type->through && !node.consumed && !node.pending.defined() && !seen;
   }
 
@@ -473,8 +469,8 @@ class BackwardPass : public BackwardState {
 
   /// Stores the gradient of a target; returns true if no other target precedes it in the graph.
   bool node_is_target(Node& node, const Tensor& g) {
-    const auto at = targets_->nodes.find(&node);
-    if (at == targets_->nodes.end()) return false;
+    const auto at = targets_->found.find(&node);
+    if (at == targets_->found.end()) return false;
     at->second = g;
     return !targets_->passes(node);
   }
@@ -557,7 +553,7 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs, const Tenso
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad())
       fail("grad: input {} does not require a gradient; see x:requires_grad_()", i + 1);
-    targets.add(inputs[i]);
+    targets.of(inputs[i]);
   }
   targets.find(outputs);
   {

@@ -32,14 +32,10 @@ bool OwnerGraph::all_known(const Vertex& t) {
 /// Calls `see` with each vertex that this vertex owns.
 void OwnerGraph::each(const Vertex& t, const auto& see) {
   const auto see_tensor = [&](TensorImpl* x) {
-    Vertex next;
-    next.tensor = x;
-    if (x) see(x, next);
+    if (x) see(x, Vertex{.tensor = x});
   };
   const auto see_node = [&](Node* n) {
-    Vertex next;
-    next.node = n;
-    if (n) see(n, next);
+    if (n) see(n, Vertex{.node = n});
   };
   if (t.tensor) {
     see_node(t.tensor->node);
@@ -52,9 +48,7 @@ void OwnerGraph::each(const Vertex& t, const auto& see) {
   }
   if (!t.node->extra) return;
   see_tensor(t.node->extra->retained.get());
-  Vertex next;
-  next.unsaved = &t.node->extra->unsaved;
-  if (*next.unsaved) see(next.unsaved->get(), next);
+  if (const auto& unsaved = t.node->extra->unsaved) see(unsaved.get(), Vertex{.unsaved = &unsaved});
 }
 
 void OwnerGraph::start(TensorImpl* t, int owners) {

@@ -32,7 +32,7 @@ class OwnerGraph {
     const std::shared_ptr<Unsaved>* unsaved = nullptr;
     int known = 0;  // references from within
     bool alive = false;
-    std::vector<const void*> owners;
+    std::vector<const void*> owners = {};
   };
   static bool all_known(const Vertex&);
   static void each(const Vertex&, const auto&);

@@ -39,12 +39,6 @@ Node& attach_node(Ref<Node> made, const Tensor& out) {
   return node;
 }
 
-void free_node(Node* node) {
-  if (node->kept_bytes) pool_free(node->kept_there, node->kept_bytes);
-  node->~Node();
-  pool_free(node, sizeof(Node));
-}
-
 std::string changed_at(const Storage*);
 
 }  // namespace
@@ -58,7 +52,9 @@ void Node::destroy(Node* node) {
   t.freeing = true;
   while (Node* first = t.unused) {
     t.unused = first->next;
-    free_node(first);
+    if (first->kept_bytes) pool_free(first->kept_there, first->kept_bytes);
+    first->~Node();
+    pool_free(first, sizeof(Node));
   }
   t.freeing = false;
 }

@@ -27,7 +27,6 @@ struct ViewWrite {
   bool contiguous;  // the base
 };
 
-/// Returns the region `place` of `whole`.
 Tensor place_in(const Tensor& whole, const TensorGeometry& place) {
   return view_of(whole, place.size, place.stride, place.offset);
 }
@@ -40,14 +39,6 @@ Tensor laid_out_as(const TensorGeometry& base, Dtype dtype, const Device& device
   return view_of(full({extent}, filled, dtype, device), base.size, base.stride, 0);
 }
 
-/// The row-major indices of the view's elements in the base.
-Tensor positions_of(const TensorGeometry& base, const TensorGeometry& place, const Device& device) {
-  const Tensor whole = laid_out_as(base, Dtype::i64, device, 0);
-  const Tensor numbers = range(0, double(whole.numel()) - 1, 1, Dtype::i64, device);
-  copy_(whole, reshape(numbers, whole.shape()));
-  return reshape(clone(place_in(whole, place)), {-1});
-}
-
 const NodeType kView = view_type("view");
 
 /// The gradient of a write into a view of the base: the region goes to the value, the rest to the
@@ -55,13 +46,16 @@ const NodeType kView = view_type("view");
 void write_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto& [base, place, contiguous] = node.kept<ViewWrite>();
   if (grad_enabled()) {
-    const Tensor at = positions_of(base, place, g.device());
     if (node.wants(0)) {
       const Tensor kept = laid_out_as(base, Dtype::b8, g.device(), 1);
       fill_(place_in(kept, place), 0);
       dx[0] = where(kept, g, 0.0);
     }
-    if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), place.size);
+    if (!node.wants(1)) return;
+    const Tensor numbers = laid_out_as(base, Dtype::i64, g.device(), 0);  // row-major indices
+    copy_(numbers, reshape(arange(g.numel(), g.device()), g.shape()));
+    const Tensor at = reshape(clone(place_in(numbers, place)), {-1});
+    dx[1] = reshape(gather(reshape(g, {-1}), 0, at), place.size);
     return;
   }
   // Many writes into one tensor reuse the same memory if it has no other owner.
@@ -103,19 +97,13 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
     x.impl()->node->ensure_extra().retained = std::move(old.impl()->node->extra->retained);
 }
 
-namespace {
-
-bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
-
 /// Rejects a recorded write into a view that was made under no_grad.
-[[noreturn]] void fail_unrecorded_view(const char* operation) {
+[[noreturn]] static void fail_unrecorded_view(const char* operation) {
   fail(
       "{}: this view was made without recording, and is changed while gradients are recorded; "
       "move both inside mt.no_grad, or both outside",
       operation);
 }
-
-}  // namespace
 
 /// The checks of a recorded write, before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
@@ -152,7 +140,7 @@ void check_writable(const char* operation, const Tensor& target) {
     const TensorImpl* base = target.impl()->base;
     if (target.impl()->aliases_graph || (base && base->aliases_graph))
       fail_unrecorded_view(operation);
-    if (base && is_graph_leaf(*base))
+    if (base && base->requires_grad && !base->node)
       fail(
           "{}: this is a view of a leaf that requires a gradient, a change in place would lose it; "
           "use mt.no_grad(function) around it",
@@ -243,9 +231,6 @@ void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
     }
     r.made_in_no_grad = x.impl()->made_in_no_grad, r.aliases_graph = x.impl()->aliases_graph;
   }
-  if (source.dim() > region.dim() ||
-      broadcast("assignment", region.shape(), source.shape()) != region.shape())
-    fail("assignment: the value {} does not fit into {}", source.shape(), region.shape());
   write_("assignment", region, source);
 }
 

@@ -329,7 +329,7 @@ Tensor recorded(const Attention& a, bool by_verb) {
         },
         {in.q, in.k, in.v}, g);
   };
-  return record_function(kAttention, {a.q, a.k, a.v}, {made[0]}, {false}, save, backward_fn)[0];
+  return record_function(kAttention, {a.q, a.k, a.v}, {made[0]}, {}, save, backward_fn)[0];
 }
 
 /// Runs the verb for tensors of 2 to 4 dimensions; heads may be `shared`. Undefined if the device

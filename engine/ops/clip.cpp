@@ -8,17 +8,13 @@
 #include "engine/ops/ops.h"
 
 namespace mt {
-namespace {
-
 /// The gradients that are defined and have elements.
-TensorList gradients_of(const TensorList& parameters) {
+static TensorList gradients_of(const TensorList& parameters) {
   TensorList all;
   for (const Tensor& p : parameters)
     if (Tensor g = p.grad(); g.defined() && g.numel() > 0) all.push_back(std::move(g));
   return all;
 }
-
-}  // namespace
 
 Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p, bool finite) {
   const NoGrad off;
@@ -33,8 +29,7 @@ Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p, 
   Tensor factor = minimum(max_norm / (total + 1e-6), 1.0);
   for (const Tensor& g : all) {
     if (&factor.device() != &g.device()) factor = to(factor, g.device());
-    const Tensor* inputs[] = {&g, &factor};
-    elementwise_(op::id<op::Mul>, inputs);
+    g *= factor;
   }
   return total;
 }

@@ -23,8 +23,7 @@ struct Geometry : Conv {
 
 // The three tensors of the sum: the part that computes one takes the others, in this order.
 enum Role { kX, kW, kY };
-
-Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g);
+constexpr Role kOthers[3][2] = {{kW, kY}, {kX, kY}, {kX, kW}};
 
 /// The verb's arguments without the arrays, for operands of `one`'s dtype and device.
 Conv arguments(Role result, const Tensor& one, const Tensor& bias, const Geometry& g) {
@@ -35,33 +34,28 @@ Conv arguments(Role result, const Tensor& one, const Tensor& bias, const Geometr
   return c;
 }
 
-/// Computes with the operands in float32 and rounds the result.
-Tensor through_float32(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
-  const Tensor operands[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
-                              to_compute_dtype(given[kY])};
-  return to(compute(result, operands, to_compute_dtype(bias), g),
-            given[result == kX ? kW : kX].dtype());
-}
-
 /// Calls the verb. `given` holds the two other tensors at the indices of their roles.
 Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geometry& g) {
   NoGrad off;
-  const Tensor &one = given[result == kX ? kW : kX], bias = contiguous(bias0);
+  const Tensor &one = given[kOthers[result][0]], bias = contiguous(bias0);
   Conv c = arguments(result, one, bias, g);
   const bool cpu = is_cpu(one.device());
+  const auto through_float32 = [&] {
+    const Tensor wide[] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
+                           to_compute_dtype(given[kY])};
+    return to(compute(result, wide, to_compute_dtype(bias), g), one.dtype());
+  };
   const int64_t for_onednn = cpu ? onednn::convolution_scratch(c) : 0;
-  if (product_dtype(c.dtype, one.device()) != c.dtype && for_onednn == 0)
-    return through_float32(result, given, bias, g);
+  if (product_dtype(c.dtype, one.device()) != c.dtype && for_onednn == 0) return through_float32();
   Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one);
   if (out.numel() == 0) return out;
-  if (given[result == kY ? kW : kY].numel() == 0 || one.numel() == 0) {
+  if (given[kOthers[result][1]].numel() == 0 || one.numel() == 0) {
     fill_(out, 0);
     if (bias.defined()) copy_(out, reshape(bias, {1, -1, 1, 1}));
     return out;
   }
   Tensor operands[3];
-  for (int r = 0; r < 3; ++r)
-    if (r != result) operands[r] = contiguous(given[r]);
+  for (const Role r : kOthers[result]) operands[r] = contiguous(given[r]);
   if (result == kX)  // the weight with its channels transposed
     operands[kW] = contiguous(
         permute(reshape(operands[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
@@ -75,23 +69,17 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geom
   }
   if (out.device().conv(c)) return out;
   if (!is_half(c.dtype)) require_openblas("conv");
-  return through_float32(result, given, bias, g);  // oneDNN had no memory
+  return through_float32();  // oneDNN had no memory
 }
 
 void conv_backward(Node& node, const Tensor& g, Tensor* dx);
 const NodeType kParts[3] = {
     {"conv_transpose", conv_backward}, {"conv_weight", conv_backward}, {"conv", conv_backward}};
 
-/// The roles of the two given tensors, in order.
-struct OtherOperands {
-  Role role[2];
-  explicit OtherOperands(Role result) : role{result == kX ? kW : kX, result == kY ? kW : kY} {}
-};
-
 /// Computes the tensor of role `result` from the two others, recorded.
 Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geometry& g) {
-  const auto [role] = OtherOperands(result);
-  const Tensor &a = given[role[0]], &b = given[role[1]];
+  const auto [first, second] = kOthers[result];
+  const Tensor &a = given[first], &b = given[second];
   Tensor out = compute(result, given, bias, g);
   if (!wants_grad(a, b, bias)) return out;
   record(kParts[result], out, {&a, &b, &bias}).save_for(1, 0, a, 0).save_for(0, 1, b, 1).keep(g);
@@ -101,11 +89,11 @@ Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geo
 /// In the sum, the incoming gradient replaces the result.
 void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
   const Role result = Role(node.type - kParts);
-  const auto [role] = OtherOperands(result);
   Tensor given[3];
-  given[result] = grad, given[role[0]] = node.get(0), given[role[1]] = node.get(1);
+  given[result] = grad;
+  for (int i = 0; i < 2; ++i) given[kOthers[result][i]] = node.get(i);
   for (int i = 0; i < 2; ++i)
-    if (node.wants(i)) dx[i] = part(role[i], given, {}, node.kept<Geometry>());
+    if (node.wants(i)) dx[i] = part(kOthers[result][i], given, {}, node.kept<Geometry>());
   if (node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
 }
 
@@ -133,16 +121,6 @@ struct Patches {
   }
 };
 
-Tensor unfold_patches(const Tensor& x, const Patches& p);
-Tensor fold_patches(const Tensor& patches, const Patches& p);
-
-const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
-                         dx[0] = fold_patches(g, node.kept<Patches>());
-                       }};
-const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = unfold_patches(g, node.kept<Patches>());
-                     }};
-
 /// Calls f(part, places) for each element of the kernel, with its part of the patches and the
 /// elements of `whole` that it covers in bounds.
 void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const auto& f, int i = 0) {
@@ -158,6 +136,8 @@ void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const a
   }
 }
 
+Tensor fold_patches(const Tensor& patches, const Patches& p);
+
 Tensor unfold_patches(const Tensor& x, const Patches& p) {
   Patches in = p;
   Tensor from = x.detach();
@@ -170,7 +150,10 @@ Tensor unfold_patches(const Tensor& x, const Patches& p) {
   const Tensor out = image ? empty(p.patch_shape, x) : zeros(p.patch_shape, x);
   each_tap(p.split(out), from, in,
            [](const Tensor& part, const Tensor& places) { copy_(part, places); });
-  if (wants_grad(x)) record(kUnfold, out, {&x}).keep(p);
+  static const NodeType type{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
+                               dx[0] = fold_patches(g, node.kept<Patches>());
+                             }};
+  if (wants_grad(x)) record(type, out, {&x}).keep(p);
   return out;
 }
 
@@ -178,23 +161,11 @@ Tensor fold_patches(const Tensor& patches, const Patches& p) {
   const Tensor out = zeros(p.whole, patches);
   each_tap(p.split(patches.detach()), out, p,
            [](const Tensor& part, const Tensor& places) { places += part; });
-  if (wants_grad(patches)) record(kFold, out, {&patches}).keep(p);
+  static const NodeType type{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
+                               dx[0] = unfold_patches(g, node.kept<Patches>());
+                             }};
+  if (wants_grad(patches)) record(type, out, {&patches}).keep(p);
   return out;
-}
-
-/// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w), with zero padding.
-Tensor depth_windows(const Tensor& x, const Window& d) {
-  const Patches p = Patches::of_volume(x.size(0), x.size(1), d, x.size(3), x.size(4));
-  checked_count("conv3d", p.patch_shape);
-  return unfold_patches(x, p);
-}
-
-/// The gradient of depth_windows as an operation: adds all slices at their positions in n volumes.
-Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
-  const Patches p =
-      Patches::of_volume(n, slices.size(1) / d.kernel, d, slices.size(2), slices.size(3));
-  checked_count("conv_transpose3d", p.whole);
-  return fold_patches(slices, p);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
@@ -230,22 +201,24 @@ Tensor finish(const ConvOperands& p, int spatial, const Tensor& y) {
   return p.single ? squeeze(out, 0) : out;
 }
 
-/// The arguments of the sum over height and width, with the channels of one group.
-Geometry geometry_of(int64_t batch, int64_t groups, int64_t inputs, int64_t outputs,
-                     const Window& h, const Window& w) {
+/// The arguments of the sum over height and width; the windows along the depth are images.
+Geometry geometry_of(const Tensor& x, const Tensor& w, int64_t groups, const Window (&axis)[3]) {
   Geometry g{};
-  g.batch = batch, g.groups = groups, g.inputs = inputs, g.outputs = outputs;
-  for (int d = 0; d < 2; ++d) {
-    const Window& a = d == 0 ? h : w;
-    g.size[d] = a.size, g.kernel[d] = a.kernel, g.out[d] = a.out;
-    g.stride[d] = a.stride, g.dilation[d] = a.dilation, g.offset[d] = a.offset;
-  }
+  g.batch = x.size(0) * axis[0].out, g.groups = groups;
+  g.inputs = w.size(1) * axis[0].kernel, g.outputs = w.size(0) / groups;
+  set_windows(g, axis[1], axis[2]);
   return g;
 }
 
 void check_bias(const char* name, const Tensor& bias, int64_t channels) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != channels))
     fail("{}: the bias is {}, the result has {} channels", name, bias.shape(), channels);
+}
+
+[[noreturn]] void fail_channels(const char* name, const Tensor& x, const Tensor& w,
+                                int64_t expected, int64_t groups) {
+  fail("{}: the input {} has {} channels, the weight {} expects {} with groups {}", name, x.shape(),
+       x.size(w.dim() == x.dim() ? 1 : 0), w.shape(), expected, groups);
 }
 
 void check_groups(const char* name, int64_t groups, int64_t channels, const char* whose) {
@@ -275,13 +248,14 @@ int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, i
 
 }  // namespace
 
+const char* spatial_names(int spatial) {
+  return spatial == 1 ? "length" : spatial == 2 ? "height x width" : "depth x height x width";
+}
+
 void check_image(const char* name, const Tensor& x, int spatial) {
   if (x.dim() != spatial + 1 && x.dim() != spatial + 2)
     fail("{}: the input is {}; expected (batch x channels x {}) or the same without batch", name,
-         x.shape(),
-         spatial == 1   ? "length"
-         : spatial == 2 ? "height x width"
-                        : "depth x height x width");
+         x.shape(), spatial_names(spatial));
   check_float(name, x);
 }
 
@@ -315,8 +289,7 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
   check_groups(name, o.groups, w.size(0), "result");
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) / o.groups != w.size(1))
-    fail("{}: the input {} has {} channels, the weight {} expects {} with groups {}", name,
-         x0.shape(), x.size(1), w0.shape(), w.size(1) * o.groups, o.groups);
+    fail_channels(name, x0, w0, w.size(1) * o.groups, o.groups);
   check_bias(name, bias, w.size(0));
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
@@ -335,11 +308,13 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
     a.out = windows(name, a.size, before, after, a.kernel, dilation[i], stride[i]);
     a.offset = -before;
   }
-  const Geometry g = geometry_of(x.size(0) * axis[0].out, o.groups, w.size(1) * axis[0].kernel,
-                                 w.size(0) / o.groups, axis[1], axis[2]);
+  const Geometry g = geometry_of(x, w, o.groups, axis);
   checked_count(name, g.y());
   if (spatial < 3) return finish(p, spatial, part(kY, {x, w, {}}, p.bias, g));
-  const Tensor y = part(kY, {depth_windows(x, axis[0]), reshape(w, g.w()), {}}, p.bias, g);
+  // The windows along the depth become images, with zero padding.
+  const Patches depth = Patches::of_volume(x.size(0), x.size(1), axis[0], x.size(3), x.size(4));
+  checked_count(name, depth.patch_shape);
+  const Tensor y = part(kY, {unfold_patches(x, depth), reshape(w, g.w()), {}}, p.bias, g);
   const Tensor volumes = reshape(y, {x.size(0), axis[0].out, w.size(0), g.out[0], g.out[1]});
   return finish(p, spatial, contiguous(transpose(volumes, 1, 2)));
 }
@@ -352,9 +327,7 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   const ConvOperands p = prepare(name, spatial, x0, w0, bias);
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, x.size(1), "input");
-  if (x.size(1) != w.size(0))
-    fail("{}: the input {} has {} channels, the weight {} expects {}", name, x0.shape(), x.size(1),
-         w0.shape(), w.size(0));
+  if (x.size(1) != w.size(0)) fail_channels(name, x0, w0, w.size(0), o.groups);
   check_bias(name, bias, w.size(1) * o.groups);
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
@@ -372,16 +345,18 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
     if (a.size < 1)
       fail("{}: an input of {} with padding {} gives no output", name, a.out, padding[i]);
   }
-  const int64_t n = x.size(0), depth = axis[0].out;
-  const Geometry g = geometry_of(n * depth, o.groups, w.size(1) * axis[0].kernel,
-                                 w.size(0) / o.groups, axis[1], axis[2]);
+  const Geometry g = geometry_of(x, w, o.groups, axis);
   checked_count(name, g.x());
   Tensor y;
   if (spatial < 3) {
     y = part(kX, {{}, w, x}, {}, g);
-  } else {
+  } else {  // all slices are added at their positions in the volumes
     const Tensor slices = reshape(transpose(x, 1, 2), g.y());
-    y = depth_sums(part(kX, {{}, reshape(w, g.w()), slices}, {}, g), axis[0], n);
+    y = part(kX, {{}, reshape(w, g.w()), slices}, {}, g);
+    const Patches depth =
+        Patches::of_volume(x.size(0), y.size(1) / axis[0].kernel, axis[0], y.size(2), y.size(3));
+    checked_count(name, depth.whole);
+    y = fold_patches(y, depth);
   }
   if (p.bias.defined()) y = y + by_channel(p.bias, y);
   return finish(p, spatial, y);
@@ -391,31 +366,27 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tens
                      bool reverse) {
   if (x0.dim() != spatial + 2)
     fail("{}: the input is {}; expected (batch x channels x {})", name, x0.shape(),
-         spatial == 1 ? "length" : "height x width");
+         spatial_names(spatial));
   const ConvOperands p = prepare(name, spatial, x0, w0, {});
   const Tensor &x = p.x, &w = p.w;
-  if (x.size(1) != w.size(1))
-    fail("{}: the input {} has {} channels, the weight {} expects {}", name, x0.shape(), x.size(1),
-         w0.shape(), w.size(1));
+  if (x.size(1) != w.size(1)) fail_channels(name, x0, w0, w.size(1), 1);
   const auto window = [&](int d) {
     return Window{x.size(d), w.size(d), 1, reverse ? -1 : 1, 0, x.size(d)};
   };
-  const Geometry g = geometry_of(x.size(0), 1, w.size(1), w.size(0), window(2), window(3));
+  const Geometry g = geometry_of(x, w, 1, {{}, window(2), window(3)});
   checked_count(name, g.y());
   return finish(p, spatial, part(kY, {x, w, {}}, {}, g));
 }
 
 Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
-  const Geometry g = geometry_of(x.size(0), 1, 1, 1, h, w);
   const Tensor one = ones({1, 1, h.kernel, w.kernel}, x);
+  const Geometry g = geometry_of(x, one, 1, {{}, h, w});
   return squeeze(part(kY, {unsqueeze(x, 1), one, {}}, {}, g), 1);
 }
 
-namespace {
-
-Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& size,
-                        const Shape& kernel, const Shape& dilation, const Shape& padding,
-                        const Shape& stride) {
+static Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& size,
+                               const Shape& kernel, const Shape& dilation, const Shape& padding,
+                               const Shape& stride) {
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1);
   const WindowSteps o = window_steps(name, 2, stride, dilation, padding);
@@ -428,8 +399,6 @@ Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& siz
   checked_count(name, {n, c, size[0] + 2 * o.padding[0], size[1] + 2 * o.padding[1]});
   return Patches::of_image(n, c, window[0], window[1]);
 }
-
-}  // namespace
 
 Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const Shape& padding,
               const Shape& stride) {

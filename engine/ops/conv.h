@@ -38,6 +38,16 @@ struct WindowSteps {
 };
 WindowSteps window_steps(const char* name, int spatial, const Shape& stride, const Shape& dilation,
                          const Shape& padding);
+/// Copies the windows along the last two dimensions into the arguments of a verb, Conv or MaxPool.
+void set_windows(auto& call, const Window& h, const Window& w) {
+  for (int d = 0; d < 2; ++d) {
+    const Window& a = d == 0 ? h : w;
+    call.size[d] = a.size, call.kernel[d] = a.kernel, call.out[d] = a.out;
+    call.stride[d] = a.stride, call.dilation[d] = a.dilation, call.offset[d] = a.offset;
+  }
+}
+/// "length", "height x width" or "depth x height x width", for messages.
+const char* spatial_names(int spatial);
 /// Checks that x is (n, c, ..) or (c, ..) with `spatial` spatial dimensions and a float dtype.
 void check_image(const char* name, const Tensor& x, int spatial);
 

@@ -10,10 +10,8 @@
 
 namespace mt {
 
-namespace {
-
 /// Writes one element on a CPU, or fills all elements on a GPU.
-void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
+static void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
   Tensor one;
   alignas(8) unsigned char number[8];
   c.from = c.to;
@@ -30,8 +28,6 @@ void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
   gpu_of(out.device()).fill(c);
 }
 
-}  // namespace
-
 void copy_elements(const Tensor& out, const Tensor& in, bool streams) {
   Copy c;
   c.to = out.dtype(), c.from = in.dtype();
@@ -46,16 +42,12 @@ void copy_elements(const Tensor& out, const Tensor& in, bool streams) {
   out.device().copy(c);
 }
 
-namespace {
-
 const NodeType kClone{"clone", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
 const NodeType kConvert{
     "to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.kept<Dtype>()); }};
 const NodeType kMove{"to", [](Node& node, const Tensor& g, Tensor* dx) {
                        dx[0] = to(g, *node.kept<const Device*>());
                      }};
-
-}  // namespace
 
 Tensor full(const Shape& shape, double value, Dtype dtype, const Device& device) {
   check_value("full", value, dtype);
@@ -124,22 +116,29 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
   });
 }
 
-Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device& device) {
-  if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype);
-  return sequence(n, dtype, device, [=](auto i) {  // exact at both ends
+Tensor arange(int64_t n, const Device& device) {
+  return range(0, double(n) - 1, 1, Dtype::i64, device);
+}
+
+/// Element i of n numbers from first to last, exact at both ends.
+static auto equally_spaced(double first, double last, int64_t n) {
+  return [=](auto i) {
     using N = decltype(i);
     const N at = i / N(double(std::max<int64_t>(n - 1, 1)));
     return N(first) * (N(1.0) - at) + N(last) * at;
-  });
+  };
+}
+
+Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device& device) {
+  if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype);
+  return sequence(n, dtype, device, equally_spaced(first, last, n));
 }
 
 Tensor logspace(double first, double last, int64_t n, double base, Dtype dtype,
                 const Device& device) {
   if (!is_float(dtype)) fail("logspace: {} cannot hold fractions", dtype);
-  const auto power = [=](double i) {
-    const double at = i / double(std::max<int64_t>(n - 1, 1));
-    return std::pow(base, first * (1 - at) + last * at);
-  };
+  const auto exponent = equally_spaced(first, last, n);
+  const auto power = [=](double i) { return std::pow(base, exponent(i)); };
   return to(cpu_sequence(n, dtype, power), device);
 }
 

@@ -35,6 +35,8 @@ inline Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x); }
 Tensor eye(int64_t rows, int64_t columns, Dtype = default_dtype(), const Device& = cpu_device());
 /// 1-d: first, first + step, .. including last (torch.arange excludes the end).
 Tensor range(double first, double last, double step, Dtype, const Device& = cpu_device());
+/// 1-d, int64: 0, 1, .., n - 1.
+Tensor arange(int64_t n, const Device& = cpu_device());
 /// 1-d: n equally spaced numbers, both ends included.
 Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(),
                 const Device& = cpu_device());

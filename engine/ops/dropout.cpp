@@ -19,7 +19,13 @@ Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
   return to(kept, x.dtype()) * (p < 1 ? 1 / (1 - p) : 0);
 }
 
-/// Alpha dropout with a mask of this shape.
+/// The shape of x with size 1 for the dimensions from `first` on.
+Shape channels_of(const Tensor& x, int first) {
+  Shape shape = x.shape();
+  for (int d = first; d < x.dim(); ++d) shape[d] = 1;
+  return shape;
+}
+
 Tensor apply_alpha_dropout(const char* name, const Tensor& x, const Shape& shape, double p,
                            bool training) {
   check_dropout(name, x, p);
@@ -44,14 +50,11 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p,
   // As in PyTorch, dropout2d takes three dimensions as a batch.
   const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
   if (!batch && (spatial == 2 || x.dim() != spatial + 1))
-    fail("{}: the input is {}; expected (batch x channels x {}", name, x.shape(),
-         spatial == 1   ? "length), or the same without batch"
-         : spatial == 2 ? "height x width), or (batch x channels x length)"
-                        : "depth x height x width), or the same without batch");
+    fail("{}: the input is {}; expected (batch x channels x {}), or {}", name, x.shape(),
+         spatial_names(spatial),
+         spatial == 2 ? "(batch x channels x length)" : "the same without batch");
   if (!training || p == 0) return x;
-  Shape shape = x.shape();
-  for (int d = batch ? 2 : 1; d < x.dim(); ++d) shape[d] = 1;
-  return x * dropout_mask(x, shape, p);
+  return x * dropout_mask(x, channels_of(x, batch ? 2 : 1), p);
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
@@ -61,9 +64,7 @@ Tensor alpha_dropout(const Tensor& x, double p, bool training) {
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   const char* name = "feature_alpha_dropout";
   if (x.dim() < 2) fail("{}: the input is {}; expected (batch x channels x ..)", name, x.shape());
-  Shape shape = x.shape();
-  for (int d = 2; d < x.dim(); ++d) shape[d] = 1;
-  return apply_alpha_dropout(name, x, shape, p, training);
+  return apply_alpha_dropout(name, x, channels_of(x, 2), p, training);
 }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
@@ -81,9 +82,7 @@ const Tensor& dropout_(const Tensor& x, double p, bool training) {
   check_dropout("dropout_", x, p);
   check_writable("dropout_", x);
   if (!training || p == 0) return x;
-  const Tensor mask = dropout_mask(x, x.shape(), p);
-  const Tensor* inputs[] = {&x, &mask};
-  return elementwise_(op::id<op::Mul>, inputs);
+  return x *= dropout_mask(x, x.shape(), p);
 }
 
 Tensor glu(const Tensor& x, Dim dim) {

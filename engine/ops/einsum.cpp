@@ -167,14 +167,14 @@ class Subscripts {
 
 /// A view of x with its dimensions in this order, and with size 1 for those that it lacks.
 Tensor permute_to(const Term& t, const Labels& order) {
+  if (t.at == order) return t.x;
   Shape dims, size;
-  bool same = t.at == order;
   for (int64_t label : order) {
     const int d = t.find(label);
     if (d >= 0) dims.push(d);
     size.push(d >= 0 ? t.x.size(d) : 1);
   }
-  return same ? t.x : reshape(permute(t.x, dims), size);
+  return reshape(permute(t.x, dims), size);
 }
 
 /// Sums over the dimensions that are not in `keep`; sums of integers are int64.
@@ -190,7 +190,6 @@ Term sum_except(const Term& t, const Set& keep) {
   return {sum(t.x, dims), left};
 }
 
-/// The roles of the labels of two operands in their product.
 struct Roles {
   Labels batch, left, right, inner;
   Roles(const Term& a, const Term& b, const Set& keep) {
@@ -219,13 +218,11 @@ void sort_by_stride(const Term& t, Labels& labels) {
     }
 }
 
-/// Sorts in the order of the final result, if it is given.
 void sort_by_result(const Labels* result, Labels& labels) {
   if (!result) return;
   Labels sorted;
   for (int64_t label : *result)
-    for (int64_t mine : labels)
-      if (mine == label) sorted.push(label);
+    if (std::ranges::find(labels, label) != labels.end()) sorted.push(label);
   labels = sorted;
 }
 
@@ -242,14 +239,8 @@ Tensor as_matrices(const Term& t, const Labels& batch, const Labels& rows, const
   Shape size;
   for (int64_t label : batch) size.push(t.x.size(t.find(label)));
   size.push(count(t, rows)), size.push(count(t, columns));
-  Term moved{t.at == order ? t.x : permute_to(t, order), order};
-  return moved.x.shape() == size ? moved.x : reshape(moved.x, size);
-}
-
-bool ends_with_one_of(const Labels* result, const Labels& labels) {
-  if (!result || result->size() == 0) return false;
-  const int64_t last = (*result)[result->size() - 1];
-  return std::ranges::find(labels, last) != labels.end();
+  const Tensor moved = permute_to(t, order);
+  return moved.shape() == size ? moved : reshape(moved, size);
 }
 
 /// The product of two operands, summed over the labels that no other operand needs. `result` is the
@@ -269,7 +260,9 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
     out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // the dtype that matmul returns
     return out;
   }
-  if (ends_with_one_of(result, r.left)) {  // then the transposed product is contiguous
+  // The transposed product is contiguous if the result ends with a row's label.
+  if (result && result->size() > 0 &&
+      std::ranges::find(r.left, result->end()[-1]) != r.left.end()) {
     std::swap(a, b);
     std::swap(r.left, r.right);
   }

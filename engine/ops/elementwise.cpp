@@ -309,19 +309,15 @@ void check_integers(int op, const Tensor& divisor, Dtype dtype) {
     fail("{}: an integer to a negative power is not an integer; use :float() first", info.name);
 }
 
-/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. If it
-/// needs no gradient, it is passed by value.
-bool is_movable_scalar(const Tensor& x) {
-  return x.impl()->number || (x.dim() == 0 && is_cpu(x.device()));
-}
-
-/// The device of the operands that are not movable scalars.
+/// The device of the operands. Plain numbers and 0-d CPU tensors follow the others there; those without a gradient are
+/// passed by value.
 const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
   const Tensor* first = nullptr;
   for (int i = 0; i < row.inputs; ++i) {
-    if (is_movable_scalar(*inputs[i])) continue;
-    if (first) check_together(row.info->name, *first, *inputs[i]);
-    first = inputs[i];
+    const Tensor& x = *inputs[i];
+    if (x.impl()->number || (x.dim() == 0 && is_cpu(x.device()))) continue;
+    if (first) check_together(row.info->name, *first, x);
+    first = &x;
   }
   return (first ? first : inputs[0])->device();
 }

@@ -10,10 +10,8 @@
 #include "engine/ops/weighted_gather.h"
 
 namespace mt {
-namespace {
-
 /// Converts ids to 0-based positions below `size`; throws Error with the place of an invalid one.
-Tensor checked_ids(const char* name, const Index& ids, int64_t size) {
+static Tensor checked_ids(const char* name, const Index& ids, int64_t size) {
   Index read = integer_positions(name, ids, "ids", "ids");
   read.at = reshape(read.at, {-1});
   const Tensor at = read.from_zero();
@@ -22,7 +20,8 @@ Tensor checked_ids(const char* name, const Index& ids, int64_t size) {
 }
 
 /// Checks that the weight is a table with the padding's row; returns that row, or -1.
-int64_t padding_row(const char* name, const Tensor& weight, std::optional<Position> padding) {
+static int64_t padding_row(const char* name, const Tensor& weight,
+                           std::optional<Position> padding) {
   if (weight.dim() != 2)
     fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
   const int64_t n = weight.size(0);
@@ -34,8 +33,6 @@ int64_t padding_row(const char* name, const Tensor& weight, std::optional<Positi
          *padding < 0 ? padding->at : *padding + base, base, n - 1 + base);
   return row;
 }
-
-}  // namespace
 
 Tensor embedding(const Index& ids, const Tensor& weight, std::optional<Position> padding) {
   const int64_t pad = padding_row("embedding", weight, padding);
@@ -97,10 +94,6 @@ Tensor max_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int
   return where(any(inside, {1}), best, 0.0);
 }
 
-Tensor scale_rows(const Tensor& rows, const Tensor& factor) {
-  return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
-}
-
 /// Calls f(from, count) for runs of the `n` rows, in whole groups of `each`, that fit the cache.
 void each_run(const Tensor& x, int64_t n, int64_t each, const auto& f) {
   const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
@@ -142,8 +135,8 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
     out =
         zeros({bags, x.size(1)}, each || !is_reduced_float(dtype) ? dtype : Dtype::f32, x.device());
     each_run(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
-      const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
-      const Tensor rows = scale_rows(index_select(x, 0, {slice(at, 0, from, n)}), some);
+      Tensor rows = index_select(x, 0, {slice(at, 0, from, n)});
+      if (factor.defined()) rows = rows * unsqueeze(slice(factor, 0, from, n), 1);
       if (each)
         copy_elements(slice(out, 0, from / each, n / each),
                       sum(reshape(rows, {n / each, each, x.size(1)}), {1}));

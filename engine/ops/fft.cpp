@@ -226,23 +226,20 @@ Tensor compute(const Tensor& x, const Transform& t) {
   return out;
 }
 
-Tensor transform(const Tensor& x, const Transform& t);
-
-/// The adjoint: the conjugate transform, with the same scales.
-const NodeType kTransform{"fft", [](Node& node, const Tensor& g, Tensor* dx) {
-                            Transform t = node.kept<Transform>();
-                            t.inverse = !t.inverse;
-                            std::swap(t.kind.in, t.kind.out);
-                            dx[0] = transform(g, t);
-                          }};
-
 Tensor transform(const Tensor& x, const Transform& t) {
   Tensor out;
   {
     const NoGrad off;
     out = compute(x.detach(), t);
   }
-  if (wants_grad(x)) record(kTransform, out, {&x}).keep(t);
+  // The adjoint is the conjugate transform, with the same scales.
+  static const NodeType type{"fft", [](Node& node, const Tensor& g, Tensor* dx) {
+                               Transform t = node.kept<Transform>();
+                               t.inverse = !t.inverse;
+                               std::swap(t.kind.in, t.kind.out);
+                               dx[0] = transform(g, t);
+                             }};
+  if (wants_grad(x)) record(type, out, {&x}).keep(t);
   return out;
 }
 
@@ -309,11 +306,8 @@ Tensor along_dim(const char* name, const Tensor& given, Kind kind, bool inverse,
   return along(name, x, kind, inverse, n, d, norm);
 }
 
-/// The dimensions of a transform over several, and their sizes, 0 for those of the input.
-struct Plan {
-  Shape dims, sizes;
-};
-Plan plan(const char* name, int rank, const Shape& s, const Dims& given) {
+/// The dimensions of a transform over several, for `s` as given; by default the last ones, or all without `s`.
+Shape dims_for(const char* name, int rank, const Shape& s, const Dims& given) {
   Dims dims = given;
   if (dims.size() == 0) {
     const int count = s.size() > 0 ? s.size() : rank;
@@ -322,25 +316,22 @@ Plan plan(const char* name, int rank, const Shape& s, const Dims& given) {
   }
   if (s.size() > 0 && s.size() != dims.size())
     fail("{}: s has {} sizes for {} dimensions", name, s.size(), dims.size());
-  Plan p{wrap_dims(name, dims, rank), s};
   for (int k = 0; k < s.size(); ++k)
     if (s[k] != -1 && s[k] < 1) fail("{}: s is {}; its sizes must be at least 1, or -1", name, s);
-  return p;
-}
-std::optional<int64_t> size_at(const Plan& p, int k) {
-  if (k >= p.sizes.size() || p.sizes[k] == -1) return {};
-  return p.sizes[k];
+  return wrap_dims(name, dims, rank);
 }
 
 /// Over several dimensions: `kind` along the last of them, which is first if it is real.
 Tensor over(const char* name, const Tensor& original, Kind kind, bool inverse, const Shape& s,
             const Dims& dims, Norm norm) {
   const Tensor given = kind == kComplex ? paired(original) : original;
-  const Plan p = plan(name, rank_of(name, given, kind != kToHalf), s, dims);
-  const int last = p.dims.size() - 1;
+  const Shape axes = dims_for(name, rank_of(name, given, kind != kToHalf), s, dims);
+  const int last = axes.size() - 1;
   Tensor x = computable(given);
   const auto one = [&](int k, Kind what) {
-    x = along(name, x, what, inverse, size_at(p, k), int(p.dims[k]), norm);
+    const bool resizes = k < s.size() && s[k] != -1;
+    x = along(name, x, what, inverse, resizes ? std::optional(s[k]) : std::nullopt, int(axes[k]),
+              norm);
   };
   if (kind == kToHalf) one(last, kind);
   for (int k = kind == kComplex ? last : last - 1; k >= 0; --k) one(k, kComplex);
@@ -380,28 +371,24 @@ Tensor irfftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, cons
 
 // ---- frequencies --------------------------------------------------------------------------------
 
-namespace {
-
-Tensor frequencies(const char* name, int64_t n, double d, Dtype dtype, bool half) {
+static Tensor frequencies(const char* name, int64_t n, double d, Dtype dtype, bool half) {
   if (n < 1) fail("{}: n is {}, it must be at least 1", name, n);
   const int64_t first = half ? 0 : -(n / 2), last = half ? n / 2 : (n - 1) / 2;
   const Tensor whole = range(double(first), double(last), 1, Dtype::f64);
   return to((half ? whole : ifftshift(whole, {0}, false)) / (double(n) * d), dtype);
 }
 
-Tensor shifted(const char* name, const Tensor& x, const Dims& given, std::optional<bool> complex,
-               bool back) {
+static Tensor shifted(const char* name, const Tensor& x, const Dims& given,
+                      std::optional<bool> complex, bool back) {
   if (!complex && x.dim() > 0 && x.size(-1) == 2)
     fail("{}: the last size of {} is 2, so it may be complex; say complex=true or complex=false",
          name, x.shape());
   const int rank = rank_of(name, x, complex.value_or(false));
-  const Plan p = plan(name, rank, {}, given);
+  const Shape dims = dims_for(name, rank, {}, given);
   Shape shifts;
-  for (const int64_t d : p.dims) shifts.push(back ? -(x.size(int(d)) / 2) : x.size(int(d)) / 2);
-  return roll(x, shifts, Dims(p.dims));
+  for (const int64_t d : dims) shifts.push(back ? -(x.size(int(d)) / 2) : x.size(int(d)) / 2);
+  return roll(x, shifts, dims);
 }
-
-}  // namespace
 
 Tensor fftfreq(int64_t n, double d, Dtype dtype) {
   return frequencies("fftfreq", n, d, dtype, false);

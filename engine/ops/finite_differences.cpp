@@ -5,59 +5,47 @@
 #include "engine/ops/reduce_common.h"
 
 namespace mt {
-namespace {
-
 /// Twice the areas between neighbouring samples.
-Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
+static Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
   if (y0.dim() == 0) fail("{}: a 0-d tensor has no samples", name);
   if (y0.dtype() == Dtype::b8 || (s.at.defined() && s.at.dtype() == Dtype::b8))
     fail("{}: the input is bool; use x:float()", name);
   const int64_t n = y0.size(d), left = n > 0 ? n - 1 : 0;
-  if (!s.at.defined()) {
-    const Tensor y = as_float(y0);
-    return (slice(y, d, n - left, left) + slice(y, d, 0, left)) * s.apart;
+  Tensor y = as_float(y0), step(s.apart);
+  if (s.at.defined()) {
+    Tensor x = s.at;
+    if (x.dim() == 1 && y.dim() != 1) {
+      if (x.size(0) != n)
+        fail("{}: {} coordinates are given for the {} samples of dimension {} of {}", name,
+             x.size(0), n, d + 1, y.shape());
+      x = reshape(x, sizes_along(y.dim(), d, n));
+    }
+    while (x.dim() < y.dim()) x = unsqueeze(x, 0);
+    const Dtype dtype = promote(y.dtype(), x.dtype());
+    y = to(y0, dtype), step = diff(to(x, dtype), 1, d);
   }
-  Tensor x = s.at;
-  if (x.dim() == 1 && y0.dim() != 1) {
-    if (x.size(0) != n)
-      fail("{}: {} coordinates are given for the {} samples of dimension {} of {}", name, x.size(0),
-           n, d + 1, y0.shape());
-    x = reshape(x, sizes_along(y0.dim(), d, n));
-  }
-  while (x.dim() < y0.dim()) x = unsqueeze(x, 0);
-  const Dtype dtype = promote(as_float(y0).dtype(), x.dtype());
-  const Tensor y = to(y0, dtype);
-  x = to(x, dtype);
-  const int64_t steps = x.size(d) > 0 ? x.size(d) - 1 : 0;
-  const Tensor step = slice(x, d, x.size(d) - steps, steps) - slice(x, d, 0, steps);
   return (slice(y, d, n - left, left) + slice(y, d, 0, left)) * step;
 }
 
-}  // namespace
-
 Tensor trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
   const int d = wrap_dim("trapezoid", dim, y.dim());
-  const Tensor twice = areas("trapezoid", y, s, d);
-  return sum(twice, {d}) / 2.0;
+  return sum(areas("trapezoid", y, s, d), {d}) / 2.0;
 }
 
 Tensor cumulative_trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
   const int d = wrap_dim("cumulative_trapezoid", dim, y.dim());
-  const Tensor twice = areas("cumulative_trapezoid", y, s, d);
-  return cumsum(twice, d) / 2.0;
+  return cumsum(areas("cumulative_trapezoid", y, s, d), d) / 2.0;
 }
-
-namespace {
 
 /// The slope of the parabola through three samples u, v, w, with distances h and k between them, at
 /// the point at distance t after the middle one.
-Tensor parabola(const Tensor& u, const Tensor& v, const Tensor& w, const Tensor& h, const Tensor& k,
-                const Tensor& t) {
+static Tensor parabola(const Tensor& u, const Tensor& v, const Tensor& w, const Tensor& h,
+                       const Tensor& k, const Tensor& t) {
   const Tensor left = (v - u) / h, right = (w - v) / k;
   return (left * (k - t * 2.0) + right * (h + t * 2.0)) / (h + k);
 }
 
-Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
+static Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   const int64_t n = x.size(d);
   if (n < edge_order + 1)
     fail("gradient: dimension {} of {} has {} samples; with edge_order={} at least {} are needed",
@@ -68,7 +56,7 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
       fail("gradient: the coordinates are {}, dimension {} of {} has {} samples", s.at.shape(),
            d + 1, x.shape(), n);
     const Tensor at = to(s.at, promote(as_float(s.at).dtype(), x.dtype()));
-    step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), sizes_along(x.dim(), d, n - 1));
+    step = reshape(diff(at), sizes_along(x.dim(), d, n - 1));
   }
   // The samples k, k + 1, .. and the steps that follow them.
   const auto f = [&](int64_t k, int64_t count = 1) { return slice(x, d, k, count); };
@@ -84,8 +72,6 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   else parts.push_back(parabola(f(n - 3), f(n - 2), f(n - 1), h(n - 3), h(n - 2), h(n - 2)));
   return cat(parts, d);
 }
-
-}  // namespace
 
 TensorList gradient(const Tensor& given, const std::vector<Spacing>& spacing, const Shape& dims,
                     int64_t edge_order) {

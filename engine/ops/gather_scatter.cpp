@@ -20,11 +20,9 @@ Index integer_positions(const char* name, const Index& index, const char* what,
   return {to(index.at, Dtype::i64), index.first};
 }
 
-namespace {
-
 /// The valid positions, in the user's numbering.
-IndexBound valid_positions(const char* name, const Index& index, int64_t extent, int dim,
-                           const Shape& shape) {
+static IndexBound valid_positions(const char* name, const Index& index, int64_t extent, int dim,
+                                  const Shape& shape) {
   const int64_t shift = index.first ? 0 : message_base();
   return {IndexBound::position,
           name,
@@ -34,8 +32,6 @@ IndexBound valid_positions(const char* name, const Index& index, int64_t extent,
           dim,
           shape};
 }
-
-}  // namespace
 
 void fail_position(const char* name, const Index& index, int64_t extent, int dim,
                    const Shape& shape) {
@@ -129,21 +125,23 @@ Shape IndexKey::block() const {
   return shape;
 }
 
+/// The dimensions of the elements that a key selects, in order: calls block() for those of the index, and other(d) for
+/// dimension d of x, which is not indexed.
+static void each_dim(int rank, const IndexKey& key, const auto& block, const auto& other) {
+  int others = 0;
+  for (int d = 0; d < rank; ++d) {
+    if (key.dims >> d & 1) continue;
+    if (others++ == key.place) block();
+    other(d);
+  }
+  if (others == key.place) block();
+}
+
 Shape shape_at(const Shape& x, const IndexKey& key) {
   if (key.along) return key.block();
   Shape out;
-  int others = 0;
-  auto insert_block = [&] {
-    if (others != key.place) return;
-    for (int64_t n : key.block()) out.push(n);
-  };
-  for (int d = 0; d < x.size(); ++d) {
-    if (key.dims >> d & 1) continue;
-    insert_block();
-    out.push(x[d]);
-    ++others;
-  }
-  insert_block();
+  each_dim(
+      x.size(), key, [&] { out = joined(out, key.block()); }, [&](int d) { out.push(x[d]); });
   return out;
 }
 
@@ -174,30 +172,25 @@ Gather call_at(const Tensor& whole, const Tensor& part, const IndexKey& key, Ten
   g.out = part.data(), g.in = whole.data();
   const bool several = key.several();
   offsets = several ? offsets_in(whole, key) : key.at.at;
-  int to = 0, others = 0;
-  auto insert_block = [&] {
-    if (others != key.place) return;
-    for (int b = 0; b < offsets.dim(); ++b, ++to)
-      g.index_stride[to] = offsets.stride(b), g.in_stride[to] = 0;
+  int to = 0;
+  const auto add = [&](int64_t index_stride, int64_t in_stride) {
+    g.index_stride[to] = index_stride, g.in_stride[to++] = in_stride;
   };
-  for (int d = 0; d < whole.dim(); ++d) {
-    const bool indexed = key.dims >> d & 1;
-    if (indexed) g.step = whole.stride(d), g.extent = whole.size(d);
-    if (key.along) {
-      g.index_stride[d] = offsets.stride(d), g.in_stride[d] = indexed ? 0 : whole.stride(d);
-    } else if (!indexed) {
-      insert_block();
-      g.index_stride[to] = 0, g.in_stride[to++] = whole.stride(d);
-      ++others;
-    }
-  }
-  if (!key.along) insert_block();
+  const auto add_index = [&] {
+    for (int b = 0; b < offsets.dim(); ++b)
+      add(offsets.stride(b), key.along && !(key.dims >> b & 1) ? whole.stride(b) : 0);
+  };
+  if (key.along) add_index();
+  else each_dim(whole.dim(), key, add_index, [&](int d) { add(0, whole.stride(d)); });
   g.index = offsets.argument_as<int64_t>();
-  g.first = key.at.first, g.back = key.at.back(g.extent);
   if (several) {
     g.step = 1, g.extent = 1, g.first = g.back = 0;
     for (int d = 0; d < whole.dim(); ++d)
       if (key.dims >> d & 1) g.extent += (whole.size(d) - 1) * whole.stride(d);
+  } else {
+    const int d = __builtin_ctz(key.dims);
+    g.step = whole.stride(d), g.extent = whole.size(d);
+    g.first = key.at.first, g.back = key.at.back(g.extent);
   }
   return g;
 }
@@ -444,11 +437,11 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
 
 /// The identity element of a product, a maximum, a minimum or a sum.
 double identity(ScatterReduce join, Dtype dtype) {
-  if (join == ScatterReduce::mul) return 1;
-  if (join == ScatterReduce::add || join == ScatterReduce::set) return 0;
-  const bool low = join == ScatterReduce::max;
   return with_dtype(dtype, [&]<class T>(T) {
-    return low ? double(math::lowest<T>()) : double(math::highest<T>());
+    return join == ScatterReduce::mul   ? 1
+           : join == ScatterReduce::add ? 0
+           : join == ScatterReduce::max ? double(math::lowest<T>())
+                                        : double(math::highest<T>());
   });
 }
 

@@ -1,8 +1,6 @@
 // grid_sample.cpp -- images sampled at any points, composed of gathers and differentiable weights
 #include "engine/ops/grid_sample.h"
 
-#include <cmath>
-
 #include "engine/autograd/graph.h"
 #include "engine/ops/along.h"
 #include "engine/ops/cubic.h"

@@ -1,6 +1,4 @@
 // indexing.cpp -- x[k]: reading and writing of regions (views), positions and masks
-#include <cstring>
-
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"
@@ -208,10 +206,8 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
 
 // ---- whole slices -------------------------------------------------------------------------------
 
-namespace {
-
 /// The key of a 1-d index for one dimension.
-IndexKey slices_at(const char* name, const Tensor& x, int d, const Index& given) {
+static IndexKey slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   if (given.at.dim() > 1)
     fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
   check_together(name, x, given.at);
@@ -223,8 +219,8 @@ IndexKey slices_at(const char* name, const Tensor& x, int d, const Index& given)
 }
 
 /// Common part of index_add, index_copy and index_fill; `fills`: the source broadcasts.
-Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given,
-                  const Tensor& source, ScatterReduce join, bool fills, InPlace in_place) {
+static Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given,
+                         const Tensor& source, ScatterReduce join, bool fills, InPlace in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0) {
@@ -241,8 +237,6 @@ Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given
     fail("{}: the source is {}, the index picks {} of {}", name, source.shape(), shape, x.shape());
   return put_at(name, x, key, expand(source, shape), join, in_place);
 }
-
-}  // namespace
 
 Tensor index_select(const Tensor& x, Dim dim, const Index& given) {
   const int d = wrap_dim("index_select", dim, x.dim());

@@ -7,22 +7,14 @@
 #include "engine/ops/ops.h"
 
 namespace mt {
-namespace {
-
-Tensor full_like(const Tensor& x, double value) {
-  return full(x.shape(), value, is_float(x.dtype()) ? x.dtype() : default_dtype(), x.device());
-}
-
-Tensor reduce_loss(const Tensor& loss, Reduction how) {
+static Tensor reduce_loss(const Tensor& loss, Reduction how) {
   return how == Reduction::mean ? mean(loss) : how == Reduction::sum ? sum(loss) : loss;
 }
 
-void check_same_shape(const char* name, const Tensor& x, const Tensor& target) {
+static void check_same_shape(const char* name, const Tensor& x, const Tensor& target) {
   if (x.shape() != target.shape())
     fail("{}: the input is {}, the target {}; they must be equal", name, x.shape(), target.shape());
 }
-
-}  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction how) {
   check_same_shape("mse_loss", x, target);
@@ -144,7 +136,9 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   const char* name = "gaussian_nll_loss";
   if (!(eps > 0)) fail("{}: eps is {}, it must be above 0", name, show(eps));
   broadcast(name, x.shape(), target.shape());
-  Tensor var = variance.impl()->number ? full_like(x, variance.at(0)) : variance;
+  const Dtype dtype = is_float(x.dtype()) ? x.dtype() : default_dtype();
+  Tensor var =
+      variance.impl()->number ? mt::full(x.shape(), variance.at(0), dtype, x.device()) : variance;
   if (var.shape() != x.shape()) {
     const bool row = x.dim() == var.dim() + 1 && var.shape() == x.shape().first(var.dim());
     int64_t ones = 0;  // the sizes of var that differ from x's: only one, of 1
@@ -266,8 +260,7 @@ Tensor cross_entropy(const Tensor& logits, const Index& labels, const Tensor& we
     if (smoothing > 0) p = p * (1 - smoothing) + (smoothing / double(classes));
     Tensor each = log_softmax(logits, d) * p;
     if (weight.defined()) each = each * by_channel(weight, logits);
-    const Tensor loss = -sum(each, {d});
-    return reduce_loss(loss, how);
+    return reduce_loss(-sum(each, {d}), how);
   }
   const Tensor x = to_batch(name, logits, target);
   return negative_log(name, log_softmax(x, 1), labels, weight, ignore_index, smoothing, how);
@@ -314,7 +307,7 @@ Tensor multi_margin_loss(const Tensor& x0, const Index& labels, int64_t p, doubl
   const Tensor at =
       labels_of(name, {reshape(target, {x.size(0)}), labels.first}, classes, {}).position;
   const Tensor label = unsqueeze(at, 1);
-  const Tensor own = eq(label, range(0, double(classes - 1), 1, Dtype::i64, x.device()));
+  const Tensor own = eq(label, arange(classes, x.device()));
   Tensor cost = relu(x - gather(x, 1, label) + margin);
   if (p == 2) cost = square(cost);
   if (weight.defined()) cost = cost * unsqueeze(index_select(to(weight, x.dtype()), 0, at), 1);
@@ -345,25 +338,21 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Index& target, Reduction h
 
 // ---- distances ----------------------------------------------------------------------------------
 
-namespace {
-
-/// The p-norm along a dimension, clamped to at least eps.
-Tensor norm_above(const Tensor& x, double p, int d, bool keepdim, double eps) {
-  return maximum(norm(x, p, {d}, keepdim), eps);
+/// x divided by its p-norm along a dimension, which is clamped to at least eps.
+static Tensor over_norm(const Tensor& x, double p, int d, double eps) {
+  return x / maximum(norm(x, p, {d}, true), eps);
 }
 
-void check_norm(const char* name, const Tensor& x, double p) {
+static void check_norm(const char* name, const Tensor& x, double p) {
   if (!(p >= 0)) fail("{}: p is {}, it must be at least 0", name, show(p));
   check_float(name, x);
 }
-
-}  // namespace
 
 Tensor normalize(const Tensor& x, double p, Dim dim, double eps) {
   check_norm("normalize", x, p);
   const int d = wrap_dim("normalize", dim, x.dim());
   if (x.numel() == 0) return x;
-  return x / norm_above(x, p, d, true, eps);
+  return over_norm(x, p, d, eps);
 }
 
 Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim, double eps) {
@@ -374,7 +363,7 @@ Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim, double eps) 
   check_norm(name, b, 2);
   const int d = wrap_dim(name, dim, a.dim());
   // Each vector is divided by its own norm, so that products neither overflow nor underflow.
-  return sum(a / norm_above(a, 2, d, true, eps) * (b / norm_above(b, 2, d, true, eps)), {d});
+  return sum(over_norm(a, 2, d, eps) * over_norm(b, 2, d, eps), {d});
 }
 
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps, bool keepdim) {
@@ -382,13 +371,6 @@ Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps,
   check_norm("pairwise_distance", d, p);
   return norm(d, p, {d.dim() - 1}, keepdim);
 }
-
-namespace {
-
-/// Whether each target is 1; the other class is -1.
-Tensor is_one(const Tensor& y) { return eq(y, 1.0); }
-
-}  // namespace
 
 Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                            Reduction how) {
@@ -400,14 +382,14 @@ Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& targe
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction how) {
-  return reduce_loss(where(is_one(target), x, relu(margin - x)), how);
+  return reduce_loss(where(eq(target, 1.0), x, relu(margin - x)), how);
 }
 
 Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                              Reduction how) {
   const auto square_of = [](const Tensor& v) { return sum(v * v, {-1}) + 1e-12; };
   const Tensor dot = sum(x * y, {-1}), c = dot / sqrt(square_of(x) * square_of(y));
-  return reduce_loss(where(is_one(target), 1.0 - c, relu(c - margin)), how);
+  return reduce_loss(where(eq(target, 1.0), 1.0 - c, relu(c - margin)), how);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,

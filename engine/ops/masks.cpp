@@ -22,14 +22,10 @@ struct CountedMask {
   }
 };
 
-void check_mask(const char* name, const Tensor& mask) {
-  if (mask.dtype() != Dtype::b8)
-    fail("{}: the mask must be a bool tensor, this one is {}; use x:ne(0)", name, mask.dtype());
-}
-
 /// The common shape of x and the mask; in place it must be x's.
 Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, InPlace in_place) {
-  check_mask(name, mask);
+  if (mask.dtype() != Dtype::b8)
+    fail("{}: the mask must be a bool tensor, this one is {}; use x:ne(0)", name, mask.dtype());
   check_together(name, x, mask);
   const Shape shape = broadcast(name, x.shape(), mask.shape());
   if (in_place && shape != x.shape())
@@ -58,7 +54,6 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, InPlace in_place) {
   const char* const name = in_place ? "masked_fill_" : "masked_fill";
-  if (in_place) check_writable(name, x);
   masked_shape(name, x, mask, in_place);
   const Tensor out = where(mask, filling(name, x, value), x);
   return in_place ? write_(name, x, out) : out;
@@ -66,7 +61,6 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, InP
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, InPlace in_place) {
   const char* const name = in_place ? "masked_scatter_" : "masked_scatter";
-  if (in_place) check_writable(name, x);
   const Shape shape = masked_shape(name, x, mask, in_place);
   check_source(name, x, source);
   const CountedMask c(expand(mask, shape));
@@ -95,10 +89,8 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   return in_place ? write_(name, x, out) : out;
 }
 
-namespace {
-
 /// One contiguous row per dimension of x.
-Tensor nonzero_rows(const Tensor& x, int64_t first) {
+static Tensor nonzero_rows(const Tensor& x, int64_t first) {
   const CountedMask c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
   Tensor out = empty({x.dim(), c.total}, Dtype::i64, x.device());
   Nonzero z;
@@ -107,8 +99,6 @@ Tensor nonzero_rows(const Tensor& x, int64_t first) {
   if (c.total > 0) x.device().nonzero(z);
   return out;
 }
-
-}  // namespace
 
 Tensor nonzero(const Tensor& x, int64_t first) { return t(nonzero_rows(x, first)); }
 
@@ -126,10 +116,8 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
   if (is_storage_only(sorted.dtype()))
     return searchsorted(name, to_compute_dtype(sorted), to_compute_dtype(values), right, first);
   const bool one = sorted.dim() == 1;
-  bool fits = one || sorted.dim() == values.dim();
-  for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d)
-    fits = sorted.size(d) == values.size(d);
-  if (!fits)
+  const auto lead = [](const Tensor& x) { return x.shape().first(x.dim() - 1); };
+  if (!one && (sorted.dim() != values.dim() || lead(sorted) != lead(values)))
     fail("{}: the sequences {} and the values {} may differ in the last dimension only", name,
          sorted.shape(), values.shape());
   NoGrad off;

@@ -66,17 +66,12 @@ Tensor try_half(const Tensor* target, const Shape& size, const Tensor& a, const 
 /// The product of tensors of rank >= 2.
 Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
   const int ra = a.dim(), rb = b.dim();
-  if (a.size(ra - 1) != b.size(rb - 2)) fail_inner_sizes(name, a, b);
-  Shape size{a.size(ra - 2), b.size(rb - 1)};
-  Shape sa = a.shape(), sb = b.shape();
+  if (a.size(-1) != b.size(-2)) fail_inner_sizes(name, a, b);
+  Shape size{a.size(-2), b.size(-1)}, sa = a.shape(), sb = b.shape();
   if (ra > 2 || rb > 2) {
     const Shape batch = broadcast(name, sa.first(ra - 2), sb.first(rb - 2));
-    Shape so = batch;
-    sa = sb = batch;
-    sa.push(a.size(-2)), sa.push(a.size(-1));
-    sb.push(b.size(-2)), sb.push(b.size(-1));
-    so.push(size[0]), so.push(size[1]);
-    size = so;
+    sa = joined(batch, sa.from(ra - 2)), sb = joined(batch, sb.from(rb - 2));
+    size = joined(batch, size);
   }
   const auto whole = [](const Tensor& x, const Shape& shape) {
     NoGrad off;
@@ -112,16 +107,12 @@ void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Ten
   if (!out.device().matmul(m)) require_openblas(name);
 }
 
-namespace {
-
 /// x in bfloat16, with its memory order if it is a transposed matrix.
-Tensor to_bf16(const Tensor& x) {
+static Tensor to_bf16(const Tensor& x) {
   const bool transposed = x.stride(-1) != 1 && x.stride(-2) == 1;
   return transposed ? transpose(cast_no_grad(transpose(x, -2, -1), Dtype::bf16), -2, -1)
                     : cast_no_grad(x, Dtype::bf16);
 }
-
-}  // namespace
 
 void rounded_matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                          bool accumulate) {
@@ -160,11 +151,9 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   return out;
 }
 
-namespace {
-
 /// x . weight^T + bias for operands of one dtype. The rows are initialised with the bias and the
 /// product is accumulated: one pass and one node instead of two.
-Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+static Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const NoGrad off;
   const Shape size{x.size(0), weight.size(0)};
   if (is_half(x.dtype()))
@@ -175,8 +164,6 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   matmul_into("linear", out, to(x, computed), t(to(weight, computed)), true);
   return to(out, x.dtype());
 }
-
-}  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (weight.dim() == 1 && x.dim() > 0 && x.size(-1) == weight.size(0)) {  // one output feature
@@ -193,11 +180,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
     fail("linear: the bias is {}, the weight {}", bias.shape(), weight.shape());
   if (x.dim() > 2 && x.is_contiguous()) {  // as rows: the bias is added in the product
-    Shape shape = x.shape();
-    const int last = shape.size() - 1;
-    shape[last] = weight.size(0);
-    const int64_t rows = product(x.shape().first(last));
-    return reshape(linear(reshape(x, {rows, weight.size(1)}), weight, bias), shape);
+    const Shape lead = x.shape().first(x.dim() - 1);
+    const Tensor rows = reshape(x, {product(lead), x.size(-1)});
+    return reshape(linear(rows, weight, bias), joined(lead, {weight.size(0)}));
   }
   const bool is_fused = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 &&
                         bias.defined() && bias.dtype() == x.dtype() &&
@@ -218,11 +203,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return out;
 }
 
-namespace {
-
 /// out = x . weight^T for an int8 weight; out and x are floats. Few rows on a CPU read int8; otherwise some rows of the
 /// weight at a time are converted to x's dtype.
-void int8_product(const Tensor& out, const Tensor& x, const Tensor& weight) {
+static void int8_product(const Tensor& out, const Tensor& x, const Tensor& weight) {
   const Tensor columns = t(weight);
   Matmul m = matmul_args(out, x, columns, false);
   m.dtype = Dtype::i8;
@@ -236,8 +219,6 @@ void int8_product(const Tensor& out, const Tensor& x, const Tensor& weight) {
                 t(to(slice(weight, 0, at, here), x.dtype())));
   }
 }
-
-}  // namespace
 
 Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, const Tensor& bias) {
   if (weight.dtype() != Dtype::i8 || weight.dim() != 2 || x.dim() == 0 ||
@@ -255,18 +236,16 @@ Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, c
   check_together("linear_int8", x, weight);
   check_together("linear_int8", x, scale);
   if (bias.defined()) check_together("linear_int8", x, bias);
-  Shape shape = x.shape();
-  shape[x.dim() - 1] = weight.size(0);
+  const Shape lead = x.shape().first(x.dim() - 1);
   Tensor y;
   {
     const NoGrad off;
-    const Tensor rows =
-        reshape(to_compute_dtype(x), {product(x.shape().first(x.dim() - 1)), x.size(-1)});
+    const Tensor rows = reshape(to_compute_dtype(x), {product(lead), x.size(-1)});
     y = empty({rows.size(0), weight.size(0)}, rows.dtype(), x.device());
     int8_product(y, rows, weight);
     y = y * to(scale, y.dtype());
     if (bias.defined()) y = y + to(bias, y.dtype());
-    y = reshape(to(y, x.dtype()), shape);
+    y = reshape(to(y, x.dtype()), joined(lead, out_shape));
   }
   if (wants_grad(x, bias)) {
     static const NodeType type{"linear_int8", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -284,11 +263,9 @@ Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, c
 }
 
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
-  const bool fits = weight.dim() == 3 && x.dim() > 0 && y.dim() == x.dim() &&
-                    x.size(-1) == weight.size(1) && y.size(-1) == weight.size(2);
-  bool same = fits;
-  for (int d = 0; same && d + 1 < x.dim(); ++d) same = x.size(d) == y.size(d);
-  if (!same)
+  const auto lead = [](const Tensor& t) { return t.shape().first(t.dim() - 1); };
+  if (weight.dim() != 3 || x.dim() == 0 || y.dim() != x.dim() || x.size(-1) != weight.size(1) ||
+      y.size(-1) != weight.size(2) || lead(x) != lead(y))
     fail(
         "bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
         "(out x in1 x in2)",
@@ -296,9 +273,7 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
   const int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
   if (bias.defined() && bias.shape() != Shape{out})
     fail("bilinear: the bias is {}, the weight {}", bias.shape(), weight.shape());
-  Shape shape = x.shape();
-  shape[x.dim() - 1] = out;
-  shape.push(in2);
+  const Shape shape = joined(lead(x), {out, in2});
   const Tensor half = matmul(x, reshape(permute(weight, {1, 0, 2}), {in1, out * in2}));
   const Tensor sums = sum(reshape(half, shape) * unsqueeze(y, -2), {-1});
   return bias.defined() ? sums + bias : sums;

@@ -100,12 +100,7 @@ Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& r
   MaxPool m;
   m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
   m.values = values.data(), m.index = index.argument_as<int64_t>();
-  const Window* axis[2] = {&h, &w};
-  for (int d = 0; d < 2; ++d) {
-    m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;
-    m.stride[d] = axis[d]->stride, m.dilation[d] = axis[d]->dilation;
-    m.offset[d] = axis[d]->offset;
-  }
+  set_windows(m, h, w);
   if (index.numel() > 0) x.device().max_pool(m);
   return {to(values, x.dtype()), index};
 }
@@ -131,14 +126,6 @@ struct PoolInput {
   int64_t planes;
 };
 
-Tensor unpool(const Tensor& g, const Tensor& index, const PoolInput& x);
-void record_pool(const NodeType& type, const Tensor& out, const Tensor& in, const Tensor& index,
-                 const PoolInput& x) {
-  record(type, out, {&in}).save(0, index, Node::kOther).keep(x);
-}
-const NodeType kMaxPool{"max_pool", [](Node& node, const Tensor& g, Tensor* dx) {
-                          dx[0] = unpool(g, node.get(0), node.kept<PoolInput>());
-                        }};
 const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tensor* dx) {
                          const PoolInput& x = node.kept<PoolInput>();
                          const Tensor index = node.get(0);
@@ -165,9 +152,12 @@ Tensor unpool(const Tensor& g, const Tensor& index, const PoolInput& x) {
   m.x = sums.data(), m.values = from.data(), m.index = index.argument_as<int64_t>();
   g.device().max_pool(m);
   const Tensor out = to(sums, g.dtype());
-  if (wants_grad(g)) record_pool(kUnpool, out, g, index, x);
+  if (wants_grad(g)) record(kUnpool, out, {&g}).save(0, index, Node::kOther).keep(x);
   return out;
 }
+const NodeType kMaxPool{"max_pool", [](Node& node, const Tensor& g, Tensor* dx) {
+                          dx[0] = unpool(g, node.get(0), node.kept<PoolInput>());
+                        }};
 
 }  // namespace
 
@@ -177,7 +167,9 @@ Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   const Pooled best =
       spatial == 3 ? largest_of_volumes(all) : largest(all.planes, all.h, all.w, all.result);
   if (wants_grad(x))
-    record_pool(kMaxPool, best.values, x, best.index, {x.shape(), all.planes.size(0) / all.d.size});
+    record(kMaxPool, best.values, {&x})
+        .save(0, best.index, Node::kOther)
+        .keep(PoolInput{x.shape(), all.planes.size(0) / all.d.size});
   return best;
 }
 
@@ -206,29 +198,22 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 
 namespace {
 
-/// The requested sizes, where -1 is the input's own; checked.
-Shape adaptive_sizes(const char* name, int spatial, const Tensor& x, const Shape& out) {
+/// The shape of the result, where a requested size of -1 is the input's own; checked.
+Shape adaptive_shape(const char* name, int spatial, const Tensor& x, const Shape& out) {
   check_image(name, x, spatial);
   if (out.size() != 1 && out.size() != spatial)
     fail("{}: output_size is {}; give one number, or {}", name, out, spatial);
-  Shape size, result = x.shape(), windows = x.shape();
+  Shape result = x.shape(), windows = x.shape();
   for (int i = 0; i < spatial; ++i) {
     const int d = x.dim() - spatial + i;
     const int64_t n = out[out.size() == 1 ? 0 : i];
     if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
     if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
-    size.push(n == -1 ? x.size(d) : n);
-    result[d] = size[i];
-    windows[d] = size[i] + x.size(d);  // the maximum number of elements in windows
+    result[d] = n == -1 ? x.size(d) : n;
+    windows[d] = result[d] + x.size(d);  // the maximum number of elements in windows
   }
   checked_count(name, windows);
   checked_count(name, result);
-  return size;
-}
-
-Shape at_size(const Tensor& x, const Shape& size) {
-  Shape result = x.shape();
-  for (int i = 0; i < size.size(); ++i) result[x.dim() - size.size() + i] = size[i];
   return result;
 }
 
@@ -274,21 +259,21 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
 }  // namespace
 
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
-  const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
-  if (checked_count(name, result) == 0) return zeros(result, x) + sum(x);  // with a gradient
+  const Shape result = adaptive_shape(name, spatial, x, out);
+  if (product(result) == 0) return zeros(result, x) + sum(x);  // with a gradient
   const Shape last{-3, -2, -1};
-  if (product(size) == 1) return mean(x, last.from(3 - spatial), true);
+  if (product(result.from(x.dim() - spatial)) == 1) return mean(x, last.from(3 - spatial), true);
   Tensor y = x;
-  for (int i = 0; i < spatial; ++i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
+  for (int d = x.dim() - spatial; d < x.dim(); ++d) y = adaptive_means(y, d, result[d]);
   return y;
 }
 
 Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
-  const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
+  const Shape result = adaptive_shape(name, spatial, x, out), size = result.from(x.dim() - spatial);
   check_channels(name, spatial, x);
   const int64_t width = x.size(-1), height = spatial == 2 ? x.size(-2) : 1;
   const int64_t planes = product(x.shape().first(x.dim() - spatial));
-  if (checked_count(name, result) == 0)
+  if (product(result) == 0)
     return {zeros(result, x) + sum(x), zeros(result, Dtype::i64, x.device())};
   const Parts h(height, spatial == 2 ? size[0] : 1), w(width, size[spatial - 1]);
   const int64_t places = h.out * w.out, taps = h.most * w.most;
@@ -318,9 +303,8 @@ Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel, co
     fail("{}: the input is {}, the indices {}; they must be equal", name, x.shape(),
          index.at.shape());
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
-  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
-              s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
-              p = spatial_numbers(name, "padding", padding, 2, 0, 0);
+  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1);
+  const auto [s, dilation, p] = window_steps(name, 2, stride.size() ? stride : kernel, {}, padding);
   Shape given = output_size;
   if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch also takes a whole shape
   if (given.size() != 0 && given.size() != 2)
@@ -334,7 +318,7 @@ Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel, co
       fail("{}: output_size is {}, it must lie between {} and {}", name, size[i],
            std::max<int64_t>(n - s[i] + 1, 0), n + s[i] - 1);
   }
-  const Shape result = at_size(x, size);
+  const Shape result = joined(x.shape().first(x.dim() - 2), size);
   checked_count(name, result);
   const int64_t area = size[0] * size[1], count = x.size(-1) * x.size(-2);
   const Tensor at = integer_positions(name, index).from_zero();
@@ -344,16 +328,6 @@ Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel, co
 }
 
 // ---- interpolation ------------------------------------------------------------------------------
-
-namespace {
-
-/// The position that output i samples, as a fractional source position.
-double sample_at(int64_t i, int64_t from, int64_t to, double scale, bool corners) {
-  if (corners) return to > 1 ? double(i) * (double(from - 1) / double(to - 1)) : 0;
-  return (double(i) + 0.5) * (scale > 0 ? 1 / scale : double(from) / double(to)) - 0.5;
-}
-
-}  // namespace
 
 Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation how,
                 bool corners) {
@@ -371,7 +345,9 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
       at[i] = clip(std::floor(place * step));
       continue;
     }
-    double p = sample_at(i, from, size, scale, corners);
+    double p =
+        corners ? double(i) * (double(from - 1) / double(std::max<int64_t>(size - 1, 1)))
+                : (double(i) + 0.5) * (scale > 0 ? 1 / scale : double(from) / double(size)) - 0.5;
     if (how == Interpolation::linear && p < 0) p = 0;
     const double low = std::floor(p), t = p - low;
     for (int k = 0; k < taps; ++k) {

@@ -10,7 +10,6 @@
 namespace mt {
 namespace {
 
-/// The format of the numbers of one tensor.
 struct Format {
   bool whole = true, scientific = false, boolean = false, integer = false;
   int width = 0, precision = 4;
@@ -118,10 +117,7 @@ class Printer {
   }
 
   void matrix(const Tensor& x) {
-    if (x.dim() == 1) {
-      line(x);
-      return;
-    }
+    if (x.dim() == 1) return void(line(x));
     bool broken = false;
     for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       if (broken) out_ += "\n";  // the start of the next row

@@ -24,8 +24,8 @@ Tensor recorded_products(const Tensor& x, unsigned mask) {
   Shape order, back = x.shape(), kept;
   for (int d = 0; d < x.dim(); ++d)
     if (!(mask >> d & 1)) order.push(d), kept.push(x.size(d));
-  int64_t n = 1;
-  for (int64_t d : dims_of(mask, x.dim())) order.push(d), n *= x.size(int(d));
+  const int64_t n = count_of(x, mask);
+  for (int64_t d : dims_of(mask, x.dim())) order.push(d);
   for (int i = 0; i < x.dim(); ++i) back[int(order[i])] = i;
   const Tensor moved = permute(x, order);
   Shape square = kept;
@@ -54,7 +54,7 @@ Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
   const Tensor rows = unsqueeze(transpose(x, d, -1), -2),
                grads = unsqueeze(transpose(g, d, -1), -2);
   const Tensor missing = where(eye(n, n, Dtype::b8, x.device()), 1.0, rows);
-  const Tensor place = range(0, double(n - 1), 1, Dtype::i64, x.device());
+  const Tensor place = arange(n, x.device());
   const Tensor after = le(unsqueeze(place, 1), unsqueeze(place, 0));
   const Tensor parts = where(after, cumprod(missing, -1) * grads, 0.0);
   return transpose(sum(parts, {-1}), d, -1);

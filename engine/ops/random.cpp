@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/step_listener.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
@@ -49,11 +48,6 @@ std::string first_outside(const Tensor& x, double low, double high) {
   return "unknown";
 }
 
-void check_probabilities(const char* name, const Tensor& p) {
-  if (!all_true(logical_and(ge(p, 0.0), le(p, 1.0))))
-    fail("{}: a probability is {}, outside 0..1", name, first_outside(p, 0, 1));
-}
-
 }  // namespace
 
 void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }
@@ -75,13 +69,9 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, Dtype dtype, const
               uint64_t(high) - uint64_t(low) + 1);
 }
 
-namespace {
-
-void count_up(int64_t* p, int64_t n) {
+static void count_up(int64_t* p, int64_t n) {
   parallel_strips(n, [=](int64_t from, int64_t to) { std::iota(p + from, p + to, from); });
 }
-
-}  // namespace
 
 Tensor randperm(int64_t n, const Device& device, Generator* g) {
   if (n < 0) fail("randperm: {} is negative", n);
@@ -121,15 +111,15 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
 
 Tensor bernoulli(const Tensor& p, Generator* g) {
   check_float("bernoulli", p.dtype());
-  check_probabilities("bernoulli", p);
+  if (!all_true(logical_and(ge(p, 0.0), le(p, 1.0))))
+    fail("bernoulli: a probability is {}, outside 0..1", first_outside(p, 0, 1));
   return to(lt(rand(p.shape(), compute_dtype(p.dtype()), p.device(), g), p), p.dtype());
 }
 
-namespace {
-
 /// Draws n classes with replacement: searches uniform numbers in the cumulative sums.
 template <class T>
-void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t n, int64_t* out) {
+static void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t n,
+                         int64_t* out) {
   std::vector<T> sums(classes);
   T total = 0;
   int64_t first = classes, last = 0;  // rounding must not select a class with weight 0
@@ -147,8 +137,6 @@ void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t 
     }
   });
 }
-
-}  // namespace
 
 /// The arithmetic is PyTorch's, in the weights' dtype, so that its stream gives the same positions.
 Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator* g) {

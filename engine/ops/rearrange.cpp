@@ -10,15 +10,11 @@
 #include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
-#include "engine/ops/ops.h"
+#include "engine/ops/reduce_common.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
-namespace {
-
 constexpr int64_t kMaxPositions = int64_t(1) << 46;  // more positions than a tensor can have
-
-}  // namespace
 
 Tensor flip(const Tensor& x, const Dims& dims) {
   Shape stride = x.strides();
@@ -35,20 +31,15 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   copy_elements(out, view_of(x, x.shape(), stride, offset));
   if (wants_grad(x)) {
     static const NodeType type{"flip", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 Shape dims;
-                                 for (int d = 0; d < g.dim(); ++d)
-                                   if (node.kept<unsigned>() >> d & 1) dims.push(d);
-                                 dx[0] = flip(g, dims);
+                                 dx[0] = flip(g, dims_of(node.kept<unsigned>(), g.dim()));
                                }};
     record(type, out, {&x}).keep(flipped);
   }
   return out;
 }
 
-namespace {
-
 /// Rolls every dimension by shift[d] positions, 0 <= shift[d] < size[d]; copies each block once.
-Tensor roll_all(const Tensor& x, const int64_t* shift) {
+static Tensor roll_all(const Tensor& x, const int64_t* shift) {
   Tensor out = empty(x.shape(), x);
   const std::function<void(Tensor, Tensor, int)> copy = [&](Tensor to, Tensor from, int d) {
     while (d < x.dim() && shift[d] == 0) ++d;
@@ -71,8 +62,6 @@ Tensor roll_all(const Tensor& x, const int64_t* shift) {
   }
   return out;
 }
-
-}  // namespace
 
 Tensor roll(const Tensor& x, const Shape& shifts, const Dims& dims) {
   if (dims.size() == 0) {
@@ -134,15 +123,11 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
   return out.is_contiguous() ? clone(reshape(out, whole)) : reshape(clone(out), whole);
 }
 
-namespace {
-
 /// x and its dimension d; without `dim` the flattened x and dimension 0.
-Tensor repeat_input(const Tensor& x, std::optional<Dim> dim, int& d) {
+static Tensor repeat_input(const Tensor& x, std::optional<Dim> dim, int& d) {
   d = dim ? wrap_dim("repeat_interleave", *dim, x.dim()) : 0;
   return dim && x.dim() > 0 ? x : reshape(x, {-1});
 }
-
-}  // namespace
 
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<Dim> dim) {
   int d;
@@ -169,10 +154,10 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
   if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
     fail("repeat_interleave: repeats {} for {} positions of dimension {}", repeats.shape(), n,
          d + 1);
-  const Tensor counts = to(repeats.detach(), cpu_device());
+  const Tensor counts = expand(to(repeats.detach(), cpu_device()), {n});
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
+    const int64_t times = counts.at_integer(i);
     if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + message_base());
     if (times > kMaxPositions || (total += times) > kMaxPositions)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
@@ -180,7 +165,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
   Tensor index = empty({total}, Dtype::i64);
   int64_t* p = index.data_as<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
+    const int64_t times = counts.at_integer(i);
     in_strips(times, [&](int64_t from, int64_t to) { std::fill(p + from, p + to, i); });
     p += times;
   }
@@ -236,10 +221,9 @@ Tensor triangle(const NodeType& type, const Tensor& x, Triangle t) {
     out = empty(x.shape(), x);
     if (x.numel() > 0) cut_triangles(contiguous(x.detach()), out, t.diagonal, t.lower);
   } else {
-    const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
-    const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
-    const Tensor end = i + double(t.diagonal);
-    out = masked_fill(x.detach(), t.lower ? gt(j, end) : lt(j, end), 0.0);
+    const Tensor end = unsqueeze(arange(rows, x.device()), 1) + double(t.diagonal),
+                 column = arange(columns, x.device());
+    out = masked_fill(x.detach(), t.lower ? gt(column, end) : lt(column, end), 0.0);
   }
   if (wants_grad(x)) record(type, out, {&x}).keep(t);
   return out;
@@ -293,6 +277,13 @@ struct PadWidths {
   int64_t before[kMaxDims] = {}, after[kMaxDims] = {};
 };
 
+Shape padded(const Tensor& x, const PadWidths& s) {
+  Shape size = x.shape();
+  for (int d = 0; d < x.dim(); ++d) size[d] += s.before[d] + s.after[d];
+  checked_count("pad", size);
+  return size;
+}
+
 /// The part of x that remains, and its view in the padded tensor.
 void overlap(const Tensor& x, const PadWidths& s, Tensor& from, Tensor& to) {
   for (int d = 0; d < x.dim(); ++d) {
@@ -303,10 +294,7 @@ void overlap(const Tensor& x, const PadWidths& s, Tensor& from, Tensor& to) {
 }
 
 Tensor pad_constant(const Tensor& x, const PadWidths& s, double value) {
-  Shape size = x.shape();
-  for (int d = 0; d < x.dim(); ++d) size[d] += s.before[d] + s.after[d];
-  checked_count("pad", size);
-  Tensor out = full(size, value, x);
+  Tensor out = full(padded(x, s), value, x);
   Tensor from = x.detach(), to = out;
   overlap(x, s, from, to);
   copy_elements(to, from);
@@ -376,9 +364,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
     return pad_constant(x, s, value);
   }
   Tensor out = x;
-  Shape whole = x.shape();
-  for (int d = 0; d < x.dim(); ++d) whole[d] += s.before[d] + s.after[d];
-  checked_count("pad", whole);
+  const Shape whole = padded(x, s);
   for (int d = 0; d < x.dim() && mode == Padding::circular; ++d)
     if (whole[d] > 0 &&
         x.size(d) + std::min<int64_t>(s.before[d], 0) + std::min<int64_t>(s.after[d], 0) == 0)
@@ -390,10 +376,15 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
 
 // ---- pixels and channels ------------------------------------------------------------------------
 
-namespace {
+static std::array<int64_t, 3> image_sizes(const char* name, const Tensor& x) {
+  if (x.dim() < 3)
+    fail("{}: the input is {}; expected (.. x channels x height x width)", name, x.shape());
+  return {x.size(-3), x.size(-2), x.size(-1)};
+}
 
 /// Splits the last three dimensions of x into `sizes`, permutes, and reshapes to `result`.
-Tensor split_permute(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
+static Tensor split_permute(const Tensor& x, const Shape& sizes, const Shape& order,
+                            const Shape& result) {
   const Shape lead = x.shape().first(x.dim() - 3);
   Shape dims;
   for (int d = 0; d < lead.size(); ++d) dims.push(d);
@@ -401,28 +392,21 @@ Tensor split_permute(const Tensor& x, const Shape& sizes, const Shape& order, co
   return reshape(permute(reshape(x, joined(lead, sizes)), dims), joined(lead, result));
 }
 
-}  // namespace
-
 Tensor pixel_shuffle(const Tensor& x, int64_t r) {
-  const int d = x.dim() - 3;
-  if (d < 0)
-    fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
-  if (r < 1 || r > 46340 || x.size(d) % (r * r) != 0)
+  const auto [c, h, w] = image_sizes("pixel_shuffle", x);
+  if (r < 1 || r > 46340 || c % (r * r) != 0)
     fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
-         x.size(d), x.shape());
-  const int64_t c = x.size(d) / (r * r), h = x.size(d + 1), w = x.size(d + 2);
-  return split_permute(x, {c, r, r, h, w}, {0, 3, 1, 4, 2}, {c, h * r, w * r});
+         c, x.shape());
+  const int64_t n = c / (r * r);
+  return split_permute(x, {n, r, r, h, w}, {0, 3, 1, 4, 2}, {n, h * r, w * r});
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
-  const int d = x.dim() - 3;
-  if (d < 0)
-    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
-  if (r < 1 || r > 46340 || x.size(d + 1) % r != 0 || x.size(d + 2) % r != 0)
+  const auto [c, h, w] = image_sizes("pixel_unshuffle", x);
+  if (r < 1 || r > 46340 || h % r != 0 || w % r != 0)
     fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
          r, x.shape());
-  const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
-  return split_permute(x, {c, h, r, w, r}, {0, 2, 4, 1, 3}, {c * r * r, h, w});
+  return split_permute(x, {c, h / r, r, w / r, r}, {0, 2, 4, 1, 3}, {c * r * r, h / r, w / r});
 }
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
@@ -437,15 +421,11 @@ Tensor channel_shuffle(const Tensor& x, int64_t groups) {
 
 // ---- joins --------------------------------------------------------------------------------------
 
-namespace {
-
-TensorList at_least(const TensorList& list, int dims) {
+static TensorList at_least(const TensorList& list, int dims) {
   TensorList out;
   for (const Tensor& x : list) out.push_back(at_least(x, dims));
   return out;
 }
-
-}  // namespace
 
 Tensor vstack(const TensorList& list) { return cat(at_least(list, 2), 0); }
 Tensor hstack(const TensorList& list) {

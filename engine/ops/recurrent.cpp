@@ -79,7 +79,6 @@ Tensor rows(const Tensor& x, const StepRows& s) { return rows(x, s.first, s.rows
 Tensor previous(const Tensor& all, const Tensor& first, const StepRows& s) {
   return s.previous < 0 ? rows(first, s.start, s.rows) : rows(all, s.previous, s.rows);
 }
-/// Copies the vector to each row of `out`.
 void repeat_row(const Tensor& out, const Tensor& row) {
   copy_elements(out, expand(row, out.shape()));
 }
@@ -257,8 +256,7 @@ Steps recorded(const Layer& l) {
     return backward(layer(saved), {run[0], run[1], run[2], run[3]}, g[0],
                     g.size() > 1 ? g[1] : Tensor(), wants);
   };
-  const TensorList y = record_function(kName, inputs, results,
-                                       std::vector<bool>(results.size(), false), save, backward_fn);
+  const TensorList y = record_function(kName, inputs, results, {}, save, backward_fn);
   r.out = y[0];
   if (r.c.defined()) r.c = y[1];
   return r;
@@ -358,8 +356,7 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
   const Steps r = recorded(l);
-  Shape shape = x.shape();
-  shape[shape.size() - 1] = l.state();
+  const Shape shape = joined(x.shape().first(x.dim() - 1), {l.state()});
   RecurrentStates states{to(reshape(r.out, shape), dtype), to(last_rows(l, r.out), dtype), {}};
   if (r.c.defined()) states.c = to(last_rows(l, r.c), dtype);
   return states;

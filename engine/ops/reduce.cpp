@@ -140,7 +140,6 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
 
 namespace {
 
-/// x in a dtype that the reduction accepts.
 Tensor accepted_input(const Reducing& how, const Tensor& x) {
   switch (reduce_entries[how.op].row.info->takes) {
     case op::Takes::any: break;

@@ -21,19 +21,15 @@ Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor& grad = {}
   return out;
 }
 
-const NodeType kSoftmax{"softmax", [](Node& node, const Tensor& g, Tensor* dx) {
-                          const Tensor y = node.get(0);
-                          const int d = node.kept<int>();
-                          if (!grad_enabled()) dx[0] = run(SoftmaxPart::softmax_gradient, y, d, g);
-                          else dx[0] = y * (g - sum(g * y, {d}, true));
-                        }};
-const NodeType kLogSoftmax{"log_softmax", [](Node& node, const Tensor& g, Tensor* dx) {
-                             const Tensor y = node.get(0);
-                             const int d = node.kept<int>();
-                             if (!grad_enabled())
-                               dx[0] = run(SoftmaxPart::log_softmax_gradient, y, d, g);
-                             else dx[0] = g - exp(y) * sum(g, {d}, true);
-                           }};
+template <SoftmaxPart gradient> void softmax_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor y = node.get(0);
+  const int d = node.kept<int>();
+  if (!grad_enabled()) dx[0] = run(gradient, y, d, g);
+  else if (gradient == SoftmaxPart::softmax_gradient) dx[0] = y * (g - sum(g * y, {d}, true));
+  else dx[0] = g - exp(y) * sum(g, {d}, true);
+}
+const NodeType kSoftmax{"softmax", softmax_backward<SoftmaxPart::softmax_gradient>},
+    kLogSoftmax{"log_softmax", softmax_backward<SoftmaxPart::log_softmax_gradient>};
 
 Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim dim) {
   const int d = wrap_dim(type.name, dim, input.dim());

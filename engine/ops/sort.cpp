@@ -61,9 +61,7 @@ ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor
 
 /// 0, 1, .., n-1 along dimension d of a tensor with this rank.
 Tensor arange_along(int64_t n, int d, int rank, const Device& device) {
-  const Shape shape = sizes_along(rank, d, n);
-  return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
-               : zeros(shape, Dtype::i64, device);
+  return reshape(arange(n, device), sizes_along(rank, d, n));
 }
 
 const NodeType kSort{"sort", gather_backward}, kTopk{"topk", gather_backward},
@@ -94,9 +92,9 @@ ValuesIndices medians(const NodeType& type, const Tensor& x, Dim dim, bool keepd
 Tensor median_of_all(const char* name, const Tensor& x, bool skip) {
   const Tensor all = flat(x.detach());
   if (all.numel() == 0 && !is_float(x.dtype())) fail("{}: {} is empty", name, x.shape());
-  const Tensor out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
-                     : skip           ? clone(nanmedian(all, 0).values)
-                                      : clone(median(all, 0).values);
+  const Tensor out = all.numel() == 0
+                         ? scalar(NAN, x.dtype(), x.device())
+                         : clone(medians(skip ? kNanmedian : kMedian, all, 0, false, skip).values);
   if (wants_grad(x)) {
     static const NodeType type{"median", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor x = node.get(0), out = node.get(1);
@@ -148,13 +146,13 @@ ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
   return at_least_1d("mode", x, dim, [&](const Tensor& y, int d) {
     need_elements("mode", y, d);
     const ValuesIndices sorted = sort(y.detach(), d);
-    const int64_t n = y.size(d);
+    const int64_t n = y.size(d), pairs = n > 0 ? n - 1 : 0;
     const Tensor &s = sorted.values, place = arange_along(n, d, y.dim(), y.device());
-    const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
+    const Tensor a = slice(s, d, 0, pairs), b = slice(s, d, n - pairs, pairs);
     Tensor begins = ne(a, b);
     if (is_float(s.dtype()))
       begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
-    const Tensor from = where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), 0.0);
+    const Tensor from = where(begins, slice(place, d, n - pairs, pairs), 0.0);
     const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
     const Tensor start = cummax(cat({zero, from}, d), d).values;
     const ValuesIndices longest = max_along(place - start, d, true);
@@ -163,40 +161,30 @@ ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
   });
 }
 
-namespace {
-
-/// Interpolates between two neighbours of the sorted order; weight 0 gives the lower one.
-Tensor interpolate(const Tensor& low, const Tensor& high, const Tensor& weight) {
-  return where(eq(weight, 0.0), low, lerp(low, high, weight));
-}
-/// Applies the interpolation rule to a fractional position in the sorted order.
-double apply_rule(double rank, QuantileRule how) {
+/// Applies the interpolation rule to a fractional position, or a tensor of them, in the sorted order.
+template <class T> static T apply_rule(const T& rank, QuantileRule how) {
   switch (how) {
-    case QuantileRule::lower: return std::floor(rank);
-    case QuantileRule::higher: return std::ceil(rank);
-    case QuantileRule::nearest: return std::nearbyint(rank);
-    case QuantileRule::midpoint: return rank == std::floor(rank) ? rank : std::floor(rank) + 0.5;
+    case QuantileRule::lower: return floor(rank);
+    case QuantileRule::higher: return ceil(rank);
+    case QuantileRule::nearest: return round(rank);
+    case QuantileRule::midpoint: return (floor(rank) + ceil(rank)) / 2.0;
     default: return rank;
   }
 }
 
 /// The quantile f of each line of `sorted`, whose numbers end at `last` and are followed by NaNs.
 /// `fraction` is f as a tensor, if it has a gradient.
-Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, QuantileRule how,
-                    const Tensor& fraction) {
-  Tensor rank = last * f;
-  if (how == QuantileRule::lower) rank = floor(rank);
-  else if (how == QuantileRule::higher) rank = ceil(rank);
-  else if (how == QuantileRule::nearest) rank = round(rank);
-  else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / 2.0;
+static Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f,
+                           QuantileRule how, const Tensor& fraction) {
+  const Tensor rank = apply_rule(last * f, how);
   const Tensor low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
   Tensor weight = to(rank - floor(rank), sorted.dtype());
   if (fraction.defined()) weight = to(last * fraction - to(low, Dtype::f64), sorted.dtype());
-  return interpolate(gather(sorted, d, low), gather(sorted, d, high), weight);
+  const Tensor lower = gather(sorted, d, low), higher = gather(sorted, d, high);
+  return where(eq(weight, 0.0), lower, lerp(lower, higher, weight));
 }
 
-/// The result if q is empty.
-Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
+static Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
   Shape shape = input.shape();
   if (!d) shape = {};
   else if (input.dim() > 0) shape.erase(*d);
@@ -204,17 +192,14 @@ Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
   return empty(shape, input);
 }
 
-}  // namespace
-
 Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<Dim> dim,
                 bool keepdim, QuantileRule how, bool skip_nan, const Tensor& fractions) {
   const char* name = skip_nan ? "nanquantile" : "quantile";
   need_float(name, input);
   for (double f : q)
     if (!(f >= 0 && f <= 1)) fail("{}: q is {}; it must lie in 0..1", name, show(f));
-  const int given = dim ? wrap_dim(name, *dim, input.dim()) : 0;
+  const int d = dim ? wrap_dim(name, *dim, input.dim()) : 0;
   const Tensor x = dim && input.dim() > 0 ? input : flat(input);
-  const int d = dim ? given : 0;
   if (x.size(d) == 0)
     fail("{}: {} has no elements there, so it has no quantile", name, input.shape());
   const int64_t n = x.size(d);
@@ -263,17 +248,15 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
                          : stack(results, 0);
 }
 
-namespace {
-
 /// Whether row a sorts before row b: by the first of n elements that differ; NaN is the largest.
-template <class T> bool is_before(const T* a, const T* b, int64_t n) {
+template <class T> static bool is_before(const T* a, const T* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
     if (a[i] != b[i] && (a[i] == a[i] || b[i] == b[i])) return a[i] < b[i] || b[i] != b[i];
   return false;
 }
 
 /// The lexicographic order of x's rows (along dimension 0).
-Tensor order_of_rows(const Tensor& rows) {
+static Tensor order_of_rows(const Tensor& rows) {
   const int64_t n = rows.size(0), width = rows.size(1);
   Tensor order;
   if (!is_cpu(rows.device())) {
@@ -304,7 +287,7 @@ Tensor order_of_rows(const Tensor& rows) {
 }
 
 /// For integers in a small range: counts each value. Returns false if the range is too large.
-bool unique_by_counting(const Tensor& x, Unique& u) {
+static bool unique_by_counting(const Tensor& x, Unique& u) {
   const int64_t n = x.numel();
   if (is_float(x.dtype()) || n == 0) return false;
   const Tensor at = to(flat(x), Dtype::i64);
@@ -313,7 +296,7 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
   if (__builtin_sub_overflow(high, low, &span) || span > std::max<int64_t>(n, 4096)) return false;
   const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, 0.0);
   const Index known(nonzero_list(there)[0]);
-  const Tensor ids = range(0, double(span), 1, Dtype::i64, x.device());
+  const Tensor ids = arange(span + 1, x.device());
   // Not `+ low`: an integer of this size may not be exact in double.
   const Tensor first = to(constants(std::vector{low}), x.device());
   u.values = to(index_select(ids, 0, known) + first, x.dtype());
@@ -322,8 +305,6 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
   u.inverse = reshape(index_select(place, 0, Index(at - first)), x.shape());
   return true;
 }
-
-}  // namespace
 
 Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   const Tensor x = input.detach();
@@ -357,8 +338,7 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   Unique u;
   u.values = index_select(sorted, 0, first);
   if (slices) {
-    Shape shape = moved.shape();
-    shape[0] = groups;
+    const Shape shape = joined({groups}, moved.shape().from(1));
     u.values = contiguous(movedim(reshape(u.values, shape), {0}, {d}));
   } else {
     u.values = flat(u.values);

@@ -6,7 +6,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/constants.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 Tensor block_diag(const TensorList& given) {
@@ -47,10 +46,8 @@ Tensor cartesian_prod(const TensorList& vectors) {
   return reshape(stack(meshgrid(vectors), -1), {-1, int64_t(vectors.size())});
 }
 
-namespace {
-
 /// The binomial coefficient of n and r; throws Error if it exceeds what memory can hold.
-int64_t count_choices(int64_t n, int64_t r) {
+static int64_t count_choices(int64_t n, int64_t r) {
   double total = 1;
   for (int64_t k = 1; k <= std::min(r, n - r); ++k) total = total * double(n - k + 1) / double(k);
   if (total * double(r) > 0x1p40)
@@ -60,8 +57,6 @@ int64_t count_choices(int64_t n, int64_t r) {
   for (int64_t k = 1; k <= std::min(r, n - r); ++k) count = count * (n - k + 1) / k;
   return count;
 }
-
-}  // namespace
 
 Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
   if (x.dim() != 1) fail("combinations: {} is not a vector; it must have one dimension", x.shape());
@@ -88,18 +83,15 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
 
 // ---- a copy with a region written ---------------------------------------------------------------
 
-namespace {
-
 /// Copies the source into `region`, a view of y, and returns y.
-Tensor put_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
+static Tensor put_region(const char* name, const Tensor& y, const Tensor& region,
+                         const Tensor& source) {
   if (region.shape() != source.shape())
     fail("{}: the source is {}, the region {}; their shapes must be equal", name, source.shape(),
          region.shape());
   copy_(region, source);
   return y;
 }
-
-}  // namespace
 
 Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index) {
   const Tensor y = clone(x);

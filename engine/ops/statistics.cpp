@@ -12,18 +12,14 @@ namespace mt {
 
 // ---- moments ------------------------------------------------------------------------------------
 
-namespace {
-
-Tensor variance(const char* name, const Tensor& x, const Shape& dims, double correction,
-                bool keepdim, Tensor* centre = nullptr) {
+static Tensor variance(const char* name, const Tensor& x, const Shape& dims, double correction,
+                       bool keepdim, Tensor* centre = nullptr) {
   need_float(name, x);
   if (std::isnan(correction)) fail("{}: the correction is NaN", name);
   return reduce_recorded(
       {op::reduction_id<op::Var>, name, dims_mask(name, x, dims), keepdim, false, {correction}}, x,
       centre);
 }
-
-}  // namespace
 
 Tensor root_of_variance(const Tensor& variance) {
   if (!wants_grad(variance)) return sqrt(variance);
@@ -47,9 +43,7 @@ Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction,
 
 // ---- covariance ---------------------------------------------------------------------------------
 
-namespace {
-
-void check_weights(const char* name, const Tensor& w, int64_t observations, bool whole) {
+static void check_weights(const char* name, const Tensor& w, int64_t observations, bool whole) {
   if (w.dim() > 1 || w.numel() != observations)
     fail("cov: {} is {}; one for each of the {} observations is needed", name, w.shape(),
          observations);
@@ -59,8 +53,6 @@ void check_weights(const char* name, const Tensor& w, int64_t observations, bool
   if (any(negative).item() != 0)
     fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(negative, w, 0.0)).item()));
 }
-
-}  // namespace
 
 Tensor cov(const Tensor& given, double correction, const Tensor& times, const Tensor& weight) {
   if (given.dim() > 2)
@@ -102,10 +94,8 @@ Tensor corrcoef(const Tensor& x) {
 
 // ---- norms --------------------------------------------------------------------------------------
 
-namespace {
-
 /// The derivative of sum(|x|^p)^(1/p); 0 where x or the norm is 0.
-void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
+static void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), out = node.get(1), zero(0.0), one(1.0);
   const auto [mask, params] = node.kept<KeptReduction>();
   const double p = params[0];
@@ -117,7 +107,7 @@ void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
   dx[0] = where(logical_or(norm_is_zero, x_is_zero), zero, grads * slope);
 }
 
-Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
+static Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
   if (is_reduced_float(x.dtype()))
     return to(power_norm(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
   const Reducing how{op::reduction_id<op::Sum>, "norm", mask, keepdim};
@@ -130,8 +120,6 @@ Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
   const Tensor powers = pow(size / spread(unit, x.shape(), mask), p);
   return unit * pow(run_reduce(how, powers), 1 / p);
 }
-
-}  // namespace
 
 Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   need_float("norm", x);
@@ -180,11 +168,9 @@ Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
 
 // ---- counts -------------------------------------------------------------------------------------
 
-namespace {
-
 /// The counts of first, first + 1, .. in contiguous integers of this range. Four tables are used in
 /// turn, so that equal neighbours do not depend on each other.
-Tensor count_values(const Tensor& at, int64_t bins, int64_t first) {
+static Tensor count_values(const Tensor& at, int64_t bins, int64_t first) {
   constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
   const int64_t n = at.numel();
   const Tensor out = zeros({bins}, Dtype::i64, at.device());
@@ -204,8 +190,6 @@ Tensor count_values(const Tensor& at, int64_t bins, int64_t first) {
   for (; i < n && !mt_interrupted; ++i) ++c0[x[i] - first];
   return few ? sum(tables, {0}) : out;
 }
-
-}  // namespace
 
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t min_bins, int64_t first) {
   if (!is_integer(x.dtype()) || x.dim() != 1)
@@ -236,13 +220,9 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t min_bins, int64_
   return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
 
-namespace {
-
-void check_bins(const char* name, int64_t bins) {
+static void check_bins(const char* name, int64_t bins) {
   if (bins < 1 || bins > int64_t(1) << 40) fail("{}: bins is {}; it must be 1 to 2^40", name, bins);
 }
-
-}  // namespace
 
 Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   check_float("histc", input, "the values are");
@@ -291,7 +271,7 @@ Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& wei
   counts = slice(counts, 0, 0, bins);
   if (density) {
     const Tensor wide = to(edges, Dtype::f64);
-    counts = counts / (sum(counts) * (slice(wide, 0, 1, bins) - slice(wide, 0, 0, bins)));
+    counts = counts / (sum(counts) * diff(wide));
   }
   return {to(counts, x.dtype()), edges};
 }

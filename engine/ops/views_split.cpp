@@ -10,14 +10,10 @@
 #include "engine/ops/ops.h"
 
 namespace mt {
-namespace {
-
-int dim_of_parts(const char* operation, const Tensor& x, Dim dim) {
+static int dim_of_parts(const char* operation, const Tensor& x, Dim dim) {
   if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to divide", operation);
   return wrap_dim(operation, dim, x.dim());
 }
-
-}  // namespace
 
 Tensor unflatten(const Tensor& x, Dim dim, const Shape& sizes) {
   const int d = dim_of_parts("unflatten", x, dim);
@@ -263,16 +259,16 @@ Tensor unfold(const Tensor& x, Dim dim, int64_t size, int64_t step) {
 
 namespace {
 
-Tensor arange(int64_t n, int64_t step) {
-  return range(0, double((n - 1) * step), double(step), Dtype::i64);
+/// The number of elements of x's dtype in its storage.
+int64_t storage_size(const Tensor& x) {
+  return int64_t(x.impl()->storage->bytes) / item_size(x.dtype());
 }
 
 /// The position in the storage of every element of a geometry, relative to the lowest position.
 Tensor storage_index(const Shape& size, const Shape& stride, int64_t offset) {
   Tensor at = scalar(double(offset), Dtype::i64);
   for (int d = 0; d < size.size(); ++d)
-    at = unsqueeze(at, -1) +
-         (size[d] > 0 ? arange(size[d], 1) * double(stride[d]) : zeros({0}, Dtype::i64));
+    at = unsqueeze(at, -1) + arange(size[d]) * double(stride[d]);
   return at;
 }
 
@@ -305,16 +301,14 @@ void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x)
   if (!overlaps_itself(geometry_of(x)) &&
       remap(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
     return record_view(inside, view, x, in_x);
-  record(type, view, {&x})
-      .keep(Strided{geometry_of(x), geometry_of(view),
-                    int64_t(x.impl()->storage->bytes) / item_size(x.dtype())});
+  record(type, view, {&x}).keep(Strided{geometry_of(x), geometry_of(view), storage_size(x)});
 }
 
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
   if (size.size() != stride.size())
     fail("as_strided: {} sizes and {} strides", size.size(), stride.size());
   const int64_t count = checked_count("as_strided", size);
-  const int64_t have = int64_t(x.impl()->storage->bytes) / item_size(x.dtype());
+  const int64_t have = storage_size(x);
   if (offset < 0 || offset > have)
     fail("as_strided: the offset {} lies outside the storage of {}", offset, have);
   int64_t last = offset;
@@ -334,9 +328,6 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64
   return out;
 }
 
-Tensor storage_of(const Tensor& x) {
-  const int64_t n = int64_t(x.impl()->storage->bytes) / item_size(x.dtype());
-  return view_of(x, {n}, {1}, 0);
-}
+Tensor storage_of(const Tensor& x) { return view_of(x, {storage_size(x)}, {1}, 0); }
 
 }  // namespace mt

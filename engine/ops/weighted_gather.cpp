@@ -32,58 +32,62 @@ Tensor compose(WeightedPart part, const Tensor& x, const Tensor& at, const Tenso
   return part == WeightedPart::weight ? stack(rows, 1) : out;
 }
 
+/// The three tensors by their part; one of them is computed from the two others.
+using WeightedParts = Tensor[3];
+constexpr int kSumsPart = int(WeightedPart::sums), kXPart = int(WeightedPart::x),
+              kWeightPart = int(WeightedPart::weight);
+/// For each part the two others.
+constexpr int kOtherParts[3][2] = {
+    {kXPart, kWeightPart}, {kSumsPart, kWeightPart}, {kXPart, kSumsPart}};
+
 /// Computes the missing part, of this shape, outside the graph.
-Tensor part_of(WeightedPart part, const Tensor& x, const Tensor& at, const Tensor& weight,
-               const Tensor& sums, const Shape& shape) {
+Tensor compute_part(int part, const WeightedParts& given, const Tensor& at, const Shape& shape) {
   NoGrad off;
-  const Tensor& given = x.defined() ? x : sums;
-  if (!is_cpu(given.device())) return compose(part, x, at, weight, sums, shape);
-  const auto data = [&](const Tensor& t) { return t.defined() ? contiguous(t) : t; };
-  const Tensor out = empty(shape, given.dtype()), places = contiguous(at);
-  const Tensor a = part == WeightedPart::x ? out : data(x),
-               w = part == WeightedPart::weight ? out : data(weight),
-               s = part == WeightedPart::sums ? out : data(sums);
+  const auto which = WeightedPart(part);
+  const Tensor& like = given[part == kXPart ? kSumsPart : kXPart];
+  if (!is_cpu(like.device()))
+    return compose(which, given[kXPart], at, given[kWeightPart], given[kSumsPart], shape);
+  const Tensor out = empty(shape, like.dtype()), places = contiguous(at);
   if (out.numel() == 0) return out;
-  cpu_device().weighted_gather({part, out.dtype(), a.size(0), a.size(1), a.size(2), a.size(3),
-                                w.size(1), w.size(2), a.data(), w.data(), s.data(),
+  WeightedParts all;
+  for (int k = 0; k < 3; ++k) all[k] = k == part ? out : contiguous(given[k]);
+  const Tensor &x = all[kXPart], &w = all[kWeightPart];
+  cpu_device().weighted_gather({which, out.dtype(), x.size(0), x.size(1), x.size(2), x.size(3),
+                                w.size(1), w.size(2), x.data(), w.data(), all[kSumsPart].data(),
                                 places.argument_as<int64_t>()});
   return out;
 }
 
-Tensor grad_x(const Tensor& g, const Tensor& at, const Tensor& weight, int64_t size);
-Tensor grad_w(const Tensor& x, const Tensor& at, const Tensor& g);
+void weighted_backward(Node& node, const Tensor& g, Tensor* dx);
+const NodeType kWeightedParts[] = {{"weighted_gather", weighted_backward},
+                                   {"weighted_gather_backward", weighted_backward},
+                                   {"weighted_gather_backward", weighted_backward}};
 
-const NodeType kSums{"weighted_gather", [](Node& node, const Tensor& g, Tensor* dx) {
-                       const Tensor x = node.get(0), at = node.get(1), weight = node.get(2);
-                       if (node.wants(0)) dx[0] = grad_x(g, at, weight, node.kept<int64_t>());
-                       if (node.wants(1)) dx[1] = grad_w(x, at, g);
-                     }};
-const NodeType kGradX{"weighted_gather_backward", [](Node& node, const Tensor& g, Tensor* dx) {
-                        const Tensor sums = node.get(0), at = node.get(1), weight = node.get(2);
-                        if (node.wants(0)) dx[0] = weighted_gather(g, at, weight);
-                        if (node.wants(1)) dx[1] = grad_w(g, at, sums);
-                      }};
-const NodeType kGradW{"weighted_gather_backward", [](Node& node, const Tensor& g, Tensor* dx) {
-                        const Tensor x = node.get(0), at = node.get(1), sums = node.get(2);
-                        if (node.wants(0)) dx[0] = grad_x(sums, at, g, x.size(2));
-                        if (node.wants(1)) dx[1] = weighted_gather(x, at, g);
-                      }};
-
-Tensor grad_x(const Tensor& g, const Tensor& at, const Tensor& weight, int64_t size) {
-  const Tensor out =
-      part_of(WeightedPart::x, {}, at, weight, g, {g.size(0), g.size(1), size, g.size(3)});
-  if (wants_grad(g, weight))
-    record(kGradX, out, {&g, &weight})
-        .save_for(1, 0, g, 0)
-        .save(1, at, Node::kOther)
-        .save_for(0, 2, weight, 1);
+/// The missing part, recorded. `size`: of x along the dimension that `at` addresses.
+Tensor part_of(int part, const WeightedParts& given, const Tensor& at, int64_t size) {
+  const auto [first, second] = kOtherParts[part];
+  const Tensor &a = given[first], &b = given[second];
+  const Shape shape = part == kSumsPart ? Shape{a.size(0), a.size(1), at.size(2), a.size(3)}
+                      : part == kXPart  ? Shape{a.size(0), a.size(1), size, a.size(3)}
+                                        : at.shape();
+  const Tensor out = compute_part(part, given, at, shape);
+  if (wants_grad(a, b))
+    record(kWeightedParts[part], out, {&a, &b})
+        .save_for(1, first, a, 0)
+        .save_for(0, second, b, 1)
+        .save(3, at, Node::kOther)
+        .keep(size);
   return out;
 }
-Tensor grad_w(const Tensor& x, const Tensor& at, const Tensor& g) {
-  const Tensor out = part_of(WeightedPart::weight, x, at, {}, g, at.shape());
-  if (wants_grad(x, g))
-    record(kGradW, out, {&x, &g}).save(0, x, 0).save(1, at, Node::kOther).save_for(0, 2, g, 1);
-  return out;
+
+/// In the sum, the incoming gradient replaces the part that the node computed.
+void weighted_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const int part = int(node.type - kWeightedParts);
+  const Tensor at = node.get(3);
+  WeightedParts given;
+  for (int k = 0; k < 3; ++k) given[k] = k == part ? g : node.get(k);
+  for (int i = 0; i < 2; ++i)
+    if (node.wants(i)) dx[i] = part_of(kOtherParts[part][i], given, at, node.kept<int64_t>());
 }
 
 }  // namespace
@@ -91,15 +95,7 @@ Tensor grad_w(const Tensor& x, const Tensor& at, const Tensor& g) {
 Tensor weighted_gather(const Tensor& x, const Tensor& at, const Tensor& weight) {
   if (is_reduced_float(x.dtype()))
     return to(weighted_gather(to(x, Dtype::f32), at, to(weight, Dtype::f32)), x.dtype());
-  const Tensor out =
-      part_of(WeightedPart::sums, x, at, weight, {}, {x.size(0), x.size(1), at.size(2), x.size(3)});
-  if (wants_grad(x, weight))
-    record(kSums, out, {&x, &weight})
-        .save_for(1, 0, x, 0)
-        .save(1, at, Node::kOther)
-        .save_for(0, 2, weight, 1)
-        .keep(x.size(2));
-  return out;
+  return part_of(kSumsPart, {{}, x, weight}, at, x.size(2));
 }
 
 Tensor gather_along(const Tensor& x, int dim, int64_t size, const Tensor& at,
