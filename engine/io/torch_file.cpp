@@ -331,8 +331,7 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   for (const Pickled* key : keys->list()) {
     const StorageSpec* const spec = key->is(Kind::text) ? calls.find(key->text()) : nullptr;
     if (!spec) fail("it is malformed: its table of storages names an unknown one");
-    const StoredType* const type = spec->type == kUntyped ? nullptr : &kStoredTypes[spec->type];
-    const uint64_t item = type ? uint64_t(type->size()) : 1;
+    const uint64_t item = spec->type == kUntyped ? 1 : uint64_t(kStoredTypes[spec->type].size());
     if (end - at < 8) fail("it ends inside its storages");
     const uint64_t count = little_endian(at, 8);
     at += 8;

@@ -270,13 +270,9 @@ lapack::LeastSquares driver_named(const std::string& name) {
   fail("lstsq: the driver is '{}'; use 'gelsy', 'gels', 'gelsd' or 'gelss'", name);
 }
 
-struct LeastSquaresResult {
-  Tensor x, rank, values;
-  bool full;  // every matrix has full rank
-};
-
-LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
-                                       lapack::LeastSquares how) {
+/// The result without residuals. `full`: whether every matrix has full rank.
+Lstsq solve_least_squares(const Tensor& a, const Tensor& b, double rcond, lapack::LeastSquares how,
+                          bool& full) {
   using lapack::LeastSquares;
   const Shape batch = batch_of(a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n), columns = columns_of(b),
@@ -284,8 +280,8 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
   check_workspace("lstsq", k);
   const Tensor work = clone(mT(a.detach())), x = zeros(joined(batch, {columns, tall}), a.dtype());
   copy_elements(slice(x, -1, 0, m), mT(b.detach()));
-  const bool has_values = how == LeastSquares::svd || how == LeastSquares::divide;
-  LeastSquaresResult out{{}, empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype()), true};
+  Lstsq out{
+      {}, empty({0}, a.dtype()), empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype())};
   const auto run = [&]<class T>(T* one, T* to, T* values, int64_t* rank) {
     int found = int(k);
     if (!lapack::finite(one, m * n) || !lapack::finite(to, columns * tall)) return -1;
@@ -297,8 +293,8 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
     *rank = found;
     return failed;
   };
-  const std::vector<int> info =
-      each("lstsq", batch, double(m) * double(n), run, work, x, out.values, As<int64_t>{out.rank});
+  const std::vector<int> info = each("lstsq", batch, double(m) * double(n), run, work, x,
+                                     out.singular_values, As<int64_t>{out.rank});
   if (const int64_t i = first_failed(info); i >= 0) {
     if (info[i] < 0)
       fail("lstsq: {} or its right side has NaN or infinite elements", which(batch, i));
@@ -306,10 +302,12 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
       fail("lstsq: {} lacks full rank, which driver 'gels' needs; use 'gelsy'", which(batch, i));
     check_converged("lstsq", batch, info);
   }
-  for (int64_t i = 0; i < out.rank.numel(); ++i) out.full &= out.rank.at_integer(i) == k;
+  full = true;
+  for (int64_t i = 0; i < out.rank.numel(); ++i) full &= out.rank.at_integer(i) == k;
   if (how == LeastSquares::qr) out.rank = empty({0}, Dtype::i64);
-  if (!has_values) out.values = empty({0}, a.dtype());
-  out.x = contiguous(mT(slice(x, -1, 0, n)));
+  if (how != LeastSquares::svd && how != LeastSquares::divide)
+    out.singular_values = empty({0}, a.dtype());
+  out.solution = contiguous(mT(slice(x, -1, 0, n)));
   return out;
 }
 
@@ -331,12 +329,12 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
   const double limit =
       rcond.value_or(eps_of(a.dtype()) * double(std::max(rows_of(a), columns_of(a))));
   if (!(limit == limit)) fail("lstsq: rcond is nan");
-  const LeastSquaresResult s = solve_least_squares(a, b, limit, how);
+  bool full;
+  Lstsq out = solve_least_squares(a, b, limit, how, full);
   if (wants_grad(a, b))
-    record(kLstsq, s.x, {&a, &b}).save(0, a, 0).save(1, b, 1).keep(std::max(limit, 0.0));
-  Lstsq out{s.x, empty({0}, a.dtype()), s.rank, s.values};
-  if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && s.full)
-    out.residuals = sum(square(matmul(a, s.x) - b), {-2});
+    record(kLstsq, out.solution, {&a, &b}).save(0, a, 0).save(1, b, 1).keep(std::max(limit, 0.0));
+  if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && full)
+    out.residuals = sum(square(matmul(a, out.solution) - b), {-2});
   if (vector) out.solution = squeeze(out.solution, -1);
   return out;
 }

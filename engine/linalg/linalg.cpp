@@ -176,6 +176,14 @@ void det_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kDet{"det", det_backward};
 
+Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& values) {
+  Tensor out = empty(shape, dtype);
+  with_dtype(dtype, [&]<class T>(T) {
+    for (size_t i = 0; i < values.size(); ++i) out.data_as<T>()[i] = T(values[i]);
+  });
+  return out;
+}
+
 }  // namespace
 
 Tensor det(const Tensor& a) {
@@ -184,7 +192,7 @@ Tensor det(const Tensor& a) {
   const Lu lu = factor("det", a);
   std::vector<double> values(checked_count("det", batch_of(a)), 1.0);
   each_pivot(lu, [&](size_t i, double u, bool exchanged) { values[i] *= exchanged ? -u : u; });
-  const Tensor out = to(tensor(values.data(), batch_of(a)), a.dtype());
+  const Tensor out = from_values(batch_of(a), a.dtype(), values);
   if (wants_grad(a)) record(kDet, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
   return out;
 }
@@ -201,8 +209,7 @@ Slogdet slogdet(const Tensor& a) {
     if (exchanged) sign[i] = -sign[i];
     log[i] += std::log(std::fabs(u));
   });
-  const Slogdet out{to(tensor(sign.data(), batch), a.dtype()),
-                    to(tensor(log.data(), batch), a.dtype())};
+  const Slogdet out{from_values(batch, a.dtype(), sign), from_values(batch, a.dtype(), log)};
   if (wants_grad(a)) {
     static const NodeType type{"slogdet", [](Node& node, const Tensor& g, Tensor* dx) {
                                  dx[0] =
