@@ -390,24 +390,6 @@ IndexKey key_along(const Tensor& x, int d, const Index& index) {
 /// Views a 0-d tensor or index as one of size 1.
 Tensor at_least_1d(const Tensor& x) { return x.dim() ? x : reshape(x, {1}); }
 
-}  // namespace
-
-void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
-                   const Index& index) {
-  if (wants_grad(x)) save_key(record(type, values, {&x}), x, key_along(x, d, index), true);
-}
-
-Tensor gather(const Tensor& x, Dim dim, const Index& given) {
-  const int d = wrap_dim("gather", dim, x.dim());
-  if (x.dim() == 0 && given.at.dim() <= 1)
-    return reshape(gather(reshape(x, {1}), 0, {at_least_1d(given.at), given.first}),
-                   given.at.shape());
-  check_ranks("gather", x, given.at, d);
-  return pick_at("gather", x, key_along(x, d, integer_positions("gather", given)));
-}
-
-namespace {
-
 /// Implements every kind of scatter. In place and without a gradient it writes x, after all checks.
 Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& given,
                    const Tensor& source, ScatterReduce join, InPlace in_place) {
@@ -454,6 +436,20 @@ Tensor counts(const Tensor& x, Dim dim, const Index& index, bool include_self) {
 }
 
 }  // namespace
+
+void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
+                   const Index& index) {
+  if (wants_grad(x)) save_key(record(type, values, {&x}), x, key_along(x, d, index), true);
+}
+
+Tensor gather(const Tensor& x, Dim dim, const Index& given) {
+  const int d = wrap_dim("gather", dim, x.dim());
+  if (x.dim() == 0 && given.at.dim() <= 1)
+    return reshape(gather(reshape(x, {1}), 0, {at_least_1d(given.at), given.first}),
+                   given.at.shape());
+  check_ranks("gather", x, given.at, d);
+  return pick_at("gather", x, key_along(x, d, integer_positions("gather", given)));
+}
 
 Tensor scatter(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
                InPlace in_place) {
