@@ -621,12 +621,11 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   GridCheck checks;
   m.checks = &checks, m.code_cache = memory.code;
   if (g.check) m.watch();
-  static const ThreadLoops loops{[](int op, Dtype dtype) {
-                                   bool takes_one;
-                                   return elementwise_loop(op, dtype, takes_one);
-                                 },
-                                 convert_loop};
-  if (const ThreadCode code = g.check ? nullptr : thread_code(g, loops)) {
+  const auto find_loop = [](int op, Dtype dtype) {
+    bool takes_one;
+    return elementwise_loop(op, dtype, takes_one);
+  };
+  if (const ThreadCode code = g.check ? nullptr : thread_code(g, find_loop)) {
     ThreadFrame frame{};
     frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
     frame.fault = -1;

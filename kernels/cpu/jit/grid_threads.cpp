@@ -77,12 +77,12 @@ bool prefers_threads(const Grid& g, bool calls_often) {
   return loops ? stores || !native || !reals : atomics;
 }
 
-ThreadCode compile_threads(const Grid& g, const ThreadLoops& loops) {
+ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
   Isa isa;
   if (!jit_isa(isa)) return nullptr;
   for (int k = 0; k < g.program->tensors; ++k)
     if (g.tensors[k].shared) return nullptr;
-  const ThreadMachineCode code = emit_threads(g, loops);
+  const ThreadMachineCode code = emit_threads(g, find_loop);
   if (code.bytes.empty() || !prefers_threads(g, code.calls_often)) return nullptr;
   size_t bytes = 0;
   return reinterpret_cast<ThreadCode>(executable(code.bytes, bytes));
@@ -90,14 +90,14 @@ ThreadCode compile_threads(const Grid& g, const ThreadLoops& loops) {
 
 }  // namespace
 
-ThreadCode thread_code(const Grid& g, const ThreadLoops& loops) {
+ThreadCode thread_code(const Grid& g, FindLoop* find_loop) {
   static std::mutex lock;
   static auto* const all = new std::map<CodeKey, ThreadCode>;
   const CodeKey key(g);
   if (!key.fits()) return nullptr;
   const std::lock_guard guard(lock);
   const auto [found, is_new] = all->try_emplace(key, nullptr);
-  if (is_new) found->second = compile_threads(g, loops);
+  if (is_new) found->second = compile_threads(g, find_loop);
   return found->second;
 }
 

@@ -17,7 +17,7 @@ struct ThreadFrame {
   const void* interrupted;  // an int
   int64_t block[3], thread[3], place[3];
   int64_t
-      end;  // the place along axes[0] after the last thread; at a fault, `place` is that of the thread
+      end;  // the place along axes[0] after the last thread; at a fault, `place` is the thread's
   int64_t fault;       // the number of the value at fault (grid_value), or -1
   int64_t dim, index;  // of an access out of bounds
   char* data[4];       // arguments of a loop
@@ -25,22 +25,20 @@ struct ThreadFrame {
 };
 using ThreadCode = void (*)(ThreadFrame*);
 
-/// The loops over elements that the code calls for operations without instructions; null: there is none.
-struct ThreadLoops {
-  void (*(*operation)(int op, Dtype))(char* const* data, int64_t n, const double*, int one);
-  void (*(*conversion)(Dtype to, Dtype from))(char* to, const char* from, int64_t n);
-};
+/// The loop over elements that the code calls for an operation without instructions; null: there is none.
+using ThreadLoop = void (*)(char* const* data, int64_t n, const double*, int one);
+using FindLoop = ThreadLoop(int op, Dtype);
 
 struct ThreadMachineCode {
   std::vector<uint8_t> bytes;  // position-independent; empty: the kernel cannot be compiled
   bool calls_often = false;    // loops, for operations in its own loops
 };
 /// Kernels with statements of blocks or warps, and those with 16-bit floats, cannot be compiled.
-ThreadMachineCode emit_threads(const Grid&, const ThreadLoops&);
+ThreadMachineCode emit_threads(const Grid&, FindLoop*);
 
 /// The code for launches with these tensors and axes, cached for the lifetime of the process. Null if the
 /// kernel has statements of blocks or warps, or lanes are faster.
-ThreadCode thread_code(const Grid&, const ThreadLoops&);
+ThreadCode thread_code(const Grid&, FindLoop*);
 /// A value of the program by its number.
 const GridValue* grid_value(const GridProgram&, int64_t number);
 

@@ -59,9 +59,9 @@ class ThreadValues {
   };
   static constexpr Used kNone{0, 0};
 
-  ThreadValues(const Grid& g, const ThreadLoops& loops, uint8_t* buffer, size_t size)
+  ThreadValues(const Grid& g, FindLoop* find_loop, uint8_t* buffer, size_t size)
       : grid_(g),
-        loops_(loops),
+        find_loop_(find_loop),
         real_(g.program->real),
         item_(real_ == Dtype::f64 ? 8 : 4),
         asm_(size, buffer) {
@@ -105,7 +105,7 @@ class ThreadValues {
   struct Row {
     const V* access;
     int data,
-        size;  // slots: the address, and the number of elements, 0 if an index is out of bounds
+        size;  // slots of its address and of its length, which is 0 if an index is out of bounds
   };
   static bool same(const V& a, const V& b) {
     bool equal = a.kind == b.kind && a.op == b.op && a.index == b.index && a.value == b.value &&
@@ -613,7 +613,7 @@ class ThreadValues {
     const Dtype dtype = of == GridType::real      ? real_
                         : of == GridType::integer ? Dtype::i64
                                                   : Dtype::b8;
-    const auto f = loops_.operation(v.op, dtype);
+    const auto f = find_loop_(v.op, dtype);
     if (!f || v.divides) return void(fine_ = false);
     (depth_ > 0 ? calls_in_loops_ : calls_elsewhere_) = true;
     const int slots = slots_, out = take(1 + v.args.count);
@@ -662,7 +662,7 @@ class ThreadValues {
   }
 
   const Grid& grid_;
-  const ThreadLoops& loops_;
+  FindLoop* const find_loop_;
   const Dtype real_;
   const int item_;
   Xbyak::CodeGenerator asm_;

@@ -12,8 +12,8 @@ class ThreadEmitter : ThreadValues {
   using S = GridStatement;
 
  public:
-  ThreadEmitter(const Grid& g, const ThreadLoops& loops, std::vector<uint8_t>& buffer)
-      : ThreadValues(g, loops, buffer.data(), buffer.size()) {}
+  ThreadEmitter(const Grid& g, FindLoop* find_loop, std::vector<uint8_t>& buffer)
+      : ThreadValues(g, find_loop, buffer.data(), buffer.size()) {}
 
   /// Returns false if the kernel cannot be compiled, or the buffer is too small.
   bool emit() {
@@ -323,9 +323,9 @@ class ThreadEmitter : ThreadValues {
 
 }  // namespace
 
-ThreadMachineCode emit_threads(const Grid& g, const ThreadLoops& loops) {
+ThreadMachineCode emit_threads(const Grid& g, FindLoop* find_loop) {
   std::vector<uint8_t> buffer(size_t(1) << 16);
-  ThreadEmitter emitter(g, loops, buffer);
+  ThreadEmitter emitter(g, find_loop, buffer);
   if (!emitter.emit()) return {};
   buffer.resize(emitter.size());
   return {std::move(buffer), emitter.calls_often()};
