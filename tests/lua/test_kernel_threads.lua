@@ -203,6 +203,65 @@ test('faults name the line, the index and the thread', function()
     'a whole number is divided by zero, in thread %(1, 1, 1%)')
 end)
 
+test('a fault in an aliased row is named, and the threads after it run', function()
+  local k = mt.kernel(function(m, z)
+    for i = 1, 5 do
+      local r = m[i + 0]
+      r[1] = r[2] + r[3] * r[4]
+      r[1] = z[i]
+      r[2] = r[1] % 7
+    end
+  end)
+  local text = raises(function() k[{1, 1}](mt.zeros(9, 9), mt.zeros(3)) end, "index 4 is out of bounds.*'z'")
+  assert(text:find(':' .. debug.getinfo(1, 'l').currentline - 5 .. ':', 1, true), text)
+  local x, out = mt.zeros(3), mt.zeros(8)
+  raises(function()
+    mt.kernel(function(x, out)
+      local i = grid(1)
+      for k = 1, 2 do out[i] = 1 + (i == 3 and x[i + 1] or 0) end
+    end)[{1, 8}](x, out)
+  end, 'index 4 .*thread %(3, 1, 1%)')
+  eq(out:sum():item() >= 7, true)
+end)
+
+test('kernels that differ only in a shared array', function()
+  local x, s = mt.zeros(4), mt.zeros(10)
+  mt.kernel(function(x, s)
+    for k = 1, 10 do s[k] = k end
+    x[1] = s[3]
+  end)[{1, 1}](x, s)
+  mt.kernel(function(x)
+    local s = shared(10)
+    for k = 1, 10 do s[k] = k end
+    x[2] = s[4]
+  end)[{1, 1}](x)
+  eq(x:tolist(), {3, 4, 0, 0})
+end)
+
+test('sums of floats in loops do not depend on the layout', function()
+  local w, sums = mt.randn(40, 40), {}
+  for k, x in ipairs {w, w:t():contiguous():t()} do
+    sums[k] = mt.zeros(1)
+    mt.kernel(function(out, w)
+      local i = grid(1)
+      for k = 1, 40 do atomic_add(out, 1, w[i][k]) end
+    end)[{1, 40}](sums[k], x)
+  end
+  eq(sums[1]:item(), sums[2]:item())
+end)
+
+test('powers and powers of two', function()
+  same({1, 9}, function(out, x)
+    local i = grid(1)
+    local n, h = i - 5, i
+    for k = 1, 3 do
+      out[i][k] = x[i] ^ 2 + (x[i] - 1) ^ 3 - n ^ 2 + 2 ^ k
+      h = (h * 1103515245 + 12345) % 2147483648
+      out[i][k] = out[i][k] + h % 4294967296 + math.floor((h - 2147483648) / 8589934592)
+    end
+  end, mt.zeros(9, 3, 'float64'), mt.randn(9, 'float64'))
+end)
+
 test('Ctrl-C ends a loop', function()
   for _, head in ipairs {'while i >= 0 do', 'for k = 1, 1e15 do'} do
     local text = testing.run('timeout -s INT 1', ([[

@@ -299,6 +299,9 @@ Value* Builder::binary(const Expr& e) {
       refuse(e.line, "nothing is nil in a kernel; a comparison with it has no meaning");
   Value* x = value_of(both[0], e.line);
   Value* y = value_of(both[1], e.line);
+  // A power of a variable may become a product.
+  if (e.text == "^" && y->kind == Value::number && x->kind >= Value::operation)
+    x = spilled(x, e.line);
   for (const Operator& r : rows) {
     if (r.text != e.text) continue;
     Value* const v = apply(r.op, {r.swapped ? y : x, r.swapped ? x : y}, e.line);

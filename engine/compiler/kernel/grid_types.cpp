@@ -167,7 +167,19 @@ class Checker {
     const T t = keeps_whole(v->op) ? v->type : T::real;
     for (Value*& x : a) x = converted(x, t);
     if (v->op == op::id<op::Remainder> && t == T::real) v->op = int16_t(op::id<op::LuaMod>);
-    return v;
+    return v->op == op::id<op::Pow> && a[1]->kind == Value::number ? power(v) : v;
+  }
+  /// The square or cube of a variable as products, as in the loops of pow (kernels/cpu/simd/powers.h).
+  Value* power(Value* v) {
+    const double exponent = v->args[1]->value;
+    const auto base = [&] {
+      Value* const x = p_.add(*v->args[0]);
+      for (Value*& a : x->args) a = p_.add(*a);
+      return x;
+    };
+    const auto times = [&](Value* x) { return make<op::Mul>({x, base()}, T::real, v->line); };
+    if (exponent != 2 && exponent != 3) return v;
+    return exponent == 2 ? times(base()) : times(times(base()));
   }
   Value* comparison(Value* v) {
     Value *&x = v->args[0], *&y = v->args[1];

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <tuple>
 
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/jit/grid_native_run.h"
@@ -38,10 +39,14 @@ template <class R> struct TreeInterpreter : GridMachine {
   }
   /// The lanes of `a` in which `c` equals `wanted`.
   static Active where(Active a, const bool* c, bool wanted, uint8_t* set) {
-    if (a.mask)
-      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(a.mask[l] & (c[l] == wanted));
-    else
-      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(c[l] == wanted);
+    const uint8_t* const holds = reinterpret_cast<const uint8_t*>(c);
+    if (a.mask) {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(a.mask[l] & (holds[l] ^ !wanted));
+    } else {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(holds[l] ^ !wanted);
+    }
     return lanes_of(set, a.lo, a.hi);
   }
   void clear(uint8_t* set) const { std::memset(set, 0, size_t(lanes)); }
@@ -304,7 +309,14 @@ template <class R> struct TreeInterpreter : GridMachine {
       return kNoLanes;
     }
     const bool* const c = truth(*s.value);
-    for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | uint8_t(c[l] & a.has(l)));
+    const uint8_t* const holds = reinterpret_cast<const uint8_t*>(c);
+    if (a.mask) {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | (holds[l] & a.mask[l]));
+    } else {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | holds[l]);
+    }
     return where(a, c, false, mask(level, 2));
   }
 
@@ -487,22 +499,25 @@ template <class R> struct TreeInterpreter : GridMachine {
     set_shape(size);
     return place;
   }
-  /// Runs the threads of a tile one after the other.
-  void run_threads(ThreadCode code, ThreadFrame& f, int64_t at) {
+  /// Runs the threads of a part of a tile's rows one after the other.
+  void run_threads(ThreadCode code, ThreadFrame& f, int64_t at, int64_t part, int64_t parts) {
     const std::array<int64_t, 3> place = locate(at);
+    const int from = int(n[0] * part / parts), to = int(n[0] * (part + 1) / parts);
     for (int z = 0; z < n[2]; ++z)
       for (int y = 0; y < n[1]; ++y) {
-        const int lane[] = {0, y, z};
+        const int lane[] = {from, y, z};
         for (int k = 0; k < 3; ++k) {
           const int d = grid.axes[k];
           f.block[d] = place[d] + 1, f.thread[d] = lane[k] + 1, f.place[d] = first[d] + lane[k] + 1;
         }
-        f.end = f.place[grid.axes[0]] + n[0];
-        code(&f);
-        if (f.fault < 0 && !mt_interrupted) continue;
-        stop = true;
-        if (f.fault >= 0) report_fault(f, lane);
-        return;
+        f.end = f.place[grid.axes[0]] + to - from;
+        int64_t& place_now = f.place[grid.axes[0]];
+        for (; place_now < f.end && !mt_interrupted; ++place_now, ++f.thread[grid.axes[0]]) {
+          code(&f);
+          if (f.fault < 0) break;
+          if (fault.kind == GridFaultKind::none) report_fault(f, lane);
+          f.fault = -1;  // the threads after it run
+        }
       }
   }
   void report_fault(const ThreadFrame& f, const int* lane) {
@@ -597,39 +612,41 @@ void lay_out(GridMachine& m, ArenaLayout& parts, bool real) {
   }
 }
 
-/// Keeps the fault of the first tile in grid order.
+/// Keeps the fault of the first tile, and of the first thread in it.
 void keep(const Grid& g, const GridFault& fault) {
   static AtomicInt busy{0};
   int none = 0;
   while (
       !__atomic_compare_exchange_n(&busy.word, &none, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
     none = 0;
-  if (g.fault->kind == GridFaultKind::none || fault.tile < g.fault->tile) *g.fault = fault;
+  const auto order = [&](const GridFault& f) {
+    return std::tuple(f.tile, f.thread[g.axes[2]], f.thread[g.axes[1]], f.thread[g.axes[0]]);
+  };
+  if (g.fault->kind == GridFaultKind::none || order(fault) < order(*g.fault)) *g.fault = fault;
   __atomic_store_n(&busy.word, 0, __ATOMIC_RELEASE);
 }
 
-template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
+/// Runs tiles in lanes or, with `code`, parts of tiles thread after thread.
+template <class R>
+void run_tiles(const Grid& g, ThreadCode code, int64_t parts, int64_t from, int64_t to) {
   TreeInterpreter<R> m{{g, *g.program, int(sizeof(R))}};
-  ArenaLayout parts{nullptr};
-  lay_out(m, parts, false);
-  if (!memory.need(parts.used)) {
+  ArenaLayout layout{nullptr};
+  lay_out(m, layout, false);
+  if (!memory.need(layout.used)) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
-  parts = {memory.data};
-  lay_out(m, parts, true);
+  layout = {memory.data};
+  lay_out(m, layout, true);
   GridCheck checks;
   m.checks = &checks, m.code_cache = memory.code;
   if (g.check) m.watch();
-  const auto find_loop = [](int op, Dtype dtype) {
-    bool takes_one;
-    return elementwise_loop(op, dtype, takes_one);
-  };
-  if (const ThreadCode code = g.check ? nullptr : thread_code(g, find_loop)) {
+  if (code) {
     ThreadFrame frame{};
     frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
     frame.fault = -1;
-    for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_threads(code, frame, t);
+    for (int64_t t = from; t < to && !mt_interrupted; ++t)
+      m.run_threads(code, frame, t / parts, t % parts, parts);
     if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
     return;
   }
@@ -640,15 +657,21 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
 }  // namespace
 
 void launch_grid(const Grid& g) {
+  const auto find_loop = [](int op, Dtype dtype) {
+    bool takes_one;
+    return elementwise_loop(op, dtype, takes_one);
+  };
+  const ThreadCode code = g.check ? nullptr : thread_code(g, find_loop);
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;
-  const int64_t least = tiles < 32 ? tiles : 32, many = tiles / 8;  // a thread has its own layout
+  const int64_t parts = code && !alone && tiles < 32 ? 32 / tiles : 1, all = tiles * parts;
+  const int64_t least = all < 32 ? all : 32, many = all / 8;  // a thread has its own layout
   const int64_t pieces = alone ? 1 : many > 256 ? 256 : many > least ? many : least;
   parallel(pieces, !alone, [&](int64_t i) {
-    const int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;
-    if (g.program->real == Dtype::f64) run_tiles<double>(g, from, to);
-    else run_tiles<float>(g, from, to);
+    const int64_t from = all * i / pieces, to = all * (i + 1) / pieces;
+    if (g.program->real == Dtype::f64) run_tiles<double>(g, code, parts, from, to);
+    else run_tiles<float>(g, code, parts, from, to);
   });
 }
 

@@ -15,8 +15,11 @@ namespace {
 using V = GridValue;
 using S = GridStatement;
 
-/// Whether a tile has too few lanes for vectors.
-bool has_few_lanes(const Grid& g) { return g.tile[0] * g.tile[1] * g.tile[2] < 8; }
+/// The lanes of a tile in classes: below 2, 8 and 64, for which vectors differ in what they gain.
+int lanes_class(const Grid& g) {
+  const int64_t lanes = g.tile[0] * g.tile[1] * g.tile[2];
+  return lanes < 2 ? 0 : lanes < 8 ? 1 : lanes < 64 ? 2 : 3;
+}
 
 /// All that the code depends on; 0s where it ends. Larger kernels have no code.
 struct CodeKey {
@@ -24,7 +27,7 @@ struct CodeKey {
   char bytes[56] = {};
   size_t used = 0;
   explicit CodeKey(const Grid& g) : program(g.program->number) {
-    add(char('0' + g.axes[0])), add(has_few_lanes(g) ? 'f' : 'm');
+    add(char('0' + g.axes[0])), add(char('0' + lanes_class(g)));
     for (int k = 0; k < g.program->tensors; ++k) {
       const GridTensor& t = g.tensors[k];
       add(char('A' + int(t.dtype)));
@@ -50,38 +53,51 @@ bool is_side_by_side(const Grid& g, const V& access) {
   return false;
 }
 
+/// Whether lanes access a column each: an index before the last depends on the lane, the last one is a counter.
+bool is_column(const Grid& g, const V& access) {
+  const int last = access.args.count - 1;
+  if (last < 1 || g.tensors[access.index].stride[last] != 1) return false;
+  bool varies = false;
+  for (int d = 0; d < last; ++d) varies |= access.args[size_t(d)]->is != GridClass::scalar;
+  const V& x = *access.args[size_t(last)];
+  return varies && x.is == GridClass::scalar && x.kind >= V::variable;
+}
+
 bool is_loop(const S& s) { return s.kind == S::count || s.kind == S::loop; }
 
 /// Whether one thread after the other is faster than lanes. Lanes win without loops, in loops that are machine
-/// code, and in loops that access elements side by side or call functions. They lose where a loop stores,
-/// or only calculates with integers, which often runs a different number of times in each lane.
+/// code, and in loops that access elements side by side or call functions. They lose where a loop stores, reads a
+/// row of a matrix in each lane, or only calculates with integers, often a different number of times.
 bool prefers_threads(const Grid& g, bool calls_often) {
   const char* const setting = std::getenv("MTORCH_JIT");
   if (setting && std::strcmp(setting, "threads") == 0) return true;
   if (setting && std::strcmp(setting, "lanes") == 0) return false;
-  if (has_few_lanes(g)) return true;
-  bool loops = false, atomics = false, neighbours = false, stores = false, native = true,
-       reals = false;
+  bool loops = false, atomics = false, neighbours = false, stores = false, columns = false,
+       sums = false, native = true, reals = false;
   each_statement(g.program->body, 0, [&](const S& s, int depth) {
     const bool inside = depth > 0 || is_loop(s);
     bool nested = false;
     each_statement(s.body, 0, [&](const S& x, int) { nested |= is_loop(x); });
     loops |= inside, atomics |= s.kind == S::atomic_add, stores |= depth > 0 && s.place;
+    sums |= depth > 0 && s.kind == S::atomic_add && s.value->type == GridType::real;
     if (is_loop(s) && !nested) native &= grid_native(*g.program, s, ~uint64_t(0)).code != nullptr;
     values_of(s, [&](const V& v) {
       neighbours |= depth > 0 && v.kind == V::load && is_side_by_side(g, v);
-      reals |= inside && v.kind == V::operation && v.type == GridType::real;
+      columns |= depth > 0 && v.kind == V::load && is_column(g, v);
+      reals |=
+          inside && v.kind == V::operation && GridType::real == (v.op == kConvert ? v.type : v.of);
     });
   });
+  const bool gains = loops && native && reals && !stores;  // by vectors
+  if (sums) return true;  // in the order of threads, however many lanes there are
+  if (lanes_class(g) < (gains ? 1 : calls_often || loops ? 2 : 3)) return true;
   if (calls_often || neighbours) return false;
-  return loops ? stores || !native || !reals : atomics;
+  return loops ? stores || columns || !native || !reals : atomics;
 }
 
 ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
   Isa isa;
   if (!jit_isa(isa)) return nullptr;
-  for (int k = 0; k < g.program->tensors; ++k)
-    if (g.tensors[k].shared) return nullptr;
   const ThreadMachineCode code = emit_threads(g, find_loop);
   if (code.bytes.empty() || !prefers_threads(g, code.calls_often)) return nullptr;
   size_t bytes = 0;
@@ -93,6 +109,8 @@ ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
 ThreadCode thread_code(const Grid& g, FindLoop* find_loop) {
   static std::mutex lock;
   static auto* const all = new std::map<CodeKey, ThreadCode>;
+  for (int k = 0; k < g.program->tensors; ++k)  // the program's number does not tell them apart
+    if (g.tensors[k].shared) return nullptr;
   const CodeKey key(g);
   if (!key.fits()) return nullptr;
   const std::lock_guard guard(lock);

@@ -251,7 +251,10 @@ class ThreadValues {
     const V &x = *v.args[0], &y = *v.args[1];
     const Reg64 to = temporary(used.whole);
     const int slots = slots_;
-    if (!is_simple(y) && used.whole + 1 >= kWholes) {
+    const bool in_register = register_of(y) >= 0;
+    const bool in_frame =
+        is_simple(y) && y.kind >= V::scalar && !in_register && y.type == GridType::integer;
+    if (!in_register && !in_frame && used.whole + 1 >= kWholes) {
       const int at = take();
       evaluate(y, used);
       asm_.mov(whole_slot(at), to);
@@ -259,8 +262,7 @@ class ThreadValues {
       f(to, whole_slot(at));
     } else {
       evaluate(x, used);
-      const bool is_frame = is_simple(y) && y.kind >= V::scalar && register_of(y) < 0;
-      if (is_frame && y.type == GridType::integer) f(to, memory_of(y));
+      if (in_frame) f(to, memory_of(y));
       else f(to, whole(y, used.wholes(1)));
     }
     slots_ = slots;
@@ -305,7 +307,7 @@ class ThreadValues {
     const bool divides = v.has(op::id<op::FloorDivide>) || v.has(op::id<op::Remainder>);
     if (!divides || v.args[1]->kind != V::number) return false;
     const int64_t y = int64_t(v.args[1]->value);
-    return y > 0 && !(y & (y - 1)) && y <= 1 << 30;
+    return y > 0 && !(y & (y - 1));
   }
   /// The floor of a quotient, or its remainder.
   void divide(const V& v, Used used) {
@@ -315,7 +317,8 @@ class ThreadValues {
     if (is_shift(v)) {
       const int64_t y = int64_t(by.value);
       evaluate(*v.args[0], used);
-      if (rest) asm_.and_(to, int(y - 1));
+      if (rest && y > 1 << 30) asm_.mov(rax, y - 1), asm_.and_(to, rax);
+      else if (rest) asm_.and_(to, int(y - 1));
       else if (y > 1) asm_.sar(to, __builtin_ctzll(uint64_t(y)));
       return;
     }
@@ -502,6 +505,7 @@ class ThreadValues {
   }
   /// The register of a real: that of a variable, or the first free temporary.
   Xmm real(const V& v, Used used) {
+    if (v.kind == V::variable && homes_.at(v.index).reg >= 0) return Xmm(homes_.at(v.index).reg);
     if (used.real >= kReals) return fine_ = false, xmm0;
     const Xmm to(used.real);
     switch (v.kind) {

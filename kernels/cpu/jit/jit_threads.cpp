@@ -39,8 +39,9 @@ class ThreadEmitter : ThreadValues {
 
  private:
   void number_values() {
+    int64_t next = 0;  // as grid_value counts: a value that several others share, each time
     const auto number = [&](const V& v) {
-      numbers_.emplace(&v, int64_t(numbers_.size()));
+      numbers_.emplace(&v, next++);
       reads_thread_ |= v.kind == V::thread && v.index == grid_.axes[0];
     };
     each_statement(grid_.program->body, 0, [&](const S& s, int) { values_of(s, number); });
