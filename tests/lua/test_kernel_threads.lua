@@ -240,12 +240,12 @@ end)
 
 test('sums of floats in loops do not depend on the layout', function()
   local w, sums = mt.randn(40, 40), {}
-  for k, x in ipairs {w, w:t():contiguous():t()} do
-    sums[k] = mt.zeros(1)
+  for layout, x in ipairs {w, w:t():contiguous():t()} do
+    sums[layout] = mt.zeros(1)
     mt.kernel(function(out, w)
       local i = grid(1)
       for k = 1, 40 do atomic_add(out, 1, w[i][k]) end
-    end)[{1, 40}](sums[k], x)
+    end)[{1, 40}](sums[layout], x)
   end
   eq(sums[1]:item(), sums[2]:item())
 end)
