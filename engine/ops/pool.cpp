@@ -204,8 +204,9 @@ Shape adaptive_shape(const char* name, int spatial, const Tensor& x, const Shape
   if (out.size() != 1 && out.size() != spatial)
     fail("{}: output_size is {}; give one number, or {}", name, out, spatial);
   Shape result = x.shape(), windows = x.shape();
+  const int first = std::max(0, x.dim() - spatial);
   for (int i = 0; i < spatial; ++i) {
-    const int d = x.dim() - spatial + i;
+    const int d = first + i;
     const int64_t n = out[out.size() == 1 ? 0 : i];
     if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
     if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
