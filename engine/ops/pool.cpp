@@ -1,6 +1,7 @@
 // pool.cpp -- pooling and interpolation, composed of convolutions, gathers and sums
 #include "engine/ops/pool.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/autograd/graph.h"
