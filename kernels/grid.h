@@ -146,6 +146,7 @@ struct GridStatement {
   GridStatement *target = nullptr, *next = nullptr;
   GridBody body = {}, other = {};
 
+  bool is_loop() const { return kind == count || kind == loop; }
   /// Of a branch whose body only leaves a loop or scope: that statement; otherwise null.
   const GridStatement* exit() const {
     const bool alone = kind == branch && body.first && !body.first->next && other.empty();
@@ -181,7 +182,7 @@ template <class F> void values_of(const GridStatement& s, const F& f) {
 template <class F> void each_statement(const GridBody& body, int depth, const F& f) {
   for (GridStatement* s : body) {
     f(*s, depth);
-    const int inside = depth + (s->kind == GridStatement::count || s->kind == GridStatement::loop);
+    const int inside = depth + s->is_loop();
     each_statement(s->body, inside, f), each_statement(s->other, inside, f);
   }
 }

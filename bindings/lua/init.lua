@@ -103,11 +103,12 @@ local function shown_memory(stats)
 end
 
 local has_compiler = core.compile ~= nil
-local function no_compiler()
+--- In place of the functions that a program without the compiler does not have.
+function core.no_compiler()
   core.fail('this mtorch was built without its compiler (MTORCH_COMPILER=OFF): there is no mt.map, zip, ' ..
     'reduce, fuse, kernel, compile and explain')
 end
-core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel or no_compiler
+core.compile, core.grid_kernel = core.compile or core.no_compiler, core.grid_kernel or core.no_compiler
 
 --- Adds functions to `lazy` that load fields of a module, by name; files: the names of fields by file of the folder.
 function core.add_lazy(lazy, folder, files)
@@ -143,7 +144,7 @@ local function lazy_fields()
     ['optim.scaler'] = 'GradScaler', ['script.debug_prompt'] = 'debug reload', ['script.timeit'] = 'time timeit',
   })
   for _, name in ipairs(has_compiler and {} or {'map', 'zip', 'reduce', 'fuse', 'explain', 'compile', 'kernel'}) do
-    lazy[name] = no_compiler
+    lazy[name] = core.no_compiler
   end
   return lazy
 end

@@ -205,7 +205,9 @@ function reference.functions()
   for _, name in ipairs(util.sorted_keys(core.methods)) do
     if not listed[name] then add('About one tensor', 'x', name, core.methods[name]) end
   end
-  for _, name in ipairs(util.sorted_keys(core.lazy)) do pcall(function() return mt[name] end) end -- no compiler: no map
+  for _, name in ipairs(util.sorted_keys(core.lazy)) do
+    if core.lazy[name] ~= core.no_compiler then local _ = mt[name] end
+  end
   for _, name in ipairs(util.sorted_keys(mt)) do
     if not listed[name] then add('The program', 'mt', name, mt[name]) end
   end

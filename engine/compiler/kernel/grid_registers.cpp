@@ -241,7 +241,7 @@ class Registers {
     operands(s);
     const int before = length_, passes = passes_;
     s.id = statements_++;
-    loops_ |= s.kind == Statement::loop || s.kind == Statement::count;
+    loops_ |= s.is_loop();
     if (s.kind != Statement::print) body(s.body), body(s.other);
     s.length = length_ - before, s.native = passes_ - passes > 3;
   }

@@ -630,6 +630,15 @@ void keep(const Grid& g, const GridFault& fault) {
 template <class R>
 void run_tiles(const Grid& g, ThreadCode code, int64_t parts, int64_t from, int64_t to) {
   TreeInterpreter<R> m{{g, *g.program, int(sizeof(R))}};
+  if (code) {
+    ThreadFrame frame{};
+    frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
+    frame.fault = -1;
+    for (int64_t t = from; t < to && !mt_interrupted; ++t)
+      m.run_threads(code, frame, t / parts, t % parts, parts);
+    if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
+    return;
+  }
   ArenaLayout layout{nullptr};
   lay_out(m, layout, false);
   if (!memory.need(layout.used)) {
@@ -641,15 +650,6 @@ void run_tiles(const Grid& g, ThreadCode code, int64_t parts, int64_t from, int6
   GridCheck checks;
   m.checks = &checks, m.code_cache = memory.code;
   if (g.check) m.watch();
-  if (code) {
-    ThreadFrame frame{};
-    frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
-    frame.fault = -1;
-    for (int64_t t = from; t < to && !mt_interrupted; ++t)
-      m.run_threads(code, frame, t / parts, t % parts, parts);
-    if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
-    return;
-  }
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }

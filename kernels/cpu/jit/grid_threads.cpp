@@ -63,8 +63,6 @@ bool is_column(const Grid& g, const V& access) {
   return varies && x.is == GridClass::scalar && x.kind >= V::variable;
 }
 
-bool is_loop(const S& s) { return s.kind == S::count || s.kind == S::loop; }
-
 /// Whether one thread after the other is faster than lanes. Lanes win without loops, in loops that are machine
 /// code, and in loops that access elements side by side or call functions. They lose where a loop stores, reads a
 /// row of a matrix in each lane, or only calculates with integers, often a different number of times.
@@ -75,12 +73,12 @@ bool prefers_threads(const Grid& g, bool calls_often) {
   bool loops = false, atomics = false, neighbours = false, stores = false, columns = false,
        sums = false, native = true, reals = false;
   each_statement(g.program->body, 0, [&](const S& s, int depth) {
-    const bool inside = depth > 0 || is_loop(s);
+    const bool inside = depth > 0 || s.is_loop();
     bool nested = false;
-    each_statement(s.body, 0, [&](const S& x, int) { nested |= is_loop(x); });
+    each_statement(s.body, 0, [&](const S& x, int) { nested |= x.is_loop(); });
     loops |= inside, atomics |= s.kind == S::atomic_add, stores |= depth > 0 && s.place;
     sums |= depth > 0 && s.kind == S::atomic_add && s.value->type == GridType::real;
-    if (is_loop(s) && !nested) native &= grid_native(*g.program, s, ~uint64_t(0)).code != nullptr;
+    if (s.is_loop() && !nested) native &= grid_native(*g.program, s, ~uint64_t(0)).code != nullptr;
     values_of(s, [&](const V& v) {
       neighbours |= depth > 0 && v.kind == V::load && is_side_by_side(g, v);
       columns |= depth > 0 && v.kind == V::load && is_column(g, v);

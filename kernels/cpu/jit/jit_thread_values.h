@@ -368,6 +368,10 @@ class ThreadValues {
     }
     asm_.L(done);
   }
+  static bool compares(const V& v) {
+    return v.has(op::id<op::Lt>) || v.has(op::id<op::Le>) || v.has(op::id<op::Eq>) ||
+           v.has(op::id<op::Ne>);
+  }
   /// A boolean as 0 or 1.
   void truth(const V& v, Used used) {
     const Reg64 to = temporary(used.whole);
@@ -375,7 +379,7 @@ class ThreadValues {
     const bool equal = v.op == op::id<op::Eq>, differs = v.op == op::id<op::Ne>;
     const bool less = v.op == op::id<op::Lt>, not_more = v.op == op::id<op::Le>;
     if (of == GridType::real) {
-      if (!(equal || differs || less || not_more)) return void(fine_ = false);
+      if (!compares(v)) return void(fine_ = false);
       const Xmm mask = compared(v, used);
       asm_.vmovd(to.cvt32(), mask);
       return asm_.and_(to.cvt32(), 1);
@@ -411,11 +415,9 @@ class ThreadValues {
       jump(*v.args[1], when, to, used);
       return asm_.L(after);
     }
-    const bool compares = v.has(op::id<op::Lt>) || v.has(op::id<op::Le>) || v.has(op::id<op::Eq>) ||
-                          v.has(op::id<op::Ne>);
-    if (compares && v.args[0]->type == GridType::integer)
+    if (compares(v) && v.args[0]->type == GridType::integer)
       return jump_of_integers(v, when, to, used);
-    if (compares && v.args[0]->type == GridType::real) return jump_of_reals(v, when, to, used);
+    if (compares(v) && v.args[0]->type == GridType::real) return jump_of_reals(v, when, to, used);
     const Reg64 x = whole(v, used);
     asm_.test(x.cvt32(), x.cvt32());
     if (when) asm_.jnz(to);
@@ -505,11 +507,10 @@ class ThreadValues {
   }
   /// The register of a real: that of a variable, or the first free temporary.
   Xmm real(const V& v, Used used) {
-    if (v.kind == V::variable && homes_.at(v.index).reg >= 0) return Xmm(homes_.at(v.index).reg);
+    if (const int r = register_of(v); r >= 0) return Xmm(r);
     if (used.real >= kReals) return fine_ = false, xmm0;
     const Xmm to(used.real);
     switch (v.kind) {
-      case V::variable: return real_variable(v.index, to);
       case V::load: return load(v, used), to;
       case V::operation: return real_operation(v, used), to;
       default: return move_real(to, real_memory(v)), to;
