@@ -41,7 +41,7 @@ local options = mt.args{
   {'checkpoint', help = 'file of the state, from which the next run goes on', type = 'output'},
   {'save', help = 'file for the trained parameters (safetensors)', type = 'output'},
   {'report', '', 'HTML page with the curves, updated during the run', type = 'output', endings = {'html'}},
-  {'live', false, 'serve that page on 127.0.0.1 during the run'},
+  {'live', false, 'write that page each second, and let a browser that shows it load it again'},
   {'timeout', 600, 'seconds after which a process that does not answer is an error', min = 1},
 }
 local rank, size = dist.init{timeout = 86400} -- the others wait while one process writes the token ids

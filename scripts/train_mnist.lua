@@ -28,7 +28,7 @@ local options = mt.args{
   {'checkpoint', help = 'file that is written after each epoch and resumed from', type = 'output'},
   {'log', help = 'folder for TensorBoard', metavar = 'DIR'},
   {'report', help = 'HTML page with all results', type = 'output'},
-  {'live', false, 'serve the page during the run'},
+  {'live', false, 'write the page each second, and let a browser that shows it load it again'},
   {'target', help = 'required accuracy in percent; default by model: 98.8, 97 or 95', min = 0, max = 100},
   {'dry_run', false, 'a short run of every part'},
 }

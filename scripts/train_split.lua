@@ -27,7 +27,7 @@ local options = mt.args{
   {'plot', false, 'write the loss curve and the decision surface (.svg)'},
   {'json', help = 'file for the results (.json)', type = 'output'},
   {'report', help = 'HTML page with all results', type = 'output'},
-  {'live', false, 'serve the page during the run'},
+  {'live', false, 'write the page each second, and let a browser that shows it load it again'},
 }
 local device = options.backend == 'gpu' and 'cuda' or options.device
 if core.device_unavailable_reason(device) ~= '' then refuse('%s', core.device_unavailable_reason(device)) end

@@ -25,7 +25,7 @@ local options = mt.args{
   {'target', help = 'required loss on test images, in nats', min = 0},
   {'plot', help = 'file for pictures of sampled digits (.svg, .png)', endings = {'svg', 'png'}},
   {'report', help = 'HTML page with all results', type = 'output'},
-  {'live', false, 'serve the page during the run'},
+  {'live', false, 'write the page each second, and let a browser that shows it load it again'},
   {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run

@@ -1,19 +1,13 @@
-// watch.cpp -- C functions for watching: autograd graphs as lists, a page for browsers
+// watch.cpp -- C functions for watching: autograd graphs as lists, the time, the process
 #include <unistd.h>
 
 #include <chrono>
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/describe.h"
-#include "engine/io/page_server.h"
 
 namespace mt::lua {
 namespace {
-
-struct LivePage : PageServer {
-  static constexpr char kShown[] = "a live page";
-  using PageServer::PageServer;
-};
 
 /// describe_graph(operation, x, limit): a list of {name=, shape=, leaf=, elementwise=, inputs=};
 /// inputs are indices into the list, or false.
@@ -33,17 +27,6 @@ int describe_graph_body(Args& a) {
 const Entry kWatchParts[] = {
     {"describe_graph(operation, x, limit)",
      "A list of the operations and leaves of the graph of x.", describe_graph_body},
-    {"serve(operation, port)", "A page served on 127.0.0.1, and its port.",
-     [](Args& a) {
-       auto page = std::make_unique<LivePage>(a.text(1).c_str(), a.integer(2));
-       return 1 + a.push(Userdata<LivePage>::push(a.L, std::move(page))->port());
-     }},
-    {"publish(page, text)", "Sets the page that browsers get.",
-     bind<[](LivePage& page, const std::string& text) { page.publish(text); }>},
-    {"idle(page)", "Seconds since the last request of a browser.",
-     bind<[](const LivePage& page) { return page.idle(); }>},
-    {"wait_fetched(page, seconds)", "Waits for a browser to fetch the page; whether it did.",
-     bind<[](LivePage& page, double seconds) { return page.wait_fetched(seconds); }>},
     {"wall_time()", "Seconds since 1970.", bind<[] {
        const auto now = std::chrono::system_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();

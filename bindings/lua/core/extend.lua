@@ -20,7 +20,7 @@ local lazy = {
   svg_to_png = function() return core.formats().svg_to_png end,
   recorder = function() return require 'mtorch.core.record' end,
 }
-for _, name in ipairs{'describe_graph', 'serve', 'publish', 'idle', 'wait_fetched', 'wall_time', 'process_id'} do
+for _, name in ipairs{'describe_graph', 'wall_time', 'process_id'} do
   lazy[name] = function() return core.watch()[name] end
 end
 

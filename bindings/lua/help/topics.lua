@@ -117,12 +117,12 @@ Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be 
   table={ {'name', 'value'}, {'a', 1} }           rows, the first is the head; or records {name='a', value=1}
   images=x, images={x, title=, labels=}           as plot.images takes them; confusion={matrix=m, classes=names}
   filters=net  network=net  graph={loss, params=net}
-A live page: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
+A page that grows: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
 it does nothing (report.on is false).
   report:scalar('loss/train', loss[, step])  report:scalars({accuracy=a}, epoch)  report:row{epoch=1, loss=l}
   report:image(name, x)  report:plot('hist', {x})  report:confusion(m, names)  report:filters(net)  report:network(net)
   report:graph(loss, net)  report:timing('epoch', seconds)  report:run('seed 2'):scalar(..)  report:finish()
---live prints an address on this machine, where a browser shows the page during the run.]],
+--live writes the page each second (report.html without --report): a browser that shows it loads it again.]],
   flags = [[
 Flags of a script. o = mt.args{hidden=100, rate=0.05, deep=false, dataset={'split', 'xor'}} reads --hidden 50 --deep
 --dataset=xor; o.hidden is then 50. Types come from the defaults, a list is a choice, dry_run is --dry-run. An entry
@@ -196,7 +196,7 @@ Watching a run.
   mt.plot.line{losses}                    a graph in the terminal, or a file with path=: mt.help('plots')
   mt.plot.graph(loss, {params=net})       the autograd graph of a loss, before its backward
   mt.plot.images(x)                       images in the terminal, or a file
-  mt.Report(flags)                        one page, --report run.html; --live: shown during the run: mt.help('reports')
+  mt.Report(flags)                        one page, --report run.html; --live: it updates itself: mt.help('reports')
   mt.SummaryWriter('runs/a')              for TensorBoard: add_scalar add_histogram add_image add_text ..
   mt.JsonLines('run.jsonl')               log:write{epoch=1, loss=l}: a JSON object for each line
   mt.compare_runs{'a.jsonl', 'b.jsonl'}   logs or reports side by side; in a shell: mtorch compare runs/*.jsonl

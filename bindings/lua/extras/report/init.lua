@@ -143,20 +143,20 @@ local function sections(args, tiles, figures)
   return out
 end
 
---- Returns the page of a report's parts (graph_card: a graph that was drawn before). live: {state = 'running' or
---- 'finished', script=} for a page that updates itself in a browser.
-function report.page(args, live)
+--- Returns the page of a report's parts (graph_card: a graph that was drawn before). seconds: of a run that goes on,
+--- after which a browser loads the page again.
+function report.page(args, seconds)
   local tiles, figures = {}, {}
   local body = concat(sections(args, tiles, figures), '\n')
   local title = escape(args.title or 'Report')
   return concat({'<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
-    '<meta name="viewport" content="width=device-width,initial-scale=1">',
+    '<meta name="viewport" content="width=device-width,initial-scale=1">' ..
+      (seconds and ('<meta http-equiv="refresh" content="%d">'):format(seconds) or ''),
     '<title>' .. title .. '</title>', '<style>' .. style .. plot.css .. '</style></head>',
-    live and ('<body data-state="%s"><main>'):format(live.state) or '<body><main>', '<h1>' .. title .. '</h1>',
-    '<p class="when">mtorch, ' .. os.date('%Y-%m-%d %H:%M') .. (live and '<span id="state"></span>' or '') .. '</p>',
+    '<body><main>', '<h1>' .. title .. '</h1>',
+    '<p class="when">mtorch, ' .. os.date('%Y-%m-%d %H:%M') .. (seconds and ', running' or '') .. '</p>',
     tiles[1] and '<div class="tiles">' .. concat(tiles) .. '</div>' or '', body,
-    live and '' or parts.data(args.config, figures),
-    '</main>' .. (live and live.script or '') .. '</body></html>', ''}, '\n')
+    parts.data(args.config, figures), '</main></body></html>', ''}, '\n')
 end
 
 --- Checks that the path of a report ends in .html; returns it.

@@ -1,4 +1,4 @@
--- run.lua -- mt.Report: a report that is updated during a run, and can be shown live in a browser
+-- run.lua -- mt.Report: a report that is updated during a run, in a page that a browser loads again and again
 local extend = require('mtorch').extend
 local util = extend.util
 local object = extend.object
@@ -8,20 +8,17 @@ local pictures = require 'mtorch.extras.report.pictures'
 local keep_extremes = parts.keep_extremes
 
 local time = extend.time
-local watched_seconds = 5     -- a browser is connected if its last request is at most so old
-local min_between = 1       -- seconds between two pages of a browser,
-local min_between_files = 10 -- and between two files
-local share = 50              -- creating pages takes at most 1 / share of the time
-local default_port = 8420
+local between, live_between = 10, 1 -- seconds between two pages
+local reload_seconds = 2 -- of a browser that shows a live page
+local share = 100 -- creating pages takes at most 1 / share of the time
 local max_values = 4096 -- of a stored series; a chart shows fewer
 local max_rows = 500
 
-local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
+local Report, method = object.class{called = 'report', optional = {name = true}}
 
 function Report:describe()
   if not self.on then return 'Report(off)' end
-  return ('Report(%s%s)'):format(self.state.path and "'" .. self.state.path .. "'" or 'live',
-    self.name and ", run '" .. self.name .. "'" or '')
+  return ("Report('%s'%s)"):format(self.state.path, self.name and ", run '" .. self.name .. "'" or '')
 end
 
 -- The page -----------------------------------------------------------------------------------------
@@ -46,9 +43,7 @@ local function page(self)
   args.images, args.figures = state.pictures[1] and state.pictures or nil, state.figures
   args.timing = next(state.times) and state.times or nil
   args.graph_card = state.graph
-  local live = state.server and {state = state.done and 'finished' or 'running',
-                                 script = require 'mtorch.extras.report.live'}
-  return report.page(args, live)
+  return report.page(args, state.reload)
 end
 
 --- Returns the page; errors of figures must not end a training run, so they are shown instead.
@@ -56,23 +51,15 @@ local function safe_page(self)
   local ok, text = pcall(page, self)
   if ok then return text end
   return report.page({title = self.state.args.title, notes = 'This page could not be drawn: ' .. tostring(text)},
-    self.state.server and {state = 'running', script = require 'mtorch.extras.report.live'})
+    self.state.reload)
 end
 
---- Publishes and writes the page if enough time has passed.
+--- Writes the page if enough time has passed.
 local function tick(self)
   local state, now = self.state, time()
   if now < state.next then return end
-  state.next = now + 0.25
-  if state.server and now >= state.next_page and extend.idle(state.server) < watched_seconds then
-    extend.publish(state.server, safe_page(self))
-    local took = time() - now
-    state.next_page = now + math.max(min_between, share * took)
-  end
-  if state.path and now >= state.next_file then
-    util.write_file('report', state.path, safe_page(self))
-    state.next_file = now + math.max(min_between_files, 2 * share * (time() - now))
-  end
+  util.write_file('report', state.path, safe_page(self))
+  state.next = now + math.max(state.reload and live_between or between, share * (time() - now))
 end
 
 -- Rows and values ------------------------------------------------------------------------------------
@@ -231,30 +218,16 @@ method('write()', 'Writes the page as it is now; returns the path.', function(se
   return (util.write_file('report', self.state.path, page(self)))
 end)
 
-method('finish()', 'Writes the page; a connected browser gets it before the program continues. Returns the path.',
-  function(self)
-    local state = self.state
-    if not self.on or state.done then return state.path end
-    state.done = true
-    if state.server then
-      extend.publish(state.server, page(self))
-      if extend.idle(state.server) < watched_seconds then extend.wait_fetched(state.server, 2) end
-      state.server = nil -- the file has no script
-    end
-    return self:write()
-  end)
+method('finish()', 'Writes the page for the last time; returns the path.', function(self)
+  local state = self.state
+  if not self.on or state.done then return state.path end
+  state.done, state.reload = true, nil
+  return self:write()
+end)
 
 -- Making ---------------------------------------------------------------------------------------------------
 
-local known = {path = 'text', title = 'text', config = 'list', live = 'bool', port = 'number', quiet = 'bool',
-               xlabel = 'text'}
-
-local function serve(port)
-  if port then return extend.serve('Report', port) end
-  local ok, server, at = pcall(extend.serve, 'Report', default_port)
-  if ok then return server, at end
-  return extend.serve('Report', 0)
-end
+local known = {path = 'text', title = 'text', config = 'list', live = 'bool', xlabel = 'text'}
 
 -- Options out of a script's flags, which may have report= and live=.
 local function from_flags(flags, options)
@@ -264,29 +237,21 @@ local function from_flags(flags, options)
 end
 
 local constructor = extend.declare('Report(..)', "A report that is updated during a run: mt.Report{path='run.html', " ..
-  "title=, config={}, live=false, port=nil, xlabel='step'}, or mt.Report(flags, {title=..}) of a script's " ..
+  "title=, config={}, live=false, xlabel='step'}, or mt.Report(flags, {title=..}) of a script's " ..
   "mt.args{report='', live=false}, whose other flags are the configuration. report:scalar(name, value[, step]) " ..
   'scalars row image plot confusion filters network graph timing notes run; report:finish() writes the page. ' ..
-  'live=true serves it on 127.0.0.1 (port 8420 or any free one) during the run. Without path and ' ..
-  'live it does nothing; report.on is then false.',
+  'live=true writes it each second, report.html without a path, and a browser that shows it loads it again until ' ..
+  'finish. Without path and live the report does nothing; report.on is then false.',
   function(args, options)
     if type(args) ~= 'table' then extend.fail('Report: %s is not a table of options', extend.describe(args)) end
     if options or args.report ~= nil then args = from_flags(args, options) end
     extend.check_options('Report', args, known)
-    local path = args.path ~= nil and args.path ~= '' and report.check_path(args.path) or nil
-    if path then extend.check_writable('report', path) end
-    local on = path ~= nil or args.live == true
+    local path = args.path ~= '' and args.path or args.live and 'report.html' or nil
+    if path then extend.check_writable('report', report.check_path(path)) end
     local state = {args = {title = args.title, config = util.merged(args.config)}, path = path,
       xlabel = args.xlabel or 'step', names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {},
-      times = {}, next = 0, next_page = 0, next_file = time() + 2}
-    local self = object.new(Report, {state = state, on = on})
-    if args.live then
-      state.server, state.port = serve(args.port)
-      self.url = ('http://127.0.0.1:%d/'):format(state.port)
-      extend.publish(state.server, page(self))
-      if not args.quiet then io.stderr:write('live report: ', self.url, '\n') end
-    end
-    return self
+      times = {}, reload = args.live and reload_seconds or nil, next = time() + (args.live and 0 or 2)}
+    return object.new(Report, {state = state, on = path ~= nil})
   end)
 
 return {Report = constructor, methods = Report.__methods}

@@ -31,8 +31,6 @@ pre{margin:0;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
 .grid>.card{margin:0;padding:10px 12px;min-width:0}
 @media(min-width:1000px){main{max-width:1080px}}
 .grid>.card table{min-width:100%}
-#state{margin-left:12px;padding:1px 9px;border-radius:9px;background:var(--line);font-size:13px}
-#state:empty{display:none}[data-state=running] #state{background:#16803c;color:#fff}
 svg{display:block;width:100%;height:auto;margin:0 auto}
 p{margin:0 0 10px}p:last-child{margin:0}
 @media(max-width:480px){main{padding:24px 12px 40px}.card{padding:10px 12px}th,td{padding-right:8px;font-size:14px}}
