@@ -84,11 +84,6 @@ function report.time_text(us)
   return number(us / 1e6) .. ' s'
 end
 
---- Formats a power of ten in microseconds, for an axis.
-function report.tick_text(us)
-  return util.in_units('%g %s', us, 1e6, 's', 1e3, 'ms', 1, 'us', 1e-3, 'ns')
-end
-
 function Writer:cell(row, result)
   if not result then return '-' end
   if not self.markdown then return ('%.3f'):format(result.us) end
