@@ -41,7 +41,10 @@ function rows.all(o, selected)
     require('bench.loaders').add(row)
   end
   require('bench.networks').add(row)
-  if o.device == 'cpu' then require('bench.whole_networks').add(row, o) end
+  if o.device == 'cpu' then
+    require('bench.whole_networks').add(row, o)
+    require('bench.notebooks').add(row)
+  end
   require 'bench.jobs'(row, o)
   return list
 end
