@@ -1,8 +1,8 @@
 -- sweep.lua -- hyperparameter search over the flags of a training script, with runs in parallel and one report
 --
---   mtorch scripts/sweep.lua                                            a small problem of its own: spirals
---   mtorch scripts/sweep.lua --script scripts/train_split.lua --over 'hidden=10,50,100 rate=0.01..0.5' --runs 12 \
---     --metric loss --processes 4
+--   mtorch scripts/sweep.lua                                            sizes and rates of train_split.lua
+--   mtorch scripts/sweep.lua --script scripts/train_mnist.lua --over 'batch=32,64,128 rate=0.001..0.1' --runs 12 \
+--     --with '--model lenet --epochs 2' --metric accuracy --processes 4
 --   mtorch scripts/sweep.lua --dry-run                                  a short run of every part
 --
 -- `--over` names flags of the script and their values: a list, hidden=10,50,100, or a range, rate=0.001..0.1. Without
@@ -16,10 +16,10 @@
 -- valid_.. or test_.., an accuracy, loss. Without --mode smaller losses and errors, but larger other values, win.
 local mt = require 'mtorch'
 local refuse = require 'refuse'
-local nn, optim, metrics, util = mt.nn, mt.optim, mt.metrics, mt.extend.util
+local util = mt.extend.util
 
 local options = mt.args{
-  {'script', help = 'the training script; default: a small problem', metavar = 'FILE'},
+  {'script', help = 'the training script; default: train_split.lua', metavar = 'FILE'},
   {'over', help = "flags and their values, 'hidden=10,50 rate=0.01..0.5'", metavar = 'FLAGS'},
   {'with', '', 'flags for all runs', metavar = 'FLAGS'},
   {'runs', help = 'number of combinations to sample; default: all', type = 'int', min = 1},
@@ -29,74 +29,17 @@ local options = mt.args{
   {'target', help = 'required value of the best run'},
   {'report', 'sweep.html', "HTML page with all results; '' writes none", type = 'output'},
   {'dry_run', false, 'a short run of every part'},
-  {'train', false, 'one run of the small problem, with the flags below'},
-  {'hidden', 16, 'units of its hidden layers', type = 'int', min = 1},
-  {'rate', 0.01, 'its learning rate', min = 0},
-  {'optimizer', {'Adam', 'SGD', 'RMSprop'}, 'its optimizer'},
-  {'epochs', 400, 'passes over its points', type = 'int', min = 1},
 }
-
--- ---- the small problem, used if no script is given --------------------------------------------------
-
---- Returns mean loss and accuracy of a network on the points of a loader.
-local function evaluate(net, criterion, loader)
-  local loss, accuracy = metrics.Mean(), metrics.Accuracy{threshold = 0}
-  net:eval()
-  mt.no_grad(function()
-    for x, y in loader:iter() do
-      local scores = net(x):squeeze(2)
-      loss:update(criterion(scores, y), #y)
-      accuracy:update(scores, y)
-    end
-  end)
-  net:train()
-  return loss:compute(), accuracy:compute()
-end
-
---- Trains a network of three layers to classify the two arms of a spiral: `sweep.lua --train --hidden 32 ..`. Runs are
---- compared by their results on a third of the points, which are not used for training.
-local function train()
-  local set = mt.data.spiral(300)
-  local train_set, valid_set = mt.data.random_split(mt.data.TensorDataset(set.x, set.y), {200, 100})
-  local loader = mt.data.DataLoader(train_set, {batch_size = 50, shuffle = true})
-  local valid = mt.data.DataLoader(valid_set, {batch_size = 100})
-  local net = nn.Sequential(nn.Linear(2, options.hidden), nn.Tanh(), nn.Linear(options.hidden, options.hidden),
-    nn.Tanh(), nn.Linear(options.hidden, 1))
-  local opt = optim[options.optimizer](net:parameters(), {lr = options.rate})
-  local criterion, loss = nn.BCEWithLogitsLoss(), metrics.Mean()
-  local valid_loss, valid_accuracy
-  for epoch = 1, options.epochs do
-    loss:reset()
-    for x, y in loader:iter() do
-      local batch_loss = criterion(net(x):squeeze(2), y)
-      opt:zero_grad()
-      batch_loss:backward()
-      opt:step()
-      loss:update(batch_loss, #y)
-    end
-    if epoch % 5 == 0 or epoch == options.epochs then
-      valid_loss, valid_accuracy = evaluate(net, criterion, valid)
-      print(('epoch %d  loss %.5f  valid_loss %.5f  valid_accuracy %.4f'):format(epoch, loss:compute(), valid_loss,
-        valid_accuracy))
-    end
-  end
-  print(('final: loss=%.5f valid_loss=%.5f valid_accuracy=%.4f'):format(loss:compute(), valid_loss, valid_accuracy))
-end
-if options.train then
-  train()
-  return
-end
 
 -- ---- the settings --------------------------------------------------------------------------------
 
-local own = not options.script
-local over, metric, mode, target = options.over, options.metric, options.mode, options.target
-if own then -- the default search
-  over = over or options.dry_run and 'hidden=4,8' or 'hidden=16,32,64 rate=0.01,0.03 optimizer=Adam,SGD,RMSprop'
-  metric = metric or 'valid_accuracy'
-  if metric == 'valid_accuracy' then target = target or 0.95 end
+local script = options.script or arg[0]:gsub('[^/]*$', 'train_split.lua', 1)
+local over, with, metric, mode, target = options.over, options.with, options.metric, options.mode, options.target
+if options.dry_run and not options.script then
+  over, with = 'hidden=4,8', '--epochs 10'
 elseif not over then
-  refuse("--over names the flags to search, --over 'hidden=10,50 rate=0.01..0.5'")
+  if options.script then refuse("--over names the flags to search, --over 'hidden=10,50 rate=0.01..0.5'") end
+  over = 'hidden=10,30,100 rate=0.05,0.2,0.5'
 end
 
 --- "hidden=10,50 rate=0.01..0.5" as a list of {name=, values={..}} or {name=, low=, high=, whole=}.
@@ -162,9 +105,7 @@ while arg[first - 1] do first = first - 1 end
 local processes = math.min(options.processes, #settings)
 local threads = math.max(math.floor(mt.get_num_threads() / processes), 1)
 local function command(setting)
-  local words = {quoted(arg[first]), quoted(own and arg[0] or options.script), own and '--train' or '', options.with,
-    '--threads', threads, '--seed', ('%d'):format(options.seed)}
-  if own then table.insert(words, ('--epochs %d'):format(options.dry_run and 10 or options.epochs)) end
+  local words = {quoted(arg[first]), quoted(script), with, '--threads', threads, '--seed', ('%d'):format(options.seed)}
   for k, p in ipairs(parameters) do table.insert(words, ('--%s %s'):format(p.name, quoted(setting[k]))) end
   return table.concat(words, ' ')
 end
@@ -217,7 +158,7 @@ local runs = util.map(settings, function(setting)
   local label = util.map(parameters, function(p, k) return p.name .. '=' .. setting[k] end)
   return {setting = setting, label = table.concat(label, ' '), log = os.tmpname()}
 end)
-print(('%d runs of %s, %d at a time'):format(#runs, own and 'the spirals' or options.script, processes))
+print(('%d runs of %s, %d at a time'):format(#runs, script, processes))
 run_all(runs)
 for _, run in ipairs(runs) do read(run) end
 
@@ -280,7 +221,7 @@ local scratch = options.dry_run and os.tmpname()
 local page = scratch and scratch .. '.html' or options.report
 if page ~= '' then
   mt.report{path = page, title = 'A search over ' .. table.concat(head, ', ', 2, #head - 1), curves = charts(),
-    table = rows, config = {script = own and 'spirals' or options.script, over = over, with = options.with,
+    table = rows, config = {script = script, over = over, with = with,
       seed = options.seed, metric = metric, mode = mode}}
   if not scratch then print('report: ' .. page) end
 end
