@@ -3,32 +3,23 @@
 --   mtorch scripts/lessons/matmul_ladder.lua                         generated digits
 --   mtorch scripts/lessons/matmul_ladder.lua --data DIR              MNIST's files (also .gz) in DIR
 --   mtorch scripts/lessons/matmul_ladder.lua --plot ladder.svg       file for the chart ('' writes none)
---   mtorch scripts/lessons/matmul_ladder.lua --device cuda           also runs the notebook's steps on a GPU
 --
 -- The product is 5 digits (5 x 784) times weights (784 x 10), as in fast.ai's matmul notebook. The
 -- weights are PyTorch's `manual_seed(1); randn(784, 10)`, so that with MNIST's training images the
 -- notebook's own numbers appear. Each step is checked against the first and timed; speed-ups are
 -- relative to the first step. On the whole set (--rows) "broadcasting" creates a tensor of 784 x 10 for
 -- each of 50000 rows, which takes seconds; it runs once as a check and --runs times before its line
--- appears.
+-- appears. cuda_matmul.lua goes on with the notebook's kernel on a GPU.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
+local util = mt.extend.util
 
--- If the device cannot be used, its steps are skipped and the reason is printed.
-local device, words = 'cpu', {unpack(arg)}
-for i = #words, 1, -1 do
-  local value = words[i]:lower():match('^%-%-device=(.*)$')
-  if value or words[i]:lower() == '--device' and words[i + 1] then
-    device = value or words[i + 1]
-    for _ = 1, value and 1 or 2 do table.remove(words, i) end
-  end
-end
-local options = mt.args({
+local options = mt.args{
   {'data', help = "folder of MNIST's files (also .gz); default: generated digits", metavar = 'DIR'},
   {'rows', 50000, 'digits of the whole set', type = 'int', min = 5},
   {'runs', 7, 'timed runs; the median is shown', type = 'int', min = 1},
   {'plot', 'matmul_ladder.svg', "file for the chart; '' for none", endings = {'svg', 'png'}},
-}, words)
+}
 
 local function title(text) print('\n-- ' .. text .. ' ' .. ('-'):rep(math.max(3, 76 - #text))) end
 local function exists(path)
@@ -273,52 +264,12 @@ for _, step in ipairs {{'broadcasting', broadcasting, 1}, {'einsum', einsum, 5},
   time_whole(name, function() return (f(x_train, weights)) end, n)
 end
 
--- ---- a GPU: the notebook's kernel, with one thread per element, and matmul ----------------------
-
-local kernel_source = [[
-__global__ void matmul(const float* a, const float* b, float* c, int rows, int columns, int inner) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
-  if (i < rows && j < columns) {
-    float sum = 0;
-    for (int k = 0; k < inner; ++k) sum += a[i * inner + k] * b[k * columns + j];
-    c[i * columns + j] = sum;
-  }
-}
-]]
-
-local function gpu_steps()
-  local x, w = x_train:to(device), weights:to(device)
-  local rows, inner, columns = #x, x.shape[2], w.shape[2]
-  local k = mt.cuda.kernel {source = kernel_source, name = 'matmul', rank = {a = 2, b = 2, c = 2}, device = device}
-  local r = mt.zeros({rows, columns}, {device = device})
-  local blocks, threads = {mt.cdiv(rows, 16), mt.cdiv(columns, 16)}, {16, 16}
-  time_whole('CUDA C kernel, copied back', function()
-    k[{blocks, threads}](x, w, r, rows, columns, inner)
-    return (r:cpu())
-  end, 10)
-  time_whole('matmul on it, copied back', function() return (x:matmul(w):cpu()) end, 10)
-end
-
-title('The whole set on a GPU')
-local message = device == 'cpu' and '--device cuda asks for it' or core.device_unavailable_reason(device)
-if message ~= '' then
-  print('skipped: ' .. message)
-else
-  print(mt.cuda.device_name(device))
-  local ok, problem = pcall(gpu_steps)
-  if not ok then print('skipped: ' .. tostring(problem)) end
-end
-
 title('Speed-up per step')
-local function time_text(seconds)
-  if seconds >= 1e-3 then return ('%.3g ms'):format(seconds * 1e3) end
-  return ('%.3g us'):format(seconds * 1e6)
-end
 print('| step | median | to the first step | to the one before |\n|---|---|---|---|')
 for i, step in ipairs(steps) do
   local before = i > 1 and steps[i - 1].median or step.median
-  print(('| %s | %s | %.1fx | %.2fx |'):format(step[1], time_text(step.median), first / step.median,
-    before / step.median))
+  local time = util.in_units('%.3g %s', step.median, 1, 's', 1e-3, 'ms', 1e-6, 'us')
+  print(('| %s | %s | %.1fx | %.2fx |'):format(step[1], time, first / step.median, before / step.median))
 end
 if options.plot ~= '' then
   local logs = {}
