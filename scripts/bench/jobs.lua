@@ -1,7 +1,7 @@
--- jobs.lua -- rows of whole jobs and programs: gradients through views, an epoch, start-up, first calls, memory, disk
+-- jobs.lua -- rows of whole jobs and programs: gradients through views, an epoch, start-up, first calls, disk
 --
--- first_<what>/us: the first call of a function in a new process, with libraries already open; memory_<job>/MiB: the
--- largest resident memory of a training program; disk/MiB: the program, or a peer's package without Python.
+-- first_<what>/us: the first call of a function in a new process, with libraries already open; disk/MiB: the program,
+-- or a peer's package without Python.
 local views = {
   select = {'local v = x:view(N, 16, 512)', 'v:select(1, i)', 'v = x.view(N, 16, 512)', 'v.select(0, i)'},
   narrow = {'', 'x:narrow(1, 16 * i - 15, 16)', 'v = 0', 'x.narrow(0, 16 * i, 16)'},
@@ -42,17 +42,16 @@ local function first_rows(row)
     row(group, ('first_%s/us'):format(f[1]), f[2], {f[3], torch = f[4], torch_compile = f[4], jax = f[5],
       fresh = true})
   end
-  for _, s in ipairs {{'split', 100}, {'mlp', ''}} do
-    local made = ('%s(%s)'):format(unpack(s))
-    row(group, ('first_step_%s/us'):format(s[1]), '', {
-      {"local step, x, y = require('bench.networks')." .. made, 'step(x, y)'}, fresh = true,
-      torch = {'import networks_torch\nstep = networks_torch.' .. made, 'step()'}})
+  for _, s in ipairs {{'split', ', 100'}, {'mlp', ''}} do
+    local made = ("make('step_%s', 'train'%s)"):format(unpack(s))
+    local ours, theirs = "require('bench.whole_networks')." .. made, 'whole_networks_torch.' .. made
+    row(group, ('first_step_%s/us'):format(s[1]), '', {{'local step = ' .. ours, 'step()'}, fresh = true,
+      torch = {'import whole_networks_torch\nstep = ' .. theirs, 'step()'}})
     -- The time until the step is replayed, compared with the call that compiles.
     row(group, ('first_step_%s_compiled/us'):format(s[1]), '', {
-      {("local step, x, y = require('bench.networks').%s step = mt.compile(step)"):format(made),
-        'for _ = 1, 4 do step(x, y) end'}, fresh = true,
-      torch_compile = {('import networks_torch\nstep = made(networks_torch.%s)'):format(made), 'step()'},
-      jax = {'import networks_jax\nstep = networks_jax.' .. made, 'step()'}})
+      {('local step = mt.compile(%s)'):format(ours), 'for _ = 1, 4 do step() end'}, fresh = true,
+      torch_compile = {('import whole_networks_torch\nstep = made(%s)'):format(theirs), 'step()'},
+      jax = {('import networks_jax\nstep = networks_jax.%s(%s)'):format(s[1], s[2]:sub(3)), 'step()'}})
   end
 end
 
@@ -65,12 +64,8 @@ local function program_rows(row, o)
     start[name] = ("process('-c', 'import %s')"):format(package)
     disk[name] = disk[name] or ("size_of('%s')"):format(package)
   end
-  local count = o.quick and 512 or 8192
   row('whole jobs', 'startup', '', start)
   row('whole jobs', 'disk/MiB', '', disk)
-  row('whole jobs', 'memory_mnist/MiB', '', {
-    ("tools.script('peak_mib', 'bench/memory.lua', '--count', %d)"):format(count),
-    torch = ("script('peak_mib', 'memory_torch.py', %d)"):format(count), reports = true, unit = 'MiB'})
   local epochs = o.quick and 50 or 500
   row('whole jobs', 'split_epoch/100', '', {
     ("1e3 * tools.script('ms_per_epoch', 'train_split.lua', '--hidden', 100, " ..

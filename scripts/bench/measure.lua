@@ -41,8 +41,8 @@ local parts = {
     "PyTorch's eager step; `_first`: the first step of a process. `scripts/bench/whole_networks.lua` has the sizes.",
     "--only '^net_' --peer torch"},
   {'whole', 'Programs', 'Start-up, size on disk (the program; a package without Python and dependencies), ' ..
-    'memory of training a small CNN on 8192 digits for an epoch, steps of optimizers, the jobs of README.',
-    "--only '^startup,^disk,^memory,^chain/4,^split_epoch,^Adam/,^SGD/,^AdamW/' " ..
+    'steps of optimizers, the jobs of README.',
+    "--only '^startup,^disk,^chain/4,^split_epoch,^Adam/,^SGD/,^AdamW/' " ..
     '--peer torch,numpy,jax,tinygrad,python'},
   {'first', 'First calls', 'In a new process, with open libraries. `_compiled`: until the step is recorded and ' ..
     'replayed (4 calls); JAX: the call that compiles.',

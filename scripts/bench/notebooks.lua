@@ -29,6 +29,17 @@ notebooks.conv2d = mt.kernel(function(m, f, out)
   end
 end)
 
+--- Returns a training step.
+function notebooks.trained(opt, loss_of)
+  return function(x, y)
+    opt:zero_grad()
+    local loss = loss_of(x, y)
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
 parts['01'] = {[[
 local x, w = mt.rand(2000, 784), mt.randn(784, 10)
 local a = x[{{1, 5}}]
@@ -161,7 +172,7 @@ def trained(net, opt, loss):
 ]]
 
 parts['05'] = {[[
-local nn, trained = mt.nn, require('bench.networks').step_of
+local nn, trained = mt.nn, require('bench.notebooks').trained
 local a, b = mt.randn(100, 80), mt.randn(80, 60)
 local function loops()
   local out = mt.zeros(100, 60)
@@ -202,7 +213,7 @@ step = trained(net, torch.optim.SGD(net.parameters(), lr=0.5), lambda: F.binary_
 }
 
 parts['06'] = {[[
-local nn, trained = mt.nn, require('bench.networks').step_of
+local nn, trained = mt.nn, require('bench.notebooks').trained
 local x, y = mt.rand(50, 1, 28, 28), mt.randint(1, 10, {50})
 local net = nn.Sequential(nn.Conv2d(1, 8, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
   nn.Conv2d(8, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(784, 10))
@@ -220,7 +231,7 @@ without_gradient = torch.no_grad()(lambda: net(x))
 }
 
 parts['07'] = {[[
-local nn, trained = mt.nn, require('bench.networks').step_of
+local nn, trained = mt.nn, require('bench.notebooks').trained
 local Model = nn.class 'Model'
 function Model:__init(width)
   self.character, self.position = nn.Embedding(22, width), nn.Embedding(32, width)

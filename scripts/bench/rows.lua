@@ -40,7 +40,7 @@ function rows.all(o, selected)
     require 'bench.convolutions'(row, o)
     require('bench.loaders').add(row)
   end
-  require('bench.networks').add(row)
+  require('bench.whole_networks').add_steps(row)
   if o.device == 'cpu' then
     require('bench.whole_networks').add(row, o)
     require('bench.notebooks').add(row)

@@ -1,4 +1,10 @@
--- whole_networks.lua -- rows net_*: whole networks and classical algorithms on the CPU, training and inference
+-- whole_networks.lua -- rows step_* and net_*: training and inference of networks, and classical algorithms on the CPU
+--
+-- step_split/10, /100, /1000: an epoch of MiniTorch's job at that width, 50 points in batches of 10, SGD.
+-- step_mlp/64x784x128x10; step_cnn/64x28x28: two convolutions (16, 32) with pooling, then 10 classes; SGD.
+-- step_lstm/32x50x128 and step_gru: sequences (32 x 50 x 64), hidden 128, the last output to 10 classes, SGD.
+-- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
+-- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, and loops in Numba and C++.
 --
 -- net_<name>_train: forward, backward, update; net_<name>: inference; of gpt2 and llama: a prompt, and as _decode one
 -- token after 128 others. _bf16: weights in bfloat16; training by autocast. _compiled: through mt.compile; PyTorch's
@@ -12,7 +18,8 @@ local decoders = require 'decoders'
 local nn, optim = mt.nn, mt.optim
 
 -- A constructor returns {net=, x=, y=, loss=, optimizer = {name, options}, clip=, forward=, loss_of=, after=}: training
--- minimizes loss(forward(x), y), or loss_of(); forward is the network unless it is given; after() ends a step.
+-- minimizes loss(forward(x), y), or loss_of(); forward is the network unless it is given; after() ends a step. With
+-- batch= a step is an epoch, an update for each batch of that size.
 local networks = {}
 
 -- ---- images ----
@@ -212,19 +219,65 @@ function networks.dqn(batch)
     end, after = function() mt.no_grad(follow) end}
 end
 
+-- ---- the rows step_* ----
+
+local sgd = {'SGD', {lr = 0.05}}
+
+function networks.step_split(hidden)
+  local net = nn.Sequential(perceptron(nn.ReLU, 2, hidden, hidden, 1), nn.Sigmoid(), nn.Flatten(1))
+  return {net = net, x = mt.rand(50, 2), y = mt.randint(0, 1, {50}):float(), loss = mt.binary_cross_entropy,
+    optimizer = sgd, batch = 10}
+end
+
+function networks.step_mlp() return classifier(perceptron(nn.ReLU, 784, 128, 10), mt.randn(64, 784), sgd) end
+
+function networks.step_cnn()
+  return classifier(nn.Sequential(nn.Conv2d(1, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10)),
+  mt.randn(64, 1, 28, 28), sgd)
+end
+
+local function recurrent(kind)
+  local net = nn.ModuleList{nn[kind](64, 128, {batch_first = true}), nn.Linear(128, 10)}
+  local made = classifier(net, mt.randn(32, 50, 64), {'SGD', {lr = 0.1}})
+  made.forward = function(x) return net[2]((net[1](x)):select(2, -1)) end
+  return made
+end
+function networks.step_lstm() return recurrent 'LSTM' end
+function networks.step_gru() return recurrent 'GRU' end
+
+function networks.step_transformer()
+  local layer = nn.TransformerEncoderLayer(128, 4, {dim_feedforward = 512, dropout = 0, activation = 'gelu',
+    batch_first = true, norm_first = true})
+  local net = nn.ModuleList{nn.Embedding(65, 128), nn.Embedding(64, 128),
+    nn.TransformerEncoder(layer, 2, nn.LayerNorm(128)), nn.Linear(128, 65)}
+  local made = language_model(net, 65, 16, 64)
+  made.optimizer = {'AdamW', {lr = 1e-3}}
+  made.forward = function(x) return net[4]((net[3](net[1](x) + net[2].weight, {is_causal = true}))) end
+  return made
+end
+
 -- ---- steps ----
 
 local function training(n, half)
   local parameters, forward = n.net:parameters(), n.forward or n.net
   local opt = optim[n.optimizer[1]](parameters, n.optimizer[2])
-  local loss_of = n.loss_of or function() return n.loss(forward(n.x), n.y) end
-  return function()
+  local loss_of = n.loss_of or function(x, y) return n.loss(forward(x), y) end
+  local function step(x, y)
     opt:zero_grad()
-    local loss = half and mt.autocast(loss_of) or loss_of()
+    local loss = half and mt.autocast(loss_of, x, y) or loss_of(x, y)
     loss:backward()
     if n.clip then nn.clip_grad_norm_(parameters, n.clip) end
     opt:step()
     if n.after then n.after() end
+    return loss
+  end
+  return function()
+    if not n.batch then return (step(n.x, n.y)) end
+    local loss
+    for first = 1, #n.x, n.batch do
+      loss = step(n.x:narrow(1, first, n.batch), n.y:narrow(1, first, n.batch))
+    end
     return loss
   end
 end
@@ -305,10 +358,29 @@ end
 
 --- The sides of a row that calls make(name, mode, ..).
 local function made(name, mode, sizes)
-  local function text(kind) return ("make('%s', '%s', %s)"):format(name, kind, sizes) end
+  local function text(kind) return ("make('%s', '%s', %s)"):format(name, kind, sizes):gsub(', %)', ')') end
   local theirs = 'import whole_networks_torch\nstep = whole_networks_torch.' .. text((mode:gsub('_compiled', '')))
   return {{"local step = require('bench.whole_networks')." .. text(mode), 'step()'}, torch = {theirs, 'step()'},
     torch_compile = mode:find 'compiled' and {theirs .. '\nstep = made(step)', 'step()'} or nil}
+end
+
+-- Name, size, argument; peers beside PyTorch and JAX are of the compiled step.
+local steps = {
+  {'split', '10', 10}, {'split', '100', 100}, {'split', '1000', 1000}, {'mlp', '64x784x128x10'}, {'cnn', '64x28x28'},
+  {'lstm', '32x50x128'}, {'gru', '32x50x128'}, {'transformer', '16x64x128'},
+}
+
+local function add_steps(row)
+  for _, s in ipairs(steps) do
+    local name, size, hidden = unpack(s)
+    local function text_of(module) return {('import %s\nstep = %s.%s(%s)'):format(module, module, name, hidden or ''),
+      'step()'} end
+    row('training steps', ('step_%s/%s'):format(name, size), '', made('step_' .. name, 'train', hidden or ''))
+    local sides = made('step_' .. name, 'train_compiled', hidden or '')
+    sides.torch, sides.jax = nil, text_of 'networks_jax'
+    if name == 'split' then sides.numba, sides.cpp = text_of 'split_numba', {'split.cpp', '-DHIDDEN=' .. hidden} end
+    row('training steps', ('step_%s_compiled/%s'):format(name, size), '', sides)
+  end
 end
 
 local function add(row, o)
@@ -337,4 +409,4 @@ if is_program then
   print(('first_ms=%.6f peak_mib=%.1f'):format(1e3 * first, require('bench.tools').peak_mib()))
 end
 
-return {make = make, add = add}
+return {make = make, add = add, add_steps = add_steps}

@@ -1,4 +1,4 @@
-# split_numba.py -- an epoch of split (scripts/bench/networks.lua) as one loop nest in Numba, fastmath
+# split_numba.py -- an epoch of split (scripts/bench/whole_networks.lua) as one loop nest in Numba, fastmath
 import numba
 import numpy as np
 

@@ -314,13 +314,56 @@ def dqn(batch):
     )  # fmt: skip
 
 
+# ---- the rows step_* ----
+
+SMALL_SGD = (SGD, dict(lr=0.05))
+
+
+def step_split(hidden):
+    net = nn.Sequential(perceptron(nn.ReLU, 2, hidden, hidden, 1), nn.Sigmoid(), nn.Flatten(0))
+    x, y = torch.rand(50, 2), torch.randint(2, (50,)).float()
+    return Made(net=net, x=x, y=y, loss=F.binary_cross_entropy, optimizer=SMALL_SGD, batch=10)
+
+
+def step_mlp():
+    return classifier(perceptron(nn.ReLU, 784, 128, 10), torch.randn(64, 784), SMALL_SGD)
+
+
+def step_cnn():
+    net = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10),
+    )  # fmt: skip
+    return classifier(net, torch.randn(64, 1, 28, 28), SMALL_SGD)
+
+
+def recurrent(kind):
+    net = nn.ModuleList([kind(64, 128, batch_first=True), nn.Linear(128, 10)])
+    made = classifier(net, torch.randn(32, 50, 64), (SGD, dict(lr=0.1)))
+    made.forward = lambda x: net[1](net[0](x)[0][:, -1])
+    return made
+
+
+def step_transformer():
+    layer = nn.TransformerEncoderLayer(128, 4, 512, 0, "gelu", batch_first=True, norm_first=True)
+    blocks = nn.TransformerEncoder(layer, 2, nn.LayerNorm(128), enable_nested_tensor=False)
+    net = nn.ModuleList([nn.Embedding(65, 128), nn.Embedding(64, 128), blocks, nn.Linear(128, 65)])
+    mask = nn.Transformer.generate_square_subsequent_mask(64)
+    made = language_model(net, 65, 16, 64, 0)
+    made.optimizer = (ADAMW, dict(lr=1e-3))
+    made.forward = lambda x: net[3](blocks(net[0](x) + net[1].weight, mask=mask, is_causal=True))
+    return made
+
+
 NETWORKS = {
     "resnet18": of_images(lambda side: vision("resnet18", num_classes=10)),
     "resnet18_cifar": of_images(lambda side: resnet18_cifar()),
     "mobilenetv2": of_images(lambda side: vision("mobilenet_v2", num_classes=10)),
     "vit_tiny": of_images(vit_tiny, (ADAMW, dict(lr=1e-3))),
     "unet": unet, "gpt2": gpt2, "llama": llama, "lstm_lm": lstm_lm, "mlp": mlp, "dlrm": dlrm, "gnn": gnn,
-    "pinn": pinn, "vae": vae, "dqn": dqn,
+    "pinn": pinn, "vae": vae, "dqn": dqn, "step_split": step_split, "step_mlp": step_mlp, "step_cnn": step_cnn,
+    "step_lstm": lambda: recurrent(nn.LSTM), "step_gru": lambda: recurrent(nn.GRU),
+    "step_transformer": step_transformer,
 }  # fmt: skip
 
 
@@ -332,15 +375,16 @@ def training(n, half):
     kind, options = n.optimizer
     opt = kind(parameters, **options)
     clip, after = getattr(n, "clip", None), getattr(n, "after", lambda: None)
-    loss_of = getattr(n, "loss_of", lambda: n.loss(forward(n.x), n.y))
+    loss_of = getattr(n, "loss_of", lambda x, y: n.loss(forward(x), y))
+    whole = () if hasattr(n, "loss_of") else (n.x, n.y)
 
-    def step():
+    def update(*batch):
         opt.zero_grad()
         if half:
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = loss_of()
+                loss = loss_of(*batch)
         else:
-            loss = loss_of()
+            loss = loss_of(*batch)
         loss.backward()
         if clip:
             nn.utils.clip_grad_norm_(parameters, clip)
@@ -348,7 +392,11 @@ def training(n, half):
         after()
         return loss
 
-    return step
+    def epoch():
+        for first in range(0, len(n.x), n.batch):
+            update(*(part[first : first + n.batch] for part in whole))
+
+    return epoch if hasattr(n, "batch") else lambda: update(*whole)
 
 
 def inference(n, half):
