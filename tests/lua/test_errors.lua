@@ -593,6 +593,7 @@ t.test('a dot for a colon, a module for its parameters, a base that was not call
     eq(message:sub(-#case[2]), case[2])
   end
   eq(tostring(Bare()), 'Bare (its __init has not called the __init of its base)')
+  eq(tostring(nn.class('Ids', nn.Embedding)(3, 4)), 'Ids(3 -> 4)  12 parameters')
   local global = arg
   arg = 3
   local ok, values = pcall(mt.args, {a = 1})

@@ -22,7 +22,7 @@ end
 --- ", eps 0.001, momentum 0.3": those of the named options that differ from their defaults.
 function class.chosen(self, ...)
   local wanted, text = util.set{...}, ''
-  for _, option in ipairs(core.parameters(self.__class)) do
+  for _, option in ipairs(core.parameters(self.__class) or {}) do
     local value = wanted[option.name] and chosen(self, option)
     if value then text = ('%s, %s %s'):format(text, option.name, value) end
   end
