@@ -36,13 +36,7 @@ method('state_dict()', 'The accumulated state, for load_state_dict.', function(s
 method('load_state_dict(state)', 'Restores the result of state_dict() of such a metric.',
   function(self, state)
     if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
-    local start = self:start()
-    local older = {sum = state.correct, count = state.total or state.weight} -- other names, and no `updated`
-    for key, value in pairs(state) do
-      if value ~= (start[key] or 0) and (type(value) ~= 'table' or next(value) ~= nil) then older.updated = true end
-    end
-    state = util.merged(older, state)
-    for key, value in pairs(start) do
+    for key, value in pairs(self:start()) do
       local given = mt.is_tensor(state[key]) and state[key]:tolist() or state[key] -- a sum may be a tensor
       if type(given) ~= type(value) then
         core.fail('load_state_dict: the state of %s has a %s %s, got %s', self.__name, type(value), key,
