@@ -5,14 +5,15 @@
 --   mtorch scripts/char_gpt.lua --prompt 'the old '           the beginning of the generated text
 --   mtorch scripts/char_gpt.lua --dry-run                     a short run of every part
 --
--- The network is a decoder like GPT-2 (Radford 2019): embeddings of character and position are added; layers of causal
--- self-attention, in which a position depends on itself and on earlier ones, and of two linear maps follow; the output
--- are logits of the next character at each position. All positions of a window are trained at once. The loss is
+-- The network is a small GPT-2 (Radford 2019; decoders.lua): embeddings of character and position are added; layers of
+-- causal self-attention, in which a position depends on itself and on earlier ones, and of two linear maps follow; the
+-- output are logits of the next character at each position. All positions of a window are trained at once. The loss is
 -- -log2 of the probability of the actual next character, in bits.
 local mt = require 'mtorch'
 local refuse = require 'refuse'
-local nn, optim, data = mt.nn, mt.optim, mt.data
+local optim, data = mt.optim, mt.data
 local text = require 'char_text'
+local GPT2 = require('decoders').GPT2
 
 local options = mt.args{
   {'data', help = 'text file; default: sentences of a small grammar', metavar = 'FILE'},
@@ -25,7 +26,6 @@ local options = mt.args{
   {'size', 128, 'size of the embeddings', type = 'int', min = 1},
   {'layers', 2, 'layers of the transformer', type = 'int', min = 1},
   {'heads', 4, 'attention heads; they must divide the size', type = 'int', min = 1},
-  {'dropout', 0.0, 'dropout probability', min = 0, max = 1},
   {'prompt', help = 'beginning of the generated text', metavar = 'TEXT'},
   {'sample', 240, 'number of characters to generate', type = 'int', min = 0},
   {'temperature', 0.8, 'sampling temperature; 0: always the most probable character', min = 0},
@@ -64,26 +64,8 @@ end
 
 -- ---- the network ---------------------------------------------------------------------------------
 
-local GPT = nn.class 'CharGPT'
-
-function GPT:__init(characters)
-  local size = options.size
-  self.token, self.position = nn.Embedding(characters, size), nn.Embedding(length, size)
-  nn.init.normal_(self.token.weight, {std = 0.02})
-  nn.init.normal_(self.position.weight, {std = 0.02})
-  local layer = nn.TransformerEncoderLayer(size, options.heads, {dim_feedforward = 4 * size, dropout = options.dropout,
-    activation = 'gelu', batch_first = true, norm_first = true})
-  self.layers = nn.TransformerEncoder(layer, options.layers, nn.LayerNorm(size))
-  self.head = nn.Linear(size, characters, {bias = false})
-end
-
---- Returns the logits of each next character [batch x length x characters].
-function GPT:forward(x)
-  local h = self.token(x) + self.position.weight:narrow(1, 1, x.shape[2])
-  return self.head(self.layers(h, {is_causal = true}))
-end
-
-local net = GPT(tokenizer:size()):to(options.device)
+local net = GPT2{vocab_size = tokenizer:size(), n_positions = length, n_embd = options.size, n_layer = options.layers,
+  n_head = options.heads, layer_norm_epsilon = 1e-5}:initialize():to(options.device)
 
 -- Weight decay applies to matrices only, not to vectors (biases, normalisations).
 local matrices, vectors = {}, {}
