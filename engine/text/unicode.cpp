@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <vector>
 
 #include "engine/text/unicode_ranges.h"
 
@@ -46,11 +47,23 @@ void append_utf8(std::string& text, uint32_t c) {
       put(0x80 | (c & 0x3f));
 }
 
+/// The runs of characters of equal category: the first character << 5 | the category.
+static std::vector<uint32_t> category_runs() {
+  std::vector<uint32_t> runs;
+  uint32_t first = 0;
+  for (const char* p = kCategoryRuns; *p;) {
+    const char letter = *p++;
+    runs.push_back(first << 5 | uint32_t(letter >= 'a' ? letter - 'a' : letter - 'A' + 26));
+    uint32_t count = 0;
+    for (; *p >= '0' && *p <= '9'; ++p) count = 10 * count + uint32_t(*p - '0');
+    first += std::max(count, 1u);
+  }
+  return runs;
+}
+
 static uint32_t search_category(uint32_t c) {
-  const auto* const run =
-      std::upper_bound(std::begin(kCategoryRuns), std::end(kCategoryRuns), c << 5 | 31);
-  const uint32_t category = run[-1] & 31;
-  return uint32_t(1) << (category < kTurns ? category : (c ^ category) & 1);
+  static const std::vector<uint32_t>& runs = *new std::vector(category_runs());
+  return uint32_t(1) << (std::ranges::upper_bound(runs, c << 5 | 31)[-1] & 31);
 }
 
 uint32_t category_bit(uint32_t c) {

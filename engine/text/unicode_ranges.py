@@ -1,43 +1,25 @@
-# unicode_ranges.py -- writes unicode_ranges.h: the general category of every character, as runs; alternating
-# upper and lower case letters are one run
+# unicode_ranges.py -- writes unicode_ranges.h: the general category of every character, as runs
 #
 #   python3 engine/text/unicode_ranges.py > engine/text/unicode_ranges.h
 import unicodedata
+from itertools import groupby
+from textwrap import wrap
 
 names = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
-categories = [names.index(unicodedata.category(chr(code))) for code in range(0x110000)]
-turns = len(names)  # and turns + 1: Lu at even and at odd codes, Ll between them
+letters = "abcdefghijklmnopqrstuvwxyzABCD"
 
+runs = ""
+for category, run in groupby(unicodedata.category(chr(code)) for code in range(0x110000)):
+    count = len(list(run))
+    runs += letters[names.index(category)] + (str(count) if count > 1 else "")
 
-def run_of(code, holds):
-    end = code
-    while end < len(categories) and holds(end):
-        end += 1
-    return end
-
-
-runs, code = [], 0
-while code < len(categories):
-    kind, end = categories[code], run_of(code, lambda at: categories[at] == categories[code])
-    for odd in 0, 1:
-        last = run_of(code, lambda at: categories[at] == (at & 1) ^ odd)
-        if last - code > 2:
-            kind, end = turns + odd, last
-    runs.append("%#x" % (code << 5 | kind))
-    code = end
-print("// unicode_ranges.h -- general categories of Unicode %s: runs, first character << 5 | category"
-      % unicodedata.unidata_version)
-print("// (index in kCategories, or kTurns: Lu at even codes and Ll at odd ones, kTurns + 1: Ll and Lu)")
-print("// by unicode_ranges.py")
-print("#pragma once\n#include <cstdint>\n\nnamespace mt {\n")
+print("// unicode_ranges.h -- general categories of Unicode %s, by unicode_ranges.py" % unicodedata.unidata_version)
+print("#pragma once\n\nnamespace mt {\n")
 print("constexpr const char* const kCategories[] = {")
-for i in range(0, 30, 10):
-    print("    " + " ".join('"%s",' % n for n in names[i:i + 10]))
-print("};\nconstexpr uint32_t kTurns = %d;\n\n// clang-format off\nconstexpr uint32_t kCategoryRuns[] = {" % turns)
-line = ""
-for run in runs:
-    if len(line) + len(run) + 1 > 118:
-        print(line)
-        line = ""
-    line += run + ","
-print(line + "\n};\n// clang-format on\n\n}  // namespace mt")
+for i in range(0, 30, 15):
+    print("    " + " ".join('"%s",' % n for n in names[i:i + 15]))
+print("};\n")
+print("/// The runs of equal categories from character 0 on: the category's place in kCategories, as a letter from")
+print("/// 'a' to 'z' and from 'A' on, and the number of characters if it is not 1.")
+print("// clang-format off\nconstexpr char kCategoryRuns[] =")
+print("\n".join('"%s"' % line for line in wrap(runs, 116)) + ";\n// clang-format on\n\n}  // namespace mt")
