@@ -10,7 +10,6 @@
 #include "engine/io/csv.h"
 #include "engine/io/download.h"
 #include "engine/io/image.h"
-#include "engine/io/svg_image.h"
 #include "engine/io/wav.h"
 #include "kernels/cpu/pool/parallel.h"
 

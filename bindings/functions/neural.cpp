@@ -1,8 +1,8 @@
 // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
+#include "engine/ops/neural.h"
 #include "bindings/functions/functions.h"
 #include "bindings/functions/ranked.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/recurrent.h"
 
 namespace mt::lua {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/clip.h"
 #include "engine/ops/optim.h"
 
 namespace mt::lua {

@@ -1,6 +1,5 @@
 // product.cpp -- products of matrices and vectors
 #include "bindings/functions/functions.h"
-#include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
 
 namespace mt::lua {

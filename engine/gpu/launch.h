@@ -5,13 +5,20 @@
 #include <vector>
 
 #include "engine/core/device.h"
-#include "engine/gpu/launch_size.h"
 #include "engine/gpu/nvrtc.h"
 #include "kernels/module.h"
 
 namespace mt {
 
 class Tensor;
+
+/// The numbers of blocks and threads of a launch.
+struct LaunchSize {
+  int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  int64_t shared = 0;  // bytes in addition to the kernel's static shared memory
+};
+/// Throws if CUDA does not support such a grid or block, also for a launch on the CPU; `name` is that of the kernel.
+void check_launch(const std::string& name, const LaunchSize&);
 
 /// An argument as it was passed by the script.
 struct KernelArgument {

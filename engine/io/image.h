@@ -1,9 +1,10 @@
-// image.h -- PNG and JPEG: decoding and encoding
+// image.h -- PNG and JPEG: decoding and encoding; PNG of SVG drawings
 //
-// libpng and TurboJPEG are loaded at first use; writing PNG needs only zlib. All functions are
+// libpng, TurboJPEG, librsvg and cairo are loaded at first use; writing PNG needs only zlib. All functions are
 // thread-safe.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "engine/core/tensor.h"
 
@@ -20,5 +21,10 @@ std::string encode_png(const Tensor& pixels);
 std::string encode_png(const uint8_t* pixels, size_t height, size_t width, int channels);
 /// Encodes uint8 [channels x height x width] as JPEG, 1 or 3 channels; quality from 1 to 100.
 std::string encode_jpeg(const Tensor& pixels, int quality);
+
+/// Renders an SVG drawing on a white background as PNG, with `zoom` pixels per pixel or point of
+/// the drawing. Throws Error if librsvg cannot be loaded, if the text is not SVG, and for more than
+/// 16384 x 16384 pixels.
+std::string svg_to_png(std::string_view svg, double zoom);
 
 }  // namespace mt

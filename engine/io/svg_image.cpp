@@ -1,5 +1,5 @@
 // svg_image.cpp -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
-#include "engine/io/svg_image.h"
+#include "engine/io/image.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,4 @@
 // distance.cpp -- cdist: norms of the differences of all pairs of rows, in blocks of rows
-#include "engine/linalg/distance.h"
-
 #include <algorithm>
 #include <cmath>
 

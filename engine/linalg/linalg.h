@@ -10,7 +10,11 @@
 
 namespace mt {
 class Generator;  // engine/ops/generator.h
-}
+
+/// Maps (.., m, d) and (.., n, d) to the p-norms of all differences, (.., m, n). The gradient at
+/// distance 0 is 0.
+Tensor cdist(const Tensor&, const Tensor&, double p = 2);
+}  // namespace mt
 namespace mt::linalg {
 
 // The functions take float32 or float64 and are differentiable unless noted otherwise. They throw

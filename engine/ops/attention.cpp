@@ -2,7 +2,6 @@
 // once, and backward recomputes them (Dao 2022, "FlashAttention"; Rabe and Staats 2021)
 //
 // On a GPU, 16-bit attention without a mask or dropout is one verb.
-#include "engine/ops/attention.h"
 
 #include <algorithm>
 #include <climits>

@@ -1,5 +1,5 @@
 // clip.cpp -- gradient clipping by norm and by value
-#include "engine/ops/clip.h"
+#include "engine/ops/optim.h"
 
 #include <cmath>
 

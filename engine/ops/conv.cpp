@@ -7,7 +7,6 @@
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/along.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/libraries/onednn_conv.h"
 

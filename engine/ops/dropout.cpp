@@ -1,6 +1,4 @@
 // dropout.cpp -- dropout of elements and of channels, and the activations rrelu and glu
-#include "engine/ops/dropout.h"
-
 #include <cmath>
 
 #include "engine/ops/ops.h"

@@ -1,6 +1,4 @@
 // einsum.cpp -- sums of products over named dimensions: parser, sizes, the order of contraction
-#include "engine/ops/einsum.h"
-
 #include <algorithm>
 #include <bitset>
 #include <cctype>

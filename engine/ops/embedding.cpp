@@ -1,6 +1,4 @@
 // embedding.cpp -- rows of a table by ids: embeddings, bags of them, one-hot
-#include "engine/ops/embedding.h"
-
 #include <cmath>
 
 #include "engine/core/constants.h"

@@ -1,8 +1,8 @@
 // finite_differences.cpp -- the trapezoidal rule and finite differences, composed of slices
-#include "engine/ops/finite_differences.h"
+#include "engine/ops/statistics.h"
 
-#include "engine/ops/along.h"
 #include "engine/ops/reduce_common.h"
+#include "engine/ops/views.h"
 
 namespace mt {
 /// Twice the areas between neighbouring samples.

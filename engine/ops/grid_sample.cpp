@@ -1,9 +1,5 @@
 // grid_sample.cpp -- images sampled at any points, composed of gathers and differentiable weights
-#include "engine/ops/grid_sample.h"
-
 #include "engine/autograd/graph.h"
-#include "engine/ops/along.h"
-#include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/weighted_gather.h"
 

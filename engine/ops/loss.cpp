@@ -2,7 +2,6 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 

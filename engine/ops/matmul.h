@@ -1,5 +1,7 @@
-// matmul.h -- products of matrices, batches and vectors
+// matmul.h -- products of matrices, batches and vectors, and sums of products over named dimensions
 #pragma once
+#include <string_view>
+
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -23,5 +25,45 @@ void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Ten
 /// is not converted again.
 void rounded_matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                          bool accumulate = false);
+
+// ---- variants (products.cpp) --------------------------------------------------------------------
+
+/// (m, k) x (k, n).
+Tensor mm(const Tensor&, const Tensor&);
+/// (b, m, k) x (b, k, n).
+Tensor bmm(const Tensor&, const Tensor&);
+/// (m, k) x (k).
+Tensor mv(const Tensor&, const Tensor&);
+/// The sum of the products of two vectors; `name` is the calling function.
+Tensor dot(const Tensor&, const Tensor&, const char* name = "dot");
+/// The sums of products over the last dimensions of both.
+Tensor inner(const Tensor&, const Tensor&);
+/// The outer product: (m) and (n) to (m, n).
+Tensor outer(const Tensor&, const Tensor&, const char* name = "outer");
+/// beta * x + alpha * a . b; x broadcasts to the product and is not read when beta is 0.
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+/// addmm for (m, k) x (k).
+Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+/// addmm for batches, (b, m, k) x (b, k, n).
+Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1,
+               double alpha = 1);
+/// addmm with the products of a batch summed.
+Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+/// The Kronecker product.
+Tensor kron(const Tensor&, const Tensor&);
+/// The cross product of vectors of 3 elements along a dimension.
+Tensor cross(const Tensor&, const Tensor&, Dim dim = -1);
+/// The sum of the diagonal of a matrix.
+Tensor trace(const Tensor&);
+/// The product of matrices (the first and the last may be vectors) in the cheapest order.
+Tensor multi_dot(const TensorList&);
+
+// ---- sums of products over named dimensions (einsum.cpp) ----------------------------------------
+
+/// Any expression of torch.einsum: "ij,jk->ik", "...ii->...i", "i,j". Spaces are ignored; without
+/// "->" the letters that occur once are kept, in alphabetical order, after the ellipsis.
+Tensor einsum(std::string_view equation, const TensorList& operands);
+/// Sums products over dimension xs[i] of x and ys[i] of y; the result has the rest of x, then of y.
+Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape& ys);
 
 }  // namespace mt

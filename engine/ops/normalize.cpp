@@ -1,11 +1,8 @@
 // normalize.cpp -- layer, batch, instance, group and RMS normalisation on one standardising node
-#include "engine/ops/normalize.h"
-
 #include <limits>
 
 #include "engine/autograd/graph.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/along.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

@@ -1,4 +1,4 @@
-// optim.h -- optimizers: parameters with their states, and one call that steps all of them
+// optim.h -- optimizers: parameters with their states, and one call that steps all of them; gradient clipping
 #pragma once
 #include <array>
 #include <cstring>
@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/tensor.h"
 #include "engine/ops/gather_scatter.h"
 #include "kernels/optimizers.h"
 
@@ -100,5 +99,15 @@ template <class Rule, int number> class OptimizerOf : public Optimizer {
 #define MT_OPTIMIZER(O) using O = OptimizerOf<optim::O, optim::k##O>;
 MT_OPTIMIZERS(MT_OPTIMIZER)
 #undef MT_OPTIMIZER
+
+// ---- gradient clipping (clip.cpp) ---------------------------------------------------------------
+
+/// Scales the gradients so that their p-norm, taken as one vector, is at most `max_norm`; returns
+/// the norm before, 0-d. `finite`: throws Error for an infinite or NaN norm, which synchronises
+/// with the device; otherwise nothing does. As torch.nn.utils.clip_grad_norm_.
+Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p = 2,
+                       bool finite = false);
+/// Clamps every element of the gradients to -clip_value..clip_value.
+void clip_grad_value_(const TensorList& parameters, double clip_value);
 
 }  // namespace mt

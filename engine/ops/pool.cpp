@@ -1,6 +1,4 @@
 // pool.cpp -- pooling and interpolation, composed of convolutions, gathers and sums
-#include "engine/ops/pool.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -8,8 +6,6 @@
 #include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/along.h"
-#include "engine/ops/cubic.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/weighted_gather.h"

@@ -1,6 +1,4 @@
 // products.cpp -- variants of the matrix product: batches, sums with a product, Kronecker
-#include "engine/ops/products.h"
-
 #include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
 

@@ -1,10 +1,10 @@
-// rearrange.h -- elements in a different order: flipped, repeated, padded, triangles
+// rearrange.h -- elements in a different order, parts joined, and copies with a region written
 #pragma once
 #include <array>
 #include <optional>
 #include <vector>
 
-#include "engine/core/tensor.h"
+#include "engine/ops/gather_scatter.h"
 
 namespace mt {
 
@@ -49,5 +49,23 @@ Tensor vstack(const TensorList&);
 Tensor hstack(const TensorList&);
 Tensor dstack(const TensorList&);
 Tensor column_stack(const TensorList&);
+
+/// A block-diagonal matrix; a vector is a row, a number a 1 x 1 matrix.
+Tensor block_diag(const TensorList&);
+/// The Cartesian product of vectors, as rows; the last element changes fastest.
+Tensor cartesian_prod(const TensorList&);
+/// The combinations of r elements of a vector, in order, as rows.
+Tensor combinations(const Tensor&, int64_t r = 2, bool with_replacement = false);
+
+/// A copy of x with `source`, which must have the region's shape, at a position, at a range of
+/// positions, or on the diagonal.
+Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index);
+Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n);
+Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset = 0, Dim a = 0,
+                        Dim b = 1);
+
+/// The coordinates, one tensor per dimension of `shape`, of positions in the flattened tensor; both
+/// count from the same number.
+TensorList unravel_index(const Index&, const Shape& shape);
 
 }  // namespace mt

@@ -1,6 +1,5 @@
 // recurrent.cpp -- recurrent layers: one product for the inputs of all steps, one per step for the
 // state, and one pass over the gates; backward ends with one product per weight
-#include "engine/ops/recurrent.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-// reduce.h -- reductions of tensors over `dims`, or over all dimensions if it is empty
+// reduce.h -- reductions of tensors over `dims`, or over all dimensions if it is empty, and scans along one
 #pragma once
 #include <optional>
 
@@ -15,7 +15,7 @@ struct ValuesIndices {
 // Every MT_REDUCTION of kernels/reductions.h is a function `mt::sum(x, dims = {}, keepdim = false,
 // parameters..)` (torch.max: amax); those that return an index take one dimension or none.
 
-/// The description of a reduction or a scan (scan.h) for the engine and the bindings.
+/// The description of a reduction or a scan for the engine and the bindings.
 struct ReduceRow {
   const op::ReduceInfo* info;
   int params;
@@ -55,5 +55,24 @@ ValuesIndices max_along(const Tensor&, int64_t dim, bool keepdim = false);
 ValuesIndices min_along(const Tensor&, int64_t dim, bool keepdim = false);
 /// Sums over broadcast dimensions, so that the result has this shape.
 Tensor sum_to(const Tensor&, const Shape&);
+
+// ---- scans (scan.cpp) ---------------------------------------------------------------------------
+
+// Every scan of kernels/scans.h is a function `mt::cumsum(x, dim, parameters..)`; those with a
+// second result (cummax) return values and positions.
+
+/// Applies a scan; without `params` its parameters have their defaults. `index` is defined for
+/// scans that return positions.
+ValuesIndices scan(int scan, const Tensor& x, int64_t dim, const double* params = nullptr);
+
+template <class Op, class... P> auto scan(Op, const Tensor& x, int64_t dim, const P&... params) {
+  const double given[] = {double(params)..., 0};
+  ValuesIndices p = scan(op::scan_id<Op>, x, dim, sizeof...(P) > 0 ? given : nullptr);
+  if constexpr (Op::needs_index) return p;
+  else return p.values;
+}
+
+/// The differences of neighbours along a dimension, n times; for bools whether they differ.
+Tensor diff(const Tensor&, int64_t n = 1, int64_t dim = -1);
 
 }  // namespace mt

@@ -1,5 +1,5 @@
 // scan.cpp -- scans of tensors: the verb, and the gradients, which are reverse scans
-#include "engine/ops/scan.h"
+#include "engine/ops/reduce.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // softmax.cpp -- softmax and log_softmax: one verb for forward and one for backward
-#include "engine/ops/softmax.h"
+#include "engine/ops/neural.h"
 
 #include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"

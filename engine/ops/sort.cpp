@@ -6,9 +6,8 @@
 
 #include "engine/core/constants.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/along.h"
 #include "engine/ops/reduce_common.h"
-#include "engine/ops/views_split.h"
+#include "engine/ops/views.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {

@@ -1,6 +1,4 @@
 // split_join.cpp -- functions that combine tensors, or write to a region of a copy
-#include "engine/ops/split_join.h"
-
 #include <algorithm>
 
 #include "engine/autograd/graph.h"

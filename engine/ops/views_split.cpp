@@ -1,12 +1,9 @@
 // views_split.cpp -- more views: split dimensions, parts, diagonals, windows, as_strided
-#include "engine/ops/views_split.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "engine/autograd/view_gradients.h"
-#include "engine/ops/along.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

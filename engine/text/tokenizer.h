@@ -10,7 +10,7 @@
 
 #include "engine/text/bpe.h"
 #include "engine/text/regex.h"
-#include "engine/text/unicode_forms.h"
+#include "engine/text/unicode.h"
 
 namespace mt {
 

@@ -1,4 +1,4 @@
-// unicode.h -- code points of UTF-8 text and their categories
+// unicode.h -- code points of UTF-8 text and their categories, normalization forms and lower case
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,5 +20,14 @@ uint32_t category_bit(uint32_t character);
 uint32_t word_mask();
 /// The categories with a Unicode name ("L", "Lu"), or 0.
 uint32_t category_mask(std::string_view name);
+
+// ---- with libutf8proc (unicode_forms.cpp)
+
+enum class TextForm { nfc, nfd, nfkc, nfkd, lowercase };
+
+/// The text in a normalization form; bytes that are not valid UTF-8 are kept.
+std::string in_form(TextForm, std::string_view text);
+/// Throws Error if libutf8proc cannot be loaded.
+void check_text_forms();
 
 }  // namespace mt

@@ -1,6 +1,4 @@
 // unicode_forms.cpp -- Unicode normalization forms and lower case, with libutf8proc
-#include "engine/text/unicode_forms.h"
-
 #include <cstdlib>
 #include <memory>
 
