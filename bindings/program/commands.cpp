@@ -5,7 +5,7 @@
 
 #include "bindings/core/lua.h"
 #include "bindings/program/program.h"
-#include "kernels/dynamic_library.h"
+#include "engine/core/device.h"
 
 namespace mt::program {
 namespace {
@@ -13,28 +13,14 @@ namespace {
 constexpr char kUsage[] =
     "jupyter needs one of: install [--prefix=FOLDER], uninstall [--prefix=FOLDER], kernel CONNECTION_FILE";
 
-/// Opens the plug-in beside the program, or in its ../lib/mtorch.
-DynamicLibrary open_plugin(std::string& why) {
-  const std::string program = program_path(), folder = program.substr(0, program.rfind('/'));
-  DynamicLibrary library;
-  for (const char* place : {"/libmtorch_jupyter.so", "/../lib/mtorch/libmtorch_jupyter.so"}) {
-    if (library) break;
-    library = DynamicLibrary({(folder + place).c_str()}, RTLD_NOW | RTLD_LOCAL);
-    const std::string said = library.error();
-    if (why.empty() || said.find("No such file") == said.npos) why = said;
-  }
-  if (why.find("libmtorch_jupyter.so: cannot open") != why.npos)
-    why =
-        "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
-  else if (!library)
-    why += "; the kernel needs the library xeus (Debian 12: apt-get install libxeus6)";
-  return library;
-}
-
 int run_kernel(lua_State* L, const char* connection_file) {
   std::string why;
   decltype(&mtorch_jupyter) main = nullptr;
-  if (!open_plugin(why).find("mtorch_jupyter", main)) {
+  if (!open_plugin("libmtorch_jupyter.so", why).find("mtorch_jupyter", main)) {
+    why =
+        why.empty()
+            ? "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)"
+            : why + "; the kernel needs the library xeus (Debian 12: apt-get install libxeus6)";
     lua_pushstring(L, ("jupyter: " + why).c_str());
     return 1;
   }

@@ -55,16 +55,16 @@ void on_interrupt(int) {
   if (lapack::under_way() && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
+/// Loads a chunk of the program; out of memory is reported by `call`.
+void load_own(lua_State* L, const char* code) {
+  luaL_loadbuffer(L, code, std::strlen(code), "@mtorch/options");
+}
+
 /// `mtorch watch`: every half second Lua code is interrupted for a look at the script's file.
 void watch_hook(lua_State* L, lua_Debug*) {
   lua_sethook(L, nullptr, 0, 0);
-  const int top = lua_gettop(L);
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "mtorch.script.watch");
-  lua_call(L, 1, 1);
-  lua_getfield(L, -1, "check");
+  load_own(L, "require('mtorch.script.watch').check()");
   lua_call(L, 0, 0);
-  lua_settop(L, top);
 }
 void on_alarm(int) {
   if (running && !mt_interrupted)
@@ -320,11 +320,6 @@ int call(lua_State* L, int arguments, int results) {
   }
   if (status != 0 && lua_cpcall(L, collect, nullptr) != 0) lua_pop(L, 1);  // a finalizer failed
   return status;
-}
-
-/// Loads a chunk of the program; out of memory is reported by `call`.
-static void load_own(lua_State* L, const char* code) {
-  luaL_loadbuffer(L, code, std::strlen(code), "@mtorch/options");
 }
 
 int predefine(lua_State* L, bool nn, bool optim) {

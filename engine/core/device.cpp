@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "engine/core/error.h"
-#include "kernels/dynamic_library.h"
 #include "kernels/module.h"
 #include "kernels/table.h"
 
@@ -18,7 +17,7 @@ namespace {
 
 DynamicLibrary plugin_library;
 
-/// libmtorch_cuda.so: next to the program, in its ../lib/mtorch, or at MTORCH_CUDA_PLUGIN.
+/// libmtorch_cuda.so, a plug-in of mtorch, or the one at MTORCH_CUDA_PLUGIN.
 struct Plugin {
   using Count = int (*)(char* why, size_t room);
   using Open = const Gpu* (*)(uint32_t abi, int index, char* why, size_t room);
@@ -28,27 +27,16 @@ struct Plugin {
   std::string why;
 
   Plugin() {
-    constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
     DynamicLibrary library;
     if (const char* path = std::getenv("MTORCH_CUDA_PLUGIN"); path && *path) {
-      library = DynamicLibrary({path}, kFlags);
+      library = DynamicLibrary({path}, RTLD_NOW);
       if (!library) {
         why = std::string("MTORCH_CUDA_PLUGIN cannot be loaded: ") + library.error();
         return;
       }
-    } else {
-      const std::string here = folder();
-      for (const char* place : {"/libmtorch_cuda.so", "/../lib/mtorch/libmtorch_cuda.so"}) {
-        if (library) break;
-        library = DynamicLibrary({(here + place).c_str()}, kFlags);
-        if (const std::string_view said = library.error();
-            !said.empty() && !said.ends_with("No such file or directory"))
-          why = said;
-      }
-      if (!library) {
-        why = why.empty() ? "this build of mtorch has no CUDA plug-in" : "the CUDA plug-in: " + why;
-        return;
-      }
+    } else if (library = open_plugin("libmtorch_cuda.so", why); !library) {
+      why = why.empty() ? "this build of mtorch has no CUDA plug-in" : "the CUDA plug-in: " + why;
+      return;
     }
     Count count = nullptr;
     if (library.lacks({{"mtorch_cuda_count", count},
@@ -62,20 +50,6 @@ struct Plugin {
     devices = count(text, sizeof text);
     why = text;
   }
-
-  /// The folder of the program, or of the library that this code is part of.
-  static std::string folder() {
-    Dl_info info{};
-    if (!dladdr(reinterpret_cast<void*>(&cuda_devices), &info) || !info.dli_fname) return ".";
-    const std::string path = info.dli_fname;
-    if (path.find('/') == std::string::npos) {  // the program was found through PATH
-      char* full = realpath("/proc/self/exe", nullptr);
-      std::string found = full ? full : "./mtorch";
-      std::free(full);
-      return found.substr(0, found.rfind('/'));
-    }
-    return path.substr(0, path.rfind('/'));
-  }
 };
 const Plugin& plugin() {
   static const Plugin p;
@@ -85,6 +59,31 @@ const Plugin& plugin() {
 const Gpu* opened[kMaxGpus] = {};
 
 }  // namespace
+
+/// The folder of the program, or of the library that this code is part of.
+static std::string own_folder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(&cuda_devices), &info) || !info.dli_fname) return ".";
+  const std::string path = info.dli_fname;
+  if (path.find('/') == std::string::npos) {  // the program was found through PATH
+    char* full = realpath("/proc/self/exe", nullptr);
+    std::string found = full ? full : "./mtorch";
+    std::free(full);
+    return found.substr(0, found.rfind('/'));
+  }
+  return path.substr(0, path.rfind('/'));
+}
+
+DynamicLibrary open_plugin(const char* file, std::string& why) {
+  DynamicLibrary library;
+  for (const char* folder : {"/", "/../lib/mtorch/"}) {
+    const std::string path = own_folder() + folder + file;
+    if (library = DynamicLibrary({path.c_str()}, RTLD_NOW); library) return library;
+    const std::string said = library.error();
+    if (said != path + ": cannot open shared object file: No such file or directory") why = said;
+  }
+  return library;
+}
 
 const Modules* modules_of(const Device& d) {
   static std::map<int, Modules> known;

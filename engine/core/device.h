@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "engine/core/thread.h"
+#include "kernels/dynamic_library.h"
 #include "kernels/gpu.h"
 
 namespace mt {
@@ -30,6 +31,9 @@ int cuda_devices();
 std::string cuda_unavailable_reason();
 /// Calls the function with each GPU that is in use.
 void for_each_cuda(void (*)(const Device&));
+/// Opens a plug-in of mtorch, which is next to the program or in its ../lib/mtorch. `why`: the linker's error, if the
+/// file is there and cannot be opened.
+DynamicLibrary open_plugin(const char* file, std::string& why);
 /// The plug-in's exported symbol of that name; null if the plug-in has not been opened.
 void* cuda_symbol(const char* name);
 

@@ -570,21 +570,6 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
   return write_(name.c_str(), target, result);
 }
 
-Tensor operator+(const Tensor& a, const Tensor& b) { return op::add(a, b); }
-Tensor operator-(const Tensor& a, const Tensor& b) { return op::sub(a, b); }
-Tensor operator*(const Tensor& a, const Tensor& b) { return op::mul(a, b); }
-Tensor operator/(const Tensor& a, const Tensor& b) { return op::div(a, b); }
-Tensor operator-(const Tensor& a) { return op::neg(a); }
-Tensor operator<(const Tensor& a, const Tensor& b) { return op::lt(a, b); }
-Tensor operator<=(const Tensor& a, const Tensor& b) { return op::le(a, b); }
-Tensor operator>(const Tensor& a, const Tensor& b) { return op::gt(a, b); }
-Tensor operator>=(const Tensor& a, const Tensor& b) { return op::ge(a, b); }
-Tensor operator==(const Tensor& a, const Tensor& b) { return op::eq(a, b); }
-Tensor operator!=(const Tensor& a, const Tensor& b) { return op::ne(a, b); }
-Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) {
-  return op::where(mask, yes, no);
-}
-
 template <class Op> static const Tensor& in_place(const Tensor& a, const Tensor& b) {
   const Tensor* inputs[] = {&a, &b};
   return elementwise_(op::id<Op>, inputs);

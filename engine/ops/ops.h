@@ -72,19 +72,21 @@ Tensor apply(Op, const Tensor& x, const Tensor& y) requires(op::inputs<Op> == 2)
 
 using namespace op::functions;  // mt::relu(x) and similar functions
 
-Tensor operator+(const Tensor& a, const Tensor& b);
-Tensor operator-(const Tensor& a, const Tensor& b);
-Tensor operator*(const Tensor& a, const Tensor& b);
-Tensor operator/(const Tensor& a, const Tensor& b);
-Tensor operator-(const Tensor& a);
-Tensor operator<(const Tensor& a, const Tensor& b);
-Tensor operator<=(const Tensor& a, const Tensor& b);
-Tensor operator>(const Tensor& a, const Tensor& b);
-Tensor operator>=(const Tensor& a, const Tensor& b);
-Tensor operator==(const Tensor& a, const Tensor& b);
-Tensor operator!=(const Tensor& a, const Tensor& b);
-/// The function that formulas (kernels/ops.h) call for a selection: op::where.
-Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no);
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return op::add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return op::sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return op::mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return op::div(a, b); }
+inline Tensor operator-(const Tensor& a) { return op::neg(a); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return op::lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return op::le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return op::gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return op::ge(a, b); }
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return op::eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return op::ne(a, b); }
+/// The function that formulas (kernels/ops.h) call for a selection.
+inline Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) {
+  return op::where(mask, yes, no);
+}
 
 // In place, also into a view: `pick(x, 0, 2) *= 0.5`. The target keeps its dtype and shape.
 const Tensor& operator+=(const Tensor& a, const Tensor& b);
