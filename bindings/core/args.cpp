@@ -390,12 +390,10 @@ std::string_view Args::characters(int i) const {
   return text_at(L, i);
 }
 
-namespace {
-int64_t zero_based(const std::string& who, int64_t p) {
+static int64_t zero_based(const std::string& who, int64_t p) {
   if (p == 0) fail("{}: 0 is not a position; positions count from 1, and from -1 at the end", who);
   return p > 0 ? p - 1 : p;
 }
-}  // namespace
 
 int64_t Args::position(int i) const { return zero_based(called(), integer(i)); }
 

@@ -7,10 +7,8 @@
 
 namespace mt::lua {
 
-namespace {
-
 /// Reads the string field `key` of the table at the top, without metamethods; false without one.
-bool take_string(lua_State* L, const char* key, std::string& text) {
+static bool take_string(lua_State* L, const char* key, std::string& text) {
   lua_pushstring(L, key);
   lua_rawget(L, -2);
   const bool found = lua_type(L, -1) == LUA_TSTRING;
@@ -20,7 +18,7 @@ bool take_string(lua_State* L, const char* key, std::string& text) {
 }
 
 /// "the module Linear", "the class Linear" (not an instance), "a DataLoader": library tables.
-std::string class_at(lua_State* L, int i) {
+static std::string class_at(lua_State* L, int i) {
   const int top = lua_gettop(L);
   std::string name, text;
   lua_pushvalue(L, i);
@@ -39,8 +37,6 @@ std::string class_at(lua_State* L, int i) {
   lua_settop(L, top);
   return text;
 }
-
-}  // namespace
 
 std::string_view library_file(const lua_Debug& frame) {
   const std::string_view source = frame.source, own = "@mtorch/";

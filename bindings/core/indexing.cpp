@@ -260,10 +260,8 @@ bool is_index(lua_State* L, int key) {
          word == "newaxis" || has(":") || has(",") || has("...");
 }
 
-namespace {
-
 /// The offset of x[{i, j, ..}] in its storage, for one position per dimension; else empty.
-std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
+static std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
   const int n = x.dim();
   if (n == 0 || lua_type(L, key) != LUA_TTABLE || int(lua_objlen(L, key)) != n) return {};
   lua_pushinteger(L, n);
@@ -280,13 +278,11 @@ std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
 }
 
 /// Whether writing `value` into a part of x must be recorded in the graph of gradients.
-bool is_recorded(const Tensor& x, const Tensor* value) {
+static bool is_recorded(const Tensor& x, const Tensor* value) {
   const TensorImpl* base = x.impl()->base;
   return grad_enabled() &&
          (x.requires_grad() || (base && base->requires_grad) || (value && value->requires_grad()));
 }
-
-}  // namespace
 
 bool write_element(lua_State* L, int key, const Tensor& x, int value) {
   if (step_recorder) return false;  // it records verbs

@@ -233,17 +233,13 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
   return -1;
 }
 
-namespace {
-
 /// A call under the profiler; the library's own helpers count as part of their caller.
-int profiled(lua_State* L) {
+static int profiled(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   if (e.internal.load(std::memory_order_relaxed)) return guarded(L, run_entry);
   const profile::Scope scope(profile::Kind::operation, uint64_t(&e), [&] { return name_of(e); });
   return guarded(L, run_entry);
 }
-
-}  // namespace
 
 int call(lua_State* L) {
   const int results = profile::on ? profiled(L) : guarded(L, run_entry);
@@ -273,10 +269,8 @@ const Entry* entry_at(lua_State* L, int i) {
 }
 void push_function(lua_State* L, const Entry& e) { push_closure(L, call, &e); }
 
-namespace {
-
 /// __index of a table of internal functions. Upvalues: the entries, their number, __index for other names.
-int make_internal(lua_State* L) {
+static int make_internal(lua_State* L) {
   const Entry* const entries = static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   const std::string_view key = text_at(L, 2);
   for (const Entry& e : std::span(entries, lua_tointeger(L, lua_upvalueindex(2)))) {
@@ -293,8 +287,6 @@ int make_internal(lua_State* L) {
   lua_call(L, 2, 1);
   return 1;
 }
-
-}  // namespace
 
 void add_internal(lua_State* L, std::span<const Entry> entries, Reach reach) {
   for (const Entry& e : entries) e.internal = true, e.reaches_out = reach == Reach::anything;

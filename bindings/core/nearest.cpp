@@ -10,10 +10,8 @@
 
 namespace mt::lua {
 
-namespace {
-
 /// The edit distance of two names: insert, delete, replace, exchange neighbours; case is ignored.
-size_t distance(const std::string& a, const std::string& b) {
+static size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before, last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   auto same = [](char x, char y) { return std::tolower(x) == std::tolower(y); };
@@ -29,8 +27,6 @@ size_t distance(const std::string& a, const std::string& b) {
   }
   return last[b.size()];
 }
-
-}  // namespace
 
 std::string nearest(const std::vector<std::string>& names, const std::string& name) {
   std::string best;

@@ -5,14 +5,12 @@
 #include "engine/autograd/graph.h"
 
 namespace mt::lua {
-namespace {
-
-bool shares_memory(const Tensor& a, const Tensor& b) {
+static bool shares_memory(const Tensor& a, const Tensor& b) {
   return a.impl()->storage == b.impl()->storage;
 }
 
 /// Checks that the result fits before anything is written.
-void check_fits(const Tensor& out, const Tensor& made) {
+static void check_fits(const Tensor& out, const Tensor& made) {
   if (!(made.shape() == out.shape()))
     fail("out is {}, the result {}; they must have one shape", to_string(out.shape()),
          to_string(made.shape()));
@@ -22,8 +20,6 @@ void check_fits(const Tensor& out, const Tensor& made) {
   if (&out.device() != &made.device())
     fail("out is on {}, the result on {}", out.device().name, made.device().name);
 }
-
-}  // namespace
 
 void check_one_result(int results) {
   if (results != 1)

@@ -53,10 +53,8 @@ const Registry& catalogue() {
   return all;
 }
 
-namespace {
-
 /// table[name] = the function at the top of the stack, which is popped; an existing entry is kept.
-void put(lua_State* L, int table, const std::string& name) {
+static void put(lua_State* L, int table, const std::string& name) {
   push_text(L, name);
   lua_pushvalue(L, -1);
   lua_rawget(L, table);
@@ -67,8 +65,8 @@ void put(lua_State* L, int table, const std::string& name) {
   else lua_rawset(L, table);
 }
 
-void open_into(lua_State* L, int module, int methods, const std::string& key,
-               const Registry::Name& name) {
+static void open_into(lua_State* L, int module, int methods, const std::string& key,
+                      const Registry::Name& name) {
   const Entry& entry = name.function ? *name.function : *name.method;
   if (const std::string own = name_of(entry); own != key) {  // the same function under each name
     if (const Registry::Name* first = catalogue().find(own);
@@ -88,8 +86,6 @@ void open_into(lua_State* L, int module, int methods, const std::string& key,
   if (name.method) put(L, methods, key);
   if (name.function) put(L, module, key);
 }
-
-}  // namespace
 
 bool open_name(lua_State* L, const std::string& name) {
   const Registry::Name* known = catalogue().find(name);

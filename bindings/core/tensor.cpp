@@ -14,12 +14,10 @@
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
-namespace {
-
 // ---- numbers in and out -------------------------------------------------------------------------
 
 /// Pushes element i as a Lua value: a boolean for bool, otherwise a number.
-void push_element(lua_State* L, const Tensor& x, int64_t i) {
+static void push_element(lua_State* L, const Tensor& x, int64_t i) {
   if (is_float(x.dtype())) return lua_pushnumber(L, x.at(i));
   const int64_t v = x.at_integer(i);
   if (x.dtype() == Dtype::b8) return lua_pushboolean(L, v != 0);
@@ -28,7 +26,7 @@ void push_element(lua_State* L, const Tensor& x, int64_t i) {
   lua_pushnumber(L, double(v));
 }
 
-void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
+static void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
   if (d == x.dim()) return push_element(L, x, at++);
   luaL_checkstack(L, 3, "tolist");
   lua_createtable(L, int(std::min<int64_t>(x.size(d), 1 << 26)), 0);
@@ -37,8 +35,6 @@ void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
     lua_rawseti(L, -2, int(i));
   }
 }
-
-}  // namespace
 
 void check_keys(lua_State* L, int index, int64_t n, const char* operation,
                 const std::string& what) {

@@ -264,15 +264,13 @@ bool make_room() {
   return collected;
 }
 
-namespace {
-
-void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
+static void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
   if (pinned) pinned->unpin(data);
   else if (is_cpu(device)) free_list.give(data, bytes);
   else device.free(data, bytes);
 }
 
-Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
+static Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
   const bool one = !pinned && in_one_block(device, bytes);
   void* header = one ? block : free_list.take(sizeof(Storage));
   if (!header) {
@@ -299,8 +297,6 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
     host_peak.store(now, std::memory_order_relaxed);
   return Ref<Storage>::adopt(s);
 }
-
-}  // namespace
 
 Ref<Storage> allocate(const Device& device, size_t bytes) {
   check_interrupt();

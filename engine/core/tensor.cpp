@@ -13,9 +13,7 @@
 #include "kernels/view.h"
 
 namespace mt {
-namespace {
-
-Tensor make(const Shape& size, Dtype dtype) {
+static Tensor make(const Shape& size, Dtype dtype) {
   TensorImpl* t = TensorImpl::create();
   t->dtype = dtype;
   t->ndim = uint8_t(size.size());
@@ -31,7 +29,7 @@ Tensor make(const Shape& size, Dtype dtype) {
   return Tensor(Ref<TensorImpl>::adopt(t));
 }
 
-bool row_major(const TensorImpl& t) {
+static bool row_major(const TensorImpl& t) {
   int64_t expected = 1;
   for (int d = t.ndim - 1; d >= 0; --d) {
     if (t.size[d] != 1 && t.stride[d] != expected) return t.numel == 0;
@@ -39,8 +37,6 @@ bool row_major(const TensorImpl& t) {
   }
   return true;
 }
-
-}  // namespace
 
 TensorImpl* TensorImpl::create() { return new (pool_alloc(sizeof(TensorImpl))) TensorImpl; }
 
@@ -73,10 +69,8 @@ Tensor empty(const Shape& size, Dtype dtype, const Device& device) {
   return t;
 }
 
-namespace {
-
 /// The same storage with other sizes and strides, as a tensor without a graph.
-Tensor alias_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+static Tensor alias_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
   Tensor t = make(size, x.dtype());
   TensorImpl& v = *t.impl();
   for (int d = 0; d < stride.size(); ++d) v.stride[d] = stride[d];
@@ -85,8 +79,6 @@ Tensor alias_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t
   v.storage = Ref<Storage>::share(x.impl()->storage).release();
   return t;
 }
-
-}  // namespace
 
 Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
   Tensor t = alias_of(x, size, stride, offset);
@@ -134,16 +126,12 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
   return *this;
 }
 
-namespace {
-
 /// The tensor that holds x's gradient: x itself, or the leaf of its node for retain_grad.
-TensorImpl& grad_holder(const TensorImpl& x) {
+static TensorImpl& grad_holder(const TensorImpl& x) {
   Node* node = x.node;
   return node && node->extra && node->extra->retained ? *node->extra->retained
                                                       : const_cast<TensorImpl&>(x);
 }
-
-}  // namespace
 
 Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(grad_holder(*given()).grad)); }
 
@@ -166,10 +154,8 @@ void Tensor::retain_grad() const {
 
 Tensor Tensor::detach() const { return alias_of(*this, shape(), strides(), offset()); }
 
-namespace {
-
 /// Element i, counted in row-major order, as a T.
-template <class T> T element(const Tensor& x, int64_t i) {
+template <class T> static T element(const Tensor& x, int64_t i) {
   check_interrupt();  // no decisions from incomplete results
   if (i < 0 || x.numel() <= i)
     fail("at: position {} is outside 0..{}, the tensor is {}", i, x.numel() - 1, x.shape());
@@ -184,8 +170,6 @@ template <class T> T element(const Tensor& x, int64_t i) {
     return T(value);
   });
 }
-
-}  // namespace
 
 double Tensor::at(int64_t i) const { return element<double>(*this, i); }
 int64_t Tensor::at_integer(int64_t i) const { return element<int64_t>(*this, i); }

@@ -75,17 +75,13 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
 const char* const kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-namespace {
-
-uint32_t letter_code(int byte) {
+static uint32_t letter_code(int byte) {
   const auto is_printable = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
   if (is_printable(byte)) return uint32_t(byte);
   uint32_t code = 256;
   for (int b = 0; b < byte; ++b) code += !is_printable(b);
   return code;
 }
-
-}  // namespace
 
 const std::string& byte_letter(uint8_t byte) {
   static const auto letters = [] {

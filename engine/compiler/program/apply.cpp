@@ -12,16 +12,12 @@
 #include "engine/ops/out.h"
 
 namespace mt::ir {
-namespace {
-
 /// Whether a dtype can represent the integer x.
-bool holds(Dtype dtype, double x) {
+static bool holds(Dtype dtype, double x) {
   return x < 0x1p63 && with_dtype(dtype, [&](auto zero) {
            return double(math::convert<decltype(zero)>(x)) == x;
          });
 }
-
-}  // namespace
 
 Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
                       const double* numbers) {

@@ -363,10 +363,9 @@ const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<i
   return intern(std::move(f), int(inputs.size()), count);
 }
 
-namespace {
 /// See Expression::alone().
-int operation_alone(const std::vector<Instruction>& code, const std::vector<int16_t>& outputs,
-                    int inputs) {
+static int operation_alone(const std::vector<Instruction>& code,
+                           const std::vector<int16_t>& outputs, int inputs) {
   if (outputs.size() != 1 || int(code.size()) != inputs + 1 || outputs[0] != inputs) return -1;
   const Instruction& last = code.back();
   if (last.op < 0 || last.which >= 0 || op_row(last.op).inputs != inputs) return -1;
@@ -374,7 +373,6 @@ int operation_alone(const std::vector<Instruction>& code, const std::vector<int1
     if (last.in[k] != k || code[k].op != kInput || code[k].which != k) return -1;
   return last.op;
 }
-}  // namespace
 
 Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
                        std::vector<double> params, int inputs, int numbers, uint64_t hash)

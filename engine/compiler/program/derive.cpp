@@ -239,9 +239,7 @@ int sum_of_row(Builder& b, int value, int64_t row, int first) {
   return early >= 0 ? early : sums.sum_below(level + 1, value);
 }
 
-namespace {
-
-Expression::Gradient derive(const Expression& e, unsigned wanted) {
+static Expression::Gradient derive(const Expression& e, unsigned wanted) {
   const Program& p = e.program();
   Builder b;
   const Building scope(b);
@@ -277,8 +275,6 @@ Expression::Gradient derive(const Expression& e, unsigned wanted) {
   for (int& k : result.operands) k = k < p.inputs ? p.outputs + k : k - p.inputs;
   return result;
 }
-
-}  // namespace
 
 const Expression::Gradient& Expression::gradient(unsigned wanted) const {
   const std::lock_guard guard(lock_);

@@ -11,16 +11,12 @@
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
-namespace {
-
 /// The layout of x, without its data.
-Tensor layout_of(const Tensor& x) {
+static Tensor layout_of(const Tensor& x) {
   Tensor t = placed(x, nullptr);
   t.impl()->requires_grad = x.requires_grad();
   return t;
 }
-
-}  // namespace
 
 // ---- running ------------------------------------------------------------------------------------------------
 
@@ -119,19 +115,15 @@ void StepRecorder::add_results(RecordedFunction& made, const TensorList& results
 
 // ---- intermediate results for the gradient --------------------------------------------------------------
 
-namespace {
-
 /// Whether a program can repeat the call at little cost.
-bool is_cheap(Verb v) {
+static bool is_cheap(Verb v) {
   constexpr Verb cheap[] = {Verb::map,    Verb::map_numbers,  Verb::run,
                             Verb::reduce, Verb::copy,         Verb::fill,
                             Verb::upload, Verb::upload_later, Verb::download};
   return std::ranges::find(cheap, v) != std::end(cheap);
 }
 
-Tensor bytes_of(size_t bytes) { return layout_of(empty({int64_t(bytes)}, Dtype::u8)); }
-
-}  // namespace
+static Tensor bytes_of(size_t bytes) { return layout_of(empty({int64_t(bytes)}, Dtype::u8)); }
 
 /// The buffers that a call of the function itself writes, which is not cheap, and that later calls
 /// read. They are the same in the recordings of the function and of its gradient.

@@ -18,9 +18,7 @@
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
-namespace {
-
-bool on_stack(const void* p) {
+static bool on_stack(const void* p) {
 #ifdef __SANITIZE_ADDRESS__  // it keeps locals of functions elsewhere
   if (__asan_addr_is_in_fake_stack(__asan_get_current_fake_stack(), const_cast<void*>(p), nullptr,
                                    nullptr))
@@ -28,8 +26,6 @@ bool on_stack(const void* p) {
 #endif
   return p >= __builtin_frame_address(0) && p < stack_bounds().second;
 }
-
-}  // namespace
 
 // ---- recording ------------------------------------------------------------------------------------------
 
