@@ -16,7 +16,7 @@ file(GLOB_RECURSE headers RELATIVE ${source} ${source}/engine/*.h ${source}/kern
 file(GLOB contract RELATIVE ${source} ${source}/kernels/*.h)
 list(APPEND headers ${contract})
 # Without those that include the CPU kernels' own headers.
-list(REMOVE_ITEM headers engine/mtorch.h engine/core/openblas.h engine/linalg/common.h engine/profile/verb_log.h)
+list(REMOVE_ITEM headers engine/mtorch.h engine/linalg/common.h engine/profile/verb_log.h)
 foreach(header ${headers})
   stage(${header} ${header})
 endforeach()

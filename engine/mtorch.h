@@ -9,7 +9,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/tensor.h"
-#include "engine/io/safetensors.h"
+#include "engine/io/tensor_files.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/fft.h"
 #include "engine/ops/generator.h"

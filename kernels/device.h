@@ -7,7 +7,7 @@
 // A verb gets 16-bit and 8-bit floats only where its struct allows it: map, copy, gather, compress, scatter
 // with `set`, reduce on a CPU; of 16 bits matmul, conv and flash_attention on a GPU, whose map does not take
 // 8 bits, and on a CPU the calls of matmul and conv that takes_half() and onednn::convolution_scratch() name.
-// For all other verbs the engine converts them to float32 (engine/core/upcast.h).
+// For all other verbs the engine converts them to float32 (engine/ops/common.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"

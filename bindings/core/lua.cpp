@@ -7,10 +7,8 @@
 
 #include "bindings/core/autocast.h"
 #include "bindings/core/indexing.h"
-#include "bindings/core/record.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/host.h"
 #include "engine/core/step_listener.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/pool/parallel.h"

@@ -299,7 +299,7 @@ std::string_view library_file(const lua_Debug& frame);
 void after_call(lua_State* L);
 /// The Lua state of our current call on this thread, or null.
 lua_State* current_state();
-/// Sets the engine's hooks (engine/core/host.h), the first time.
+/// Sets the engine's hooks (engine/core/thread.h), the first time.
 void set_host();
 /// Whether the C stack has room for another call. Lua counts the levels of its own stack, not the
 /// bytes of the C stack, which functions that call functions (no_grad, gradcheck, hooks) may use up
@@ -310,5 +310,18 @@ int guarded(lua_State* L, int (*body)(lua_State*));
 
 extern const char kMetatable;   // registry keys: the tensors' metatable,
 extern const char kModuleCall;  // the function by which modules are called
+
+// ---- core.record: a Lua function that is called before and after calls of the library (record.cpp) -
+
+/// Whether calls of this thread are reported to a function.
+extern constinit thread_local bool recording [[gnu::tls_model("initial-exec")]];
+
+/// Runs a call whose arguments are already bound. The function is called before it with (depth,
+/// name, signature, arguments..), and after it with (depth, nil, nil, results..). Its own calls are
+/// not reported, and its errors are propagated to the caller.
+int record_call(Args&, int (*run)(Args&));
+
+/// core.record and core.identity.
+void add_record(lua_State*);
 
 }  // namespace mt::lua

@@ -17,12 +17,11 @@
 #include <unordered_map>
 
 #include "bindings/core/luajit.h"
-#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
 #include "engine/io/convert.h"
-#include "engine/io/idx.h"
+#include "engine/io/formats.h"
 #include "engine/profile/verb_log.h"
 #include "kernels/cpu/pool/parallel.h"
 

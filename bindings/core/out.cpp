@@ -1,5 +1,4 @@
 // out.cpp -- {out=t}: writes the result of a function into a tensor of the caller
-#include "engine/ops/out.h"
 
 #include "bindings/core/lua.h"
 #include "engine/autograd/graph.h"

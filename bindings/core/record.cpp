@@ -1,6 +1,4 @@
 // record.cpp -- core.record: calls a Lua function for every library call of another function
-#include "bindings/core/record.h"
-
 #include "bindings/core/bind.h"
 
 namespace mt::lua {
@@ -47,7 +45,7 @@ int record(Args& a) {
 
 const Entry kRecord[] = {
     {"record(fn, watcher, ..)",
-     "fn(..), with watcher called before and after calls of C++ functions: bindings/core/record.h.",
+     "fn(..), with watcher called before and after calls of C++ functions: bindings/core/lua.h.",
      Body(record) | kKeepsNames},
     {"identity(x)", "Numbers that identify the tensor and its storage while they exist.",
      bind<[](const Tensor& x) {

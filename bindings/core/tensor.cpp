@@ -7,10 +7,8 @@
 #include "bindings/core/callback.h"
 #include "bindings/core/indexing.h"
 #include "bindings/core/module.h"
-#include "bindings/core/record.h"
 #include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
-#include "engine/core/constants.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
-#include "bindings/functions/ranked.h"
 
 namespace mt::lua {
 namespace {

@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "bindings/functions/functions.h"
-#include "engine/core/host.h"
 #include "engine/gpu/graph.h"
 
 namespace mt::lua {

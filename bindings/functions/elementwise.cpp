@@ -6,7 +6,6 @@
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/out.h"
 
 namespace mt::lua {
 namespace {

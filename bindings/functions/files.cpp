@@ -4,7 +4,7 @@
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
-#include "engine/io/npy.h"
+#include "engine/io/tensor_files.h"
 #include "engine/io/torch_file.h"
 #include "engine/io/zip.h"
 

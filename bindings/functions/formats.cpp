@@ -7,10 +7,8 @@
 
 #include "bindings/functions/functions.h"
 #include "engine/io/bytes.h"
-#include "engine/io/csv.h"
 #include "engine/io/download.h"
-#include "engine/io/image.h"
-#include "engine/io/wav.h"
+#include "engine/io/formats.h"
 #include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {

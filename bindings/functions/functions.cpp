@@ -2,9 +2,7 @@
 #include "bindings/functions/functions.h"
 
 #include "engine/autograd/graph.h"
-#include "engine/core/constants.h"
 #include "engine/gpu/launch.h"
-#include "engine/ops/out.h"
 
 namespace mt::lua {
 

@@ -1,7 +1,6 @@
 // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
 #include "engine/ops/neural.h"
 #include "bindings/functions/functions.h"
-#include "bindings/functions/ranked.h"
 #include "engine/autograd/graph.h"
 
 namespace mt::lua {

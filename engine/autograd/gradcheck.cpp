@@ -6,7 +6,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/autograd/view_gradients.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/view.h"
 

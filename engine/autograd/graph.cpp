@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "engine/autograd/function.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "engine/core/host.h"
 #include "engine/core/step_listener.h"
 
 namespace mt {

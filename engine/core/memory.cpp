@@ -14,7 +14,6 @@
 
 #include "engine/core/device.h"
 #include "engine/core/error.h"
-#include "engine/core/host.h"
 #include "engine/core/step_listener.h"
 
 namespace mt {

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "engine/core/error.h"
-#include "engine/core/host.h"
 #include "engine/core/step_listener.h"
 #include "kernels/cpu/pool/parallel.h"
 

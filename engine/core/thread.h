@@ -1,6 +1,7 @@
-// thread.h -- the state of each thread on which operations depend in addition to their arguments
+// thread.h -- what operations depend on in addition to their arguments: the state of each thread, the hooks of the host
 #pragma once
 #include <array>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -82,5 +83,18 @@ auto inheriting(auto f) {
     f();
   };
 }
+
+/// Hooks, set before the first call (by open_lua for Lua). Without them messages have no line.
+struct Host {
+  int (*calls_under_way)() = nullptr;   // the number of calls from Lua on this thread
+  bool (*collect_garbage)() = nullptr;  // before "out of memory"; returns whether to try again
+  std::string (*where)() = nullptr;     // the current line of the script, "train.lua:12"
+  const char* (*function)() = nullptr;  // its function that is running, or null
+  void (*on_cuda_open)() = nullptr;     // called when a GPU is first used
+};
+extern constinit Host host;
+
+/// The number of the first position in messages: 1 in a call from Lua, otherwise 0.
+inline int message_base() { return host.calls_under_way && host.calls_under_way() > 0; }
 
 }  // namespace mt

@@ -13,7 +13,6 @@
 #include "engine/dist/agreement.h"
 #include "engine/dist/background.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/out.h"
 
 namespace mt::dist {
 namespace {

@@ -1,5 +1,5 @@
 // csv.cpp -- comma-separated values (RFC 4180): columns of numbers as tensors, others as text
-#include "engine/io/csv.h"
+#include "engine/io/formats.h"
 
 #include <fmt/format.h>
 

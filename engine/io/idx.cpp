@@ -1,5 +1,5 @@
 // idx.cpp -- the IDX format of MNIST: a header with the shape, then the values, big-endian
-#include "engine/io/idx.h"
+#include "engine/io/formats.h"
 
 #include "engine/io/convert.h"
 

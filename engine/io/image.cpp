@@ -1,5 +1,5 @@
 // image.cpp -- PNG and JPEG: decoding and encoding
-#include "engine/io/image.h"
+#include "engine/io/formats.h"
 
 #include <png.h>
 #include <turbojpeg.h>

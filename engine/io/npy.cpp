@@ -1,5 +1,5 @@
 // npy.cpp -- NumPy's file formats: npy, one array, and npz, a zip archive of named arrays
-#include "engine/io/npy.h"
+#include "engine/io/tensor_files.h"
 
 #include <fmt/format.h>
 

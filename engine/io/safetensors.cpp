@@ -1,5 +1,5 @@
 // safetensors.cpp -- the safetensors format: a JSON header, then the data of the tensors
-#include "engine/io/safetensors.h"
+#include "engine/io/tensor_files.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // svg_image.cpp -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
-#include "engine/io/image.h"
+#include "engine/io/formats.h"
 
 #include <cmath>
 #include <cstring>

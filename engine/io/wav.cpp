@@ -1,5 +1,5 @@
 // wav.cpp -- WAV (RIFF): sound as a tensor [channels x frames]
-#include "engine/io/wav.h"
+#include "engine/io/formats.h"
 
 #include <algorithm>
 #include <cmath>

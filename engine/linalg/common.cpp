@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "engine/autograd/function.h"
-#include "engine/core/host.h"
 
 namespace mt::linalg {
 

@@ -6,7 +6,6 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
-#include "engine/core/openblas.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"

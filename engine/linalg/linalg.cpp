@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/host.h"
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {

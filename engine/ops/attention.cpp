@@ -9,7 +9,6 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 

@@ -5,8 +5,6 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
-#include "engine/core/openblas.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/libraries/onednn_conv.h"
 

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"

@@ -10,7 +10,6 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"
 

@@ -5,9 +5,7 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/device.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
 
 namespace mt {

@@ -1,8 +1,6 @@
 // embedding.cpp -- rows of a table by ids: embeddings, bags of them, one-hot
 #include <cmath>
 
-#include "engine/core/constants.h"
-#include "engine/core/host.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/weighted_gather.h"

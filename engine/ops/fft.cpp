@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"

@@ -1,7 +1,5 @@
 // gather_scatter.cpp -- reading and writing the elements that index tensors select; gather and scatter
 #include "engine/ops/gather_scatter.h"
-#include "engine/core/host.h"
-#include "engine/core/upcast.h"
 
 #include <cstring>
 

@@ -1,5 +1,4 @@
 // indexing.cpp -- x[k]: reading and writing of regions (views), positions and masks
-#include "engine/core/upcast.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 

@@ -1,7 +1,6 @@
 // masks.cpp -- masks and sorted data: masked_select, nonzero, searchsorted and similar functions
 #include <algorithm>
 
-#include "engine/core/upcast.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 

@@ -1,10 +1,7 @@
 // matmul.cpp -- products of matrices, batches and vectors, and the affine map of a layer
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
-#include "engine/core/openblas.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/out.h"
 #include "kernels/cpu/libraries/bf16_product.h"
 
 namespace mt {

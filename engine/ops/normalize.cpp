@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

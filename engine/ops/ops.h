@@ -4,16 +4,16 @@
 // arguments.
 #pragma once
 #include <array>
+#include <string>
 
 #include "engine/autograd/inplace.h"
-#include "engine/core/checks.h"
+#include "engine/ops/common.h"
 #include "engine/ops/conv.h"
 #include "engine/ops/create.h"
 #include "engine/ops/gather_scatter.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/neural.h"
-#include "engine/ops/print.h"
 #include "engine/ops/random.h"
 #include "engine/ops/rearrange.h"
 #include "engine/ops/reduce.h"
@@ -93,5 +93,22 @@ const Tensor& operator+=(const Tensor& a, const Tensor& b);
 const Tensor& operator-=(const Tensor& a, const Tensor& b);
 const Tensor& operator*=(const Tensor& a, const Tensor& b);
 const Tensor& operator/=(const Tensor& a, const Tensor& b);
+
+// ---- a tensor as text (print.cpp) -------------------------------------------------------------
+
+/// The format of printed tensors, as set by `set_printoptions`.
+struct PrintOptions {
+  enum class Scientific { automatic, never, always };
+  int precision = 4;         // digits after the point, 0..17
+  int64_t threshold = 1000;  // tensors with more elements are summarised
+  int64_t edgeitems = 3;     // of a summary, at each end of a dimension
+  int64_t linewidth = 80;
+  Scientific scientific = Scientific::automatic;
+};
+/// The current options of the process; they can be modified.
+PrintOptions& print_options();
+
+/// As Lua prints it: the elements, then "[(2 x 3) float32 cpu]". Synchronises with a GPU.
+std::string to_string(const Tensor&);
 
 }  // namespace mt

@@ -6,9 +6,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/out.h"
 
 namespace mt {
 namespace {

@@ -3,9 +3,7 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/constants.h"
 #include "engine/core/device.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/weighted_gather.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

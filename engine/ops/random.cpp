@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"

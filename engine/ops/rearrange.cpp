@@ -7,9 +7,7 @@
 #include <functional>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/constants.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/reduce_common.h"
 #include "kernels/cpu/pool/parallel.h"
 

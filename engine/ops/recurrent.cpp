@@ -5,9 +5,7 @@
 #include <numeric>
 
 #include "engine/autograd/function.h"
-#include "engine/core/constants.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/cells.h"
 #include "kernels/cpu/libraries/bf16_product.h"

@@ -1,6 +1,4 @@
 // reduce.cpp -- reductions of tensors: reduced dimensions, the verb, the gradient
-#include "engine/core/upcast.h"
-#include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
 
 #include <algorithm>

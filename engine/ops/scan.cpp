@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"
 
 namespace mt {

@@ -1,7 +1,6 @@
 // softmax.cpp -- softmax and log_softmax: one verb for forward and one for backward
 #include "engine/ops/neural.h"
 
-#include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"
 
 namespace mt {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/constants.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"
 #include "engine/ops/views.h"
 #include "kernels/cpu/pool/parallel.h"

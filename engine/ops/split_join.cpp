@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/constants.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/constants.h"
 #include "engine/ops/reduce_common.h"
 #include "kernels/cpu/pool/parallel.h"
 

@@ -1,5 +1,4 @@
 // stft.cpp -- short-time Fourier transforms, and their windows
-#include "engine/core/checks.h"
 #include "engine/ops/fft.h"
 #include "engine/ops/ops.h"
 

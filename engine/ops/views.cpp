@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/autograd/view_gradients.h"
-#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

@@ -1,5 +1,5 @@
 // fuzz_csv.cpp -- the CSV parser: the first byte chooses header and delimiter
-#include "engine/io/csv.h"
+#include "engine/io/formats.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({

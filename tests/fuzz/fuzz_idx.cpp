@@ -1,5 +1,5 @@
 // fuzz_idx.cpp -- the IDX parser, and gzip
-#include "engine/io/idx.h"
+#include "engine/io/formats.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({ mt::parse_idx(data, size); })

@@ -1,5 +1,5 @@
 // fuzz_npy.cpp -- the parser of npy files
-#include "engine/io/npy.h"
+#include "engine/io/tensor_files.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({ mt::parse_npy(data, size); })

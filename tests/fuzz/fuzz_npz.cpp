@@ -1,5 +1,5 @@
 // fuzz_npz.cpp -- the parser of npz files: zip archives by libzip
-#include "engine/io/npy.h"
+#include "engine/io/tensor_files.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({ mt::parse_npz(data, size); })

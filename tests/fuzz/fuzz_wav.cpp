@@ -1,5 +1,5 @@
 // fuzz_wav.cpp -- the WAV parser
-#include "engine/io/wav.h"
+#include "engine/io/formats.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({ mt::parse_wav(data, size); })

@@ -1,7 +1,6 @@
 // test_errors.cpp -- wrong calls: the text names the operation and the values, and nothing has been
 // changed
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/optim.h"
 #include "tests/unit/support.h"
 

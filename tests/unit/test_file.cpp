@@ -11,7 +11,7 @@
 
 #include "engine/core/file.h"
 #include "engine/io/bytes.h"
-#include "engine/io/safetensors.h"
+#include "engine/io/tensor_files.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/support.h"
 

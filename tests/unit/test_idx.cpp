@@ -2,7 +2,7 @@
 #include <zlib.h>
 
 #include "engine/io/bytes.h"
-#include "engine/io/idx.h"
+#include "engine/io/formats.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

@@ -1,7 +1,6 @@
 // test_memory.cpp -- storage: what lives, what is reused, what is refused, and who keeps it alive
 #include <thread>
 
-#include "engine/core/host.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

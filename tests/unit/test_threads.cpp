@@ -8,7 +8,6 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/device.h"
-#include "engine/ops/out.h"
 #include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 

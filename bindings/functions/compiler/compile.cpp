@@ -1,9 +1,7 @@
 // compile.cpp -- C functions for compile/*.lua: building expression programs, and running them
-#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/program/apply.h"
-#include "engine/compiler/program/tree.h"
 
 namespace mt::lua {
 namespace {

@@ -1,6 +1,5 @@
 // fuse.cpp -- mt.fuse's recorded functions and their gradients, for bindings/lua/compile/fuse.lua
 #include "bindings/core/callback.h"
-#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/function.h"
 #include "engine/compiler/record/recorded_function.h"

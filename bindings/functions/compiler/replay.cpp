@@ -1,7 +1,6 @@
 // replay.cpp -- mt.compile's recorder and replays, for bindings/lua/compile/step.lua
 #include "engine/compiler/record/replay.h"
 
-#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {

@@ -7,9 +7,7 @@
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/core/device.h"
 #include "engine/core/interceptor.h"
-#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/out.h"
 
 namespace mt::ir {
 /// Whether a dtype can represent the integer x.

@@ -1,5 +1,6 @@
 // apply.h -- expression programs on tensors: dtypes, broadcasting, the verb, the recorded gradient
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "engine/compiler/program/builder.h"
@@ -26,5 +27,17 @@ std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vec
 /// large for devices, or whose gradient is.
 std::vector<Tensor> apply_each(const Expression&, const std::vector<Tensor>& inputs, Dtype dtype,
                                const Shape& space, const double* numbers);
+
+// ---- reductions by a function of two numbers (tree.cpp): mt.reduce --------------------------------
+
+/// A program of two inputs and one result combines neighbours along `dim` (at least one), level by level,
+/// until one is left: [.., 1, ..]; an element without a neighbour is passed on unchanged. On the CPU in
+/// blocks (kernels/tree.h); elsewhere, and while a step is recorded, one operation per level. The dtype is
+/// that of `apply`; 16-bit floats are reduced in float32. Gradients of every order are recorded.
+Tensor reduce_pairs(const Expression& pair, const Tensor& x, int dim, const double* numbers);
+
+/// The same with any function of two tensors.
+using Pair = std::function<Tensor(const Tensor&, const Tensor&)>;
+Tensor reduce_pairs(const Pair&, const Tensor& x, int dim);
 
 }  // namespace mt::ir

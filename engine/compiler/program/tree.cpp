@@ -1,11 +1,10 @@
 // tree.cpp -- reductions by a function of two numbers: in blocks, pass by pass, or level by level
-#include "engine/compiler/program/tree.h"
+#include "engine/compiler/program/apply.h"
 
 #include <mutex>
 #include <unordered_map>
 
 #include "engine/autograd/function.h"
-#include "engine/compiler/program/apply.h"
 #include "engine/core/device.h"
 #include "engine/core/step_listener.h"
 #include "engine/ops/ops.h"

@@ -12,7 +12,6 @@
 #include "engine/compiler/record/replay.h"
 #include "engine/compiler/record/step_fuse.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/host.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"

@@ -4,7 +4,6 @@
 #include "engine/compiler/record/replay.h"
 #include "engine/compiler/record/verb_fields.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
 #include "engine/ops/generator.h"
 
 namespace mt {
