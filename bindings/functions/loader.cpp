@@ -8,17 +8,12 @@
 namespace mt::lua {
 namespace {
 
-/// The finaliser of splitmix64 (Steele, Lea and Flood 2014): each result bit depends on all of x.
-uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
 /// A key computed from integers, the arguments from `first` on.
 uint64_t key_of(const Args& a, int first) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   uint64_t key = 0;
-  for (int i = first; i <= a.count(); ++i) key = mix(key + kStep * (uint64_t(a.integer(i)) + 1));
+  for (int i = first; i <= a.count(); ++i)
+    key = mix_bits(key + kStep * (uint64_t(a.integer(i)) + 1));
   return key;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"
 
@@ -245,12 +246,6 @@ Unsaved::Value ReleasedTensors::at(int place) {
 
 namespace {
 
-uint64_t mix(uint64_t x) {  // the last step of splitmix64
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
-
 /// A digest that depends on every bit of `n` bytes and on its position: in eight lanes the sum of
 /// the words and the sum of the sums (Fletcher 1982), at the speed of memory.
 uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
@@ -264,7 +259,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
     sum += word;
     sums += sum;
   }
-  for (int lane = 0; lane < 8; ++lane) seed = mix(mix(seed ^ sum[lane]) ^ sums[lane]);
+  for (int lane = 0; lane < 8; ++lane) seed = mix_bits(mix_bits(seed ^ sum[lane]) ^ sums[lane]);
   return seed;
 }
 

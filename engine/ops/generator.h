@@ -58,4 +58,11 @@ Generator& default_generator();
 /// If set, this is the thread's default_generator(). Code that sets it must restore the old value.
 Generator*& generator_of_thread();
 
+/// The finaliser of splitmix64 (Steele, Lea and Flood 2014): each result bit depends on all of x.
+inline uint64_t mix_bits(uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
 }  // namespace mt
