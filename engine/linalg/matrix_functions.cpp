@@ -1,51 +1,120 @@
 // matrix_functions.cpp -- the matrix exponential, and functions composed of solutions and products
+#include <array>
 #include <cmath>
+#include <map>
 
+#include "engine/core/constants.h"
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {
 namespace {
 
-/// exp of matrices with a norm of at most 5.4: the diagonal Pade approximant of degree 13 (Higham
-/// 2005).
-Tensor pade(const Tensor& a) {
-  constexpr double b[] = {64764752532480000.,
-                          32382376266240000.,
-                          7771770303897600.,
-                          1187353796428800.,
-                          129060195264000.,
-                          10559470521600.,
-                          670442572800.,
-                          33522128640.,
-                          1323241920.,
-                          40840800.,
-                          960960.,
-                          16380.,
-                          182.,
-                          1.};
-  const auto c = [&](int k) { return Tensor(b[k] / b[0]); };  // makes exp of 0 exact
-  const Tensor one = eye(rows_of(a), rows_of(a), a.dtype());
-  const Tensor a2 = matmul(a, a), a4 = matmul(a2, a2), a6 = matmul(a2, a4);
-  const auto high = [&](int k) {
-    return matmul(a6, a6 * c(k + 12) + a4 * c(k + 10) + a2 * c(k + 8));
-  };
-  const auto sum = [&](int k) {  // over every second power, from k on
-    return high(k) + a6 * c(k + 6) + a4 * c(k + 4) + a2 * c(k + 2) + one * c(k);
-  };
-  const Tensor odd = matmul(a, sum(1)), even = sum(0);
-  return solve(even - odd, even + odd, true, "matrix_exp");
+/// Linear combinations of matrices: one for each row of coefficients.
+template <size_t R, size_t N>
+std::array<Tensor, R> combine(const double (&rows)[R][N], const TensorList& x) {
+  const Tensor all = stack(x), weights = constants<double>({R, N}, [&](double* to) {
+                 std::copy_n(&rows[0][0], R * N, to);
+               });
+  const Tensor sums = matmul(to(weights, all.dtype()), reshape(all, {N, x[0].numel()}));
+  std::array<Tensor, R> result;
+  for (size_t i = 0; i < R; ++i) result[i] = reshape(pick(sums, 0, int64_t(i)), x[0].shape());
+  return result;
 }
 
-/// In float64, with scaling and squaring: each matrix has its own power of 2.
+/// The Taylor polynomials of exp, as products of sums of few powers (Bader, Blanes and Casas 2019), and the 1-norms up
+/// to which they are exact to float32 and float64: each is by one matrix product more.
+constexpr int kDegrees[] = {2, 4, 8, 12, 18};
+constexpr double kLargestNorms[2][5] = {
+    {5.978858893805233e-04, 5.116619363445086e-02, 5.800524627688768e-01, 1.461661507209034,
+     3.010066362817634},
+    {2.580956802971767e-08, 3.397168839976962e-04, 4.991228871115323e-02, 2.996158913811580e-01,
+     1.090863719290036}};
+
+/// r + p q.
+Tensor plus_product(const Tensor& r, const Tensor& p, const Tensor& q) { return r + matmul(p, q); }
+
+/// r + (s + h) h for h = t + p q.
+Tensor plus_products(const Tensor& r, const Tensor& s, const Tensor& t, const Tensor& p,
+                     const Tensor& q) {
+  const Tensor h = plus_product(t, p, q);
+  return plus_product(r, s + h, h);
+}
+
+Tensor taylor(const Tensor& a, int degree) {
+  const Tensor one = expand(eye(rows_of(a), rows_of(a), a.dtype()), a.shape()), a2 = matmul(a, a);
+  if (degree == 2) return one + (a + a2 * 0.5);
+  if (degree == 4) {
+    const auto [r, q] = combine({{1, 1, 0}, {0.5, 1 / 6.0, 1 / 24.0}}, {one, a, a2});
+    return plus_product(r, a2, q);
+  }
+  if (degree == 8) {
+    constexpr double root = 13.304134695650071, x = 2 / 3.0;  // of 177
+    const Tensor a4 = matmul(a2, a * (x * (1 + root) / 88) + a2 * (x * (1 + root) / 352));
+    const auto [r, p, q] =
+        combine({{1, 1, (857 - 58 * root) / 630, 0},
+                 {0, 0, x, 1},
+                 {(29 * root - 271) / (315 * x), 11 * (root - 1) / (1260 * x),
+                  11 * (root - 9) / (5040 * x), (89 - root) / (5040 * x * x)}},
+                {one, a, a2, a4});
+    return plus_product(r, p, q);
+  }
+  const Tensor a3 = matmul(a2, a);
+  if (degree == 12) {
+    const auto [r, s, t, p] = combine(
+        {{9.0198e-16, 0.46932117595418237389, -0.20099424927047284052, -0.04623946134063071740},
+         {5.31597895759871264183, 1.19926790417132231573, 0.01179296240992997031,
+          0.01108844528519167989},
+         {0.18188869982170434744, 0.05502798439925399070, 0.09351590770535414968,
+          0.00610700528898058230},
+         {-2.0861320e-13, -0.13181061013830184015, -0.02027855540589259079,
+          -0.00675951846863086359}},
+        {one, a, a2, a3});
+    return plus_products(r, s, t, p, p);
+  }
+  const auto [p, r, s, t, q] =
+      combine({{0, -0.100365581030144618291, -8.02924648241156932449e-3, -8.92138498045729985177e-4, 0},
+               {0, 0.397849749499645077844, 1.36783778460411720168, 0.498289622525382669416,
+                -6.37898194594723280150e-4},
+               {-10.9676396052962061844, 1.68015813878906206114, 0.0571779846478865511061,
+                -6.98210122488052056106e-3, 3.34975017086070470649e-5},
+               {-0.0904316832390810593223, -0.0676404519071381882256, 0.0675961301770459654925,
+                0.0295552570429315521194, -1.39180257516060693404e-5},
+               {0, 0, -0.0923364619367118555360, -0.0169364939002081722752,
+                -1.40086798182036094347e-5}},
+              {one, a, a2, a3, matmul(a3, a3)});
+  return plus_products(r, s, t, p, q);
+}
+
+/// How exp of a matrix is computed: the polynomial of a / 2^times, squared so often.
+using Way = std::pair<int, int>;
+Way way_of(double norm, Dtype dtype) {
+  const auto& largest = kLargestNorms[dtype == Dtype::f64];
+  for (int i = 0; i < 5; ++i)
+    if (norm <= largest[i]) return {kDegrees[i], 0};
+  const int times = std::isfinite(norm) ? int(std::ceil(std::log2(norm / largest[4]))) : 0;
+  return {kDegrees[4], std::min(times, dtype == Dtype::f64 ? 1022 : 126)};
+}
+Tensor exp_by(const Tensor& a, Way way) {
+  const auto [degree, times] = way;
+  Tensor e = taylor(times > 0 ? a * std::ldexp(1.0, -times) : a, degree);
+  for (int k = 0; k < times; ++k) e = matmul(e, e);
+  return e;
+}
+
+/// Matrices with the same way are computed together; a matrix has the same bits in every batch.
 Tensor exp_values(const Tensor& given) {
-  const Tensor a = to(given.detach(), Dtype::f64);
-  const Tensor norm = unsqueeze(amax(sum(abs(a), {-2}), {-1}, true), -1);
-  const Tensor exponent = ceil(log2(norm * (1 / 5.371920351148152)));
-  const Tensor times = where(logical_and(gt(exponent, 0.0), isfinite(exponent)), exponent, 0.0);
-  Tensor e = pade(a * exp2(-times));
-  const int max_times = int(amax(times).item());
-  for (int k = 0; k < max_times; ++k) e = where(gt(times, double(k)), matmul(e, e), e);
-  return to(e, given.dtype());
+  const Tensor a = reshape(given.detach(), {-1, rows_of(given), rows_of(given)}),
+               norms = to(amax(sum(abs(a), {-2}), {-1}), Dtype::f64);
+  std::map<Way, std::vector<int64_t>> groups;
+  for (int64_t i = 0; i < a.size(0); ++i)
+    groups[way_of(norms.data_as<double>()[i], a.dtype())].push_back(i);
+  if (groups.size() == 1) return reshape(exp_by(a, groups.begin()->first), given.shape());
+  const Tensor out = empty(a.shape(), a.dtype());
+  for (const auto& [way, matrices] : groups) {
+    const Tensor at = constants(matrices);
+    index_copy(out, 0, at, exp_by(index_select(a, 0, at), way), true);
+  }
+  return reshape(out, given.shape());
 }
 
 /// exp of (A', G; 0, A') contains the gradient of <G, exp A> in its upper right block (Mathias
