@@ -155,6 +155,34 @@ MT_SIMD F32s load_lanes(const float* p, int64_t) { return load(p); }
 MT_SIMD F64s load_lanes(const double* p, int64_t) { return load(p); }
 #endif
 
+/// Stores lanes to p, p + stride, p + 2 stride, ...
+#if defined(__AVX512F__)
+MT_SIMD void store_lanes(float* p, int64_t stride, F32s v) {
+  _mm_storeu_ps(p, _mm512_castps512_ps128(v));
+  _mm_storeu_ps(p + stride, _mm512_extractf32x4_ps(v, 1));
+  _mm_storeu_ps(p + 2 * stride, _mm512_extractf32x4_ps(v, 2));
+  _mm_storeu_ps(p + 3 * stride, _mm512_extractf32x4_ps(v, 3));
+}
+MT_SIMD void store_lanes(double* p, int64_t stride, F64s v) {
+  _mm_storeu_pd(p, _mm512_castpd512_pd128(v));
+  _mm_storeu_pd(p + stride, _mm512_extractf64x2_pd(v, 1));
+  _mm_storeu_pd(p + 2 * stride, _mm512_extractf64x2_pd(v, 2));
+  _mm_storeu_pd(p + 3 * stride, _mm512_extractf64x2_pd(v, 3));
+}
+#elif defined(__AVX2__)
+MT_SIMD void store_lanes(float* p, int64_t stride, F32s v) {
+  _mm_storeu_ps(p, _mm256_castps256_ps128(v));
+  _mm_storeu_ps(p + stride, _mm256_extractf128_ps(v, 1));
+}
+MT_SIMD void store_lanes(double* p, int64_t stride, F64s v) {
+  _mm_storeu_pd(p, _mm256_castpd256_pd128(v));
+  _mm_storeu_pd(p + stride, _mm256_extractf128_pd(v, 1));
+}
+#else
+MT_SIMD void store_lanes(float* p, int64_t, F32s v) { store(p, v); }
+MT_SIMD void store_lanes(double* p, int64_t, F64s v) { store(p, v); }
+#endif
+
 /// Transposes a square in every lane: element j of register i becomes element i of register j.
 MT_SIMD void transpose_lanes(F32s (&r)[4]) {
   const auto pairs = [](F32s v) { return MT_MM(castps_pd)(v); };

@@ -4,10 +4,11 @@
 // arithmetic is on whole rows. The transform is Stockham's: each pass splits off one factor of n and
 // sorts as it goes (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7).
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/pool/parallel.h"
-#include "kernels/cpu/simd/transpose.h"
+#include "kernels/cpu/simd/simd.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -37,13 +38,28 @@ template <class T> struct Row {
   friend MT_SIMD Row operator-(const Row& a, const Row& b) { return {a.re - b.re, a.im - b.im}; }
   friend MT_SIMD Row operator*(const Row& a, T w) { return {a.re * w, a.im * w}; }
   template <class W> friend MT_SIMD Row operator*(const Row& a, const W& w) {
-    return {a.re * w.re - a.im * w.im, a.re * w.im + a.im * w.re};
+    const Vector re = spread(w.re), im = spread(w.im);
+    return {simd::fma(a.re, re, -(a.im * im)), simd::fma(a.re, im, a.im * re)};
+  }
+  /// a w + b.
+  friend MT_SIMD Row multiply_add(const Row& a, T w, const Row& b) {
+    return {simd::fma(a.re, spread(w), b.re), simd::fma(a.im, spread(w), b.im)};
   }
   /// a times i.
   friend MT_SIMD Row turned(const Row& a) { return {-a.im, a.re}; }
   friend MT_SIMD Row conj(const Row& a) { return {a.re, -a.im}; }
+  /// The lines in reverse order.
+  MT_SIMD Row reversed() const { return reversed(std::make_index_sequence<kLines<T>>()); }
 
  private:
+  template <class W> static MT_SIMD Vector spread(const W& w) {
+    if constexpr (std::is_same_v<W, T>) return simd::broadcast(w);
+    else return w;
+  }
+  template <size_t... I> MT_SIMD Row reversed(std::index_sequence<I...>) const {
+    return {__builtin_shufflevector(re, re, int(kLines<T> - 1 - I)...),
+            __builtin_shufflevector(im, im, int(kLines<T> - 1 - I)...)};
+  }
   template <size_t... I> MT_SIMD void load(const T* from, std::index_sequence<I...>) {
     const Vector low = *reinterpret_cast<const Unaligned*>(from),
                  high = *reinterpret_cast<const Unaligned*>(from + kLines<T>);
@@ -58,21 +74,28 @@ template <class T> struct Row {
   }
 };
 
-/// The transform of 2 or 4 numbers, or of an odd number R, by the roots of n.
+/// The transform of 2, 4 or 8 numbers, or of an odd number R, by every `step`-th root.
 template <int R, class T> struct Butterfly {
   static constexpr int half = (R - 1) / 2;
   T cosine[R], sine[R];
-  Butterfly(const Number<T>* roots, int64_t n) {
-    for (int k = 0; k < R; ++k) cosine[k] = roots[n / R * k].re, sine[k] = roots[n / R * k].im;
+  Butterfly(const Number<T>* roots, int64_t step) {
+    for (int k = 0; k < R; ++k) cosine[k] = roots[step * k].re, sine[k] = roots[step * k].im;
   }
   MT_SIMD void operator()(Row<T> (&a)[R]) const {
     if constexpr (R == 2) {
       const Row<T> x = a[0];
       a[0] = x + a[1], a[1] = x - a[1];
     } else if constexpr (R == 4) {
-      const Row<T> p = a[0] + a[2], q = a[1] + a[3], r = a[0] - a[2],
-                   s = turned(a[1] - a[3]) * sine[1];
-      a[0] = p + q, a[1] = r + s, a[2] = p - q, a[3] = r - s;
+      four(a[0], a[1], a[2], a[3], sine[1]);
+    } else if constexpr (R == 8) {
+      four(a[0], a[2], a[4], a[6], sine[2]), four(a[1], a[3], a[5], a[7], sine[2]);
+      const Row<T> x[] = {a[0], a[2], a[4], a[6]},
+                   y[] = {a[1], a[3] + turned(a[3]) * sine[2], turned(a[5]) * sine[2],
+                          turned(a[7]) * sine[2] - a[7]};
+      a[0] = x[0] + y[0], a[4] = x[0] - y[0], a[2] = x[2] + y[2], a[6] = x[2] - y[2];
+      for (int k = 1; k < 4; k += 2) {  // the roots 1 and 3 have parts of one size
+        a[k] = multiply_add(y[k], cosine[1], x[k]), a[k + 4] = multiply_add(y[k], -cosine[1], x[k]);
+      }
     } else {
       Row<T> sum[half], difference[half], x = a[0];
       for (int j = 0; j < half; ++j) {
@@ -81,78 +104,111 @@ template <int R, class T> struct Butterfly {
       }
       for (int k = 1; k <= half; ++k) {
         Row<T> even = x, odd = difference[0] * sine[k];
-        for (int j = 0; j < half; ++j) even = even + sum[j] * cosine[(j + 1) * k % R];
-        for (int j = 1; j < half; ++j) odd = odd + difference[j] * sine[(j + 1) * k % R];
+        for (int j = 0; j < half; ++j) even = multiply_add(sum[j], cosine[(j + 1) * k % R], even);
+        for (int j = 1; j < half; ++j) odd = multiply_add(difference[j], sine[(j + 1) * k % R], odd);
         a[k] = even + odd, a[R - k] = even - odd;
       }
     }
   }
+
+ private:
+  static MT_SIMD void four(Row<T>& a, Row<T>& b, Row<T>& c, Row<T>& d, T sine) {
+    const Row<T> p = a + c, q = b + d, r = a - c, s = turned(b - d) * sine;
+    a = p + q, b = r + s, c = p - q, d = r - s;
+  }
 };
 
-/// A pass: transforms of length R * m, of which `s` are interleaved, become R times as many of length m.
-template <class T> struct Pass {
+/// A pass: transforms of length r * m, of which `s` are interleaved, become r times as many of length m. The roots of
+/// r * m * s and of r are the powers `unit` and `step` of the root of n.
+struct Pass {
+  int64_t r, m, s, unit, step;
+};
+/// The passes of transforms of `length` elements, a divisor of n.
+struct Passes {
+  int count = 0;
+  Pass at[64];
+  Passes(int64_t n, int64_t length) {
+    for (int64_t m = length, s = 1; m > 1;) {
+      const int64_t r = factor_of(m);
+      m /= r;
+      at[count++] = {r, m, s, n / length, n / r};
+      s *= r;
+    }
+  }
+  /// 8 or 4 as long as they leave no 2.
+  static int64_t factor_of(int64_t n) {
+    if (n % 8 == 0 && n % 32 != 16) return 8;
+    if (n % 4 == 0) return 4;
+    int64_t r = 2;
+    while (n % r != 0) ++r;
+    return r;
+  }
+};
+
+/// A pass from the rows x to the rows y.
+template <class T> struct Transform {
   const Row<T>* x;
   Row<T>* y;
   const Number<T>* roots;
-  int64_t n, unit, m, s;  // unit: the root of R * m * s is this power of the root of n
+  int64_t n;
+  Pass pass;
 
-  template <int R> __attribute__((noinline)) void split() const {
-    const Butterfly<R, T> butterfly(roots, n);
-    for (int64_t p = 0; p < m; ++p) {
-      Number<T> w[R];
-      for (int k = 1; k < R; ++k) w[k] = roots[unit * s * p * k];
-      for (int64_t q = 0; q < s; ++q) {
-        Row<T> a[R];
-        for (int j = 0; j < R; ++j) a[j] = x[q + s * (p + m * j)];
-        butterfly(a);
-        y[q + s * R * p] = a[0];
-        for (int k = 1; k < R; ++k) y[q + s * (R * p + k)] = p > 0 ? a[k] * w[k] : a[k];
-      }
+  template <int R, bool kTwiddled>
+  MT_SIMD void butterflies(const Butterfly<R, T>& butterfly, int64_t p) const {
+    const auto [r, m, s, unit, step] = pass;
+    Number<T> w[R];
+    for (int k = 1; k < R && kTwiddled; ++k) w[k] = roots[unit * s * p * k];
+    for (int64_t q = 0; q < s; ++q) {
+      Row<T> a[R];
+      for (int j = 0; j < R; ++j) a[j] = x[q + s * (p + m * j)];
+      butterfly(a);
+      y[q + s * R * p] = a[0];
+      for (int k = 1; k < R; ++k) y[q + s * (R * p + k)] = kTwiddled ? a[k] * w[k] : a[k];
     }
   }
-  /// The same for any R, by the definition.
-  __attribute__((noinline)) void split_any(int64_t r) const {
+  template <int R> __attribute__((noinline)) void split() const {
+    const Butterfly<R, T> butterfly(roots, pass.step);
+    butterflies<R, false>(butterfly, 0);
+    for (int64_t p = 1; p < pass.m; ++p) butterflies<R, true>(butterfly, p);
+  }
+  /// The same for any r, by the definition.
+  __attribute__((noinline)) void split_any() const {
+    const auto [r, m, s, unit, step] = pass;
     for (int64_t p = 0; p < m; ++p)
       for (int64_t k = 0; k < r; ++k)
         for (int64_t q = 0; q < s; ++q) {
           Row<T> sum = x[q + s * p] * roots[unit * s * p * k];
           for (int64_t j = 1; j < r; ++j)
-            sum =
-                sum + x[q + s * (p + m * j)] * roots[(unit * s * p * k + n / r * (j * k % r)) % n];
+            sum = sum + x[q + s * (p + m * j)] * roots[(unit * s * p * k + step * (j * k % r)) % n];
           y[q + s * (r * p + k)] = sum;
         }
   }
-  void run(int64_t r) const {
-    switch (r) {
+  void run() const {
+    switch (pass.r) {
       case 2: return split<2>();
       case 3: return split<3>();
       case 4: return split<4>();
       case 5: return split<5>();
       case 7: return split<7>();
-      default: return split_any(r);
+      case 8: return split<8>();
+      default: return split_any();
     }
   }
 };
 
-/// The next factor of n.
-int64_t factor_of(int64_t n) {
-  if (n % 4 == 0) return 4;
-  int64_t r = 2;
-  while (n % r != 0) ++r;
-  return r;
-}
-
-/// Transforms `length` rows of x, with y as the other buffer; length * unit is n. Returns the buffer
-/// that has the result.
-template <class T> Row<T>* transform(Row<T>* x, Row<T>* y, const Fft& c, int64_t length) {
-  for (int64_t left = length; left > 1 && !mt_interrupted;) {
-    const int64_t r = factor_of(left), s = length / left;
-    left /= r;
-    Pass<T>{x, y, static_cast<const Number<T>*>(c.roots), c.n, c.n / length, left, s}.run(r);
+/// Transforms the rows x, with y as the other buffer. Returns the buffer that has the result.
+template <class T> Row<T>* transform(Row<T>* x, Row<T>* y, const Fft& c, const Passes& passes) {
+  for (int i = 0; i < passes.count && !mt_interrupted; ++i) {
+    Transform<T>{x, y, static_cast<const Number<T>*>(c.roots), c.n, passes.at[i]}.run();
     Row<T>* const other = x;
     x = y, y = other;
   }
   return x;
+}
+
+/// Whether elements 2 j and 2 j + 1 of a real side are the complex number j.
+bool fft_pairs(const Fft& c) {
+  return c.n % 2 == 0 && (c.in.layout == FftLayout::real || c.out.layout == FftLayout::real);
 }
 
 /// The lines from `first` on.
@@ -172,18 +228,17 @@ template <class T> struct Block {
   Block(const Fft& call, int64_t first)
       : c(call),
         lines(int(smaller(int64_t(L), c.outer * c.columns * c.inner - first))) {
+    int64_t i = first % c.inner, column = first / c.inner % c.columns,
+            batch = first / c.inner / c.columns;
     for (int v = 0; v < lines; ++v) {
-      const int64_t i = (first + v) % c.inner, rest = (first + v) / c.inner;
-      line[v] = rest % c.columns;
-      locate(in, v, rest / c.columns, i), locate(out, v, rest / c.columns, i);
+      line[v] = column;
+      locate(in, v, batch, i), locate(out, v, batch, i);
+      if (++i == c.inner) i = 0, ++column;
+      if (column == c.columns) column = 0, ++batch;
     }
   }
   static int64_t elements(const FftSide& s) { return s.layout == FftLayout::real ? 1 : 2; }
-  /// Whether elements 2 j and 2 j + 1 of a real side are the complex number j.
-  bool in_pairs() const {
-    const bool real = c.in.layout == FftLayout::real || c.out.layout == FftLayout::real;
-    return real && c.n % 2 == 0;
-  }
+  bool in_pairs() const { return fft_pairs(c); }
   int64_t length() const { return in_pairs() ? c.n / 2 : c.n; }
   static bool is_folded(const FftSide& s) { return s.layout == FftLayout::half && s.whole; }
   void locate(Side& side, int v, int64_t batch, int64_t i) {
@@ -207,39 +262,77 @@ template <class T> struct Block {
   /// Copies the elements of all lines into rows, or back. The real part of number e of a line is at
   /// start + e * step, and the imaginary part `im` elements later, if that is not 0.
   template <bool kStore> void copy(const Side& side, Row<T>* x) const {
-    const bool real = side.s.layout == FftLayout::real, folded = is_folded(side.s),
-               full = lines == L && side.regular && !folded;
+    const bool real = side.s.layout == FftLayout::real, full = lines == L && side.regular;
     const int64_t apart = side.s.step * c.inner, step = real && !in_pairs() ? apart : 2 * apart,
                   im = !real        ? 1
                        : in_pairs() ? apart
                                     : 0,
                   rows = side.rows[0];
     T* const data = static_cast<T*>(side.s.data);
-    const auto one = [](T& memory, T& row, T w) { kStore ? memory = row* w : row = memory * w; };
-    if (full && step == 2 && im == 1) {
-      T *const from = data + side.start[0], *const to = reinterpret_cast<T*>(x);
-      const int64_t next = side.start[1] - side.start[0];
-      return kStore ? transpose(from, next, to, L, L, 2 * rows)
-                    : transpose(to, L, from, next, 2 * rows, L);
+    if constexpr (!kStore)
+      if (!full || rows < length()) std::memset(static_cast<void*>(x), 0, size_t(c.n + 1) * sizeof *x);
+    if (is_folded(side.s)) return copy_folded<kStore>(side, x);
+    if (full && apart == 1) {
+      if (!kStore && !im) std::memset(static_cast<void*>(x), 0, size_t(rows) * sizeof *x);
+      return copy_transposed<kStore>(data + side.start[0], side.start[1] - side.start[0],
+                                     reinterpret_cast<T*>(x), im ? L : 2 * L, im ? 2 * rows : rows);
     }
-    for (int64_t e = 0; e <= length(); ++e) {
-      T* const row = reinterpret_cast<T*>(x + e);
-      if (full && side.adjacent && !real) {
-        T* const at = data + side.start[0] + e * step;
-        if (e >= rows) break;
-        kStore ? x[e].store(at) : x[e].load(at);
-        continue;
+    if (full && side.adjacent) {
+      T* at = data + side.start[0];
+      for (int64_t e = 0; e < rows; ++e, at += step) {
+        if (!real) kStore ? x[e].store(at) : x[e].load(at);
+        else if (kStore) simd::store(at, x[e].re), im ? simd::store(at + im, x[e].im) : void();
+        else x[e] = {simd::load(at), im ? simd::load(at + im) : typename Row<T>::Vector{}};
       }
-      for (int v = 0; v < lines; ++v) {
-        if (e >= side.rows[v]) continue;
-        T *at = data + side.start[v] + e * step, w = 1, sign = 1;
-        if (folded) {  // frequency k of the whole transform, or the conjugate of total - k
-          const int64_t k = line[v] * side.s.line + e * side.s.step, f = smaller(k, c.total - k);
-          at = data + side.start[v] + 2 * f * c.inner, sign = f < k ? T(-1) : T(1);
-          w = weight(f, c.total, kStore ? c.inside : c.inside / 2);
-        }
-        one(at[0], row[v], w);
-        if (im) one(at[im], row[L + v], w * sign);
+      return;
+    }
+    for (int v = 0; v < lines; ++v) {
+      T *at = data + side.start[v], *row = reinterpret_cast<T*>(x) + v;
+      for (int64_t e = 0; e < side.rows[v]; ++e, at += step, row += 2 * L) {
+        kStore ? *at = *row : *row = *at;
+        if (im) kStore ? at[im] = row[L] : row[L] = at[im];
+        else if (!kStore) row[L] = 0;
+      }
+    }
+  }
+  /// Copies `count` elements of every line, `next` apart, to the first L of every `pitch` elements from row on, or back.
+  template <bool kStore>
+  static void copy_transposed(T* line, int64_t next, T* row, int64_t pitch, int64_t count) {
+    constexpr int lane = simd::kLane<T>;
+    int64_t e = 0;
+    for (; e + lane <= count; e += lane) {
+      simd::Vector<T> r[lane];
+      for (int k = 0; k < lane; ++k)
+        r[k] = kStore ? simd::load(row + (e + k) * pitch)
+                      : simd::load_lanes(line + k * next + e, lane * next);
+      simd::transpose_lanes(r);
+      for (int k = 0; k < lane; ++k)
+        kStore ? simd::store_lanes(line + k * next + e, lane * next, r[k])
+               : simd::store(row + (e + k) * pitch, r[k]);
+    }
+    for (; e < count; ++e)
+      for (int v = 0; v < L; ++v)
+        kStore ? line[v * next + e] = row[e * pitch + v] : row[e * pitch + v] = line[v * next + e];
+  }
+  /// The same for a half side of `total`: frequency k, or the conjugate of total - k.
+  template <bool kStore> void copy_folded(const Side& side, Row<T>* x) const {
+    const FftSide& s = side.s;
+    const int64_t total = c.total;
+    const double inside = kStore ? c.inside : c.inside / 2;
+    const bool in_order = lines == L && s.line * c.inner == 1 && line[L - 1] - line[0] == L - 1;
+    for (int64_t e = 0; e < c.n; ++e) {
+      const int64_t first = line[0] * s.line + e * s.step, last = first + L - 1;
+      const bool low = 2 * last < total, vectors = in_order && first > 0 && (low || 2 * first > total);
+      T* const at = static_cast<T*>(s.data) + side.start[0] + 2 * (low ? first : total - last);
+      if (vectors && kStore) (low ? x[e] * T(inside) : conj(x[e].reversed()) * T(inside)).store(at);
+      else if (vectors) x[e].load(at), x[e] = (low ? x[e] : conj(x[e].reversed())) * T(inside);
+      for (int v = 0; v < lines && !vectors; ++v) {
+        const int64_t k = line[v] * s.line + e * s.step, f = smaller(k, total - k);
+        T *const z = static_cast<T*>(s.data) + side.start[v] + 2 * f * c.inner,
+                 *const row = reinterpret_cast<T*>(x + e) + v;
+        const T w = weight(f, total, inside), sign = f < k ? -w : w;
+        kStore ? z[0] = row[0] * w : row[0] = z[0] * w;
+        kStore ? z[1] = row[L] * sign : row[L] = z[1] * sign;
       }
     }
   }
@@ -269,13 +362,30 @@ template <class T> struct Block {
         return e < side.rows[v] ? factor[line[v] * s.line + e * s.step] : Number<T>{};
       });
   }
-  void multiply_twiddles(Row<T>* x) const {
+  /// Row e of the powers line * e of total's root, for some of the lines' own tables of powers.
+  Row<T> power(int64_t e) const {
     const auto* const low = reinterpret_cast<const Number<double>*>(c.twiddles);
     const auto* const high = low + (int64_t(1) << c.low_bits);
-    multiply(x, c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n, [&](int v, int64_t e) {
-      const int64_t power = line[v] * e;
-      return low[power & (high - low - 1)] * high[power >> c.low_bits];
-    });
+    alignas(64) T re[L], im[L];
+    for (int v = 0; v < L; ++v) {
+      const int64_t k = line[v] * e;
+      const Number<double> z = low[k & (high - low - 1)] * high[k >> c.low_bits];
+      re[v] = T(z.re), im[v] = T(z.im);
+    }
+    return {simd::load(re), simd::load(im)};
+  }
+  /// The power line * e is a product of two, of a multiple of `few` and of a smaller number.
+  void multiply_twiddles(Row<T>* x) const {
+    const int64_t n = c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n;
+    constexpr int64_t kMost = 64;
+    int64_t few = 4;
+    while (few * few < n && few < kMost) few *= 2;
+    Row<T> low[kMost];
+    for (int64_t e = 0; e < smaller(few, n); ++e) low[e] = power(e), x[e] = x[e] * low[e];
+    for (int64_t from = few; from < n; from += few) {
+      const Row<T> high = power(from);
+      for (int64_t e = from; e < smaller(from + few, n); ++e) x[e] = x[e] * (low[e - from] * high);
+    }
   }
 
   /// Replaces the frequencies 0 .. n / 2 of n real numbers by the numbers whose transform are the real
@@ -304,21 +414,20 @@ template <class T> struct Block {
 
   /// Scales the frequencies 0 .. n / 2, unless `copy` does that.
   void scale_half(Row<T>* x, const FftSide& s, double inside) const {
-    if (!s.whole)
+    if (!s.whole && (c.scale != 1 || inside != 1))
       for (int64_t k = 0; k <= c.n / 2; ++k) x[k] = x[k] * weight(k, c.n, inside);
   }
 
-  void run(Row<T>* x, Row<T>* y) const {
+  void run(Row<T>* x, Row<T>* y, const Passes& passes) const {
     const bool from_half = c.in.layout == FftLayout::half,
                to_half = c.out.layout == FftLayout::half;
-    std::memset(static_cast<void*>(x), 0, size_t(c.n + 1) * sizeof *x);
     copy<false>(in, x);
     if (from_half) scale_half(x, c.in, c.inside / 2);
     if (from_half && in_pairs()) join_half(x);
     else if (from_half && !c.in.whole)
       for (int64_t k = 1; k <= c.n / 2; ++k) x[c.n - k] = conj(x[k]);
     multiply_side(x, in);
-    x = transform(x, y, c, length());
+    x = transform(x, y, c, passes);
     if (to_half && in_pairs()) split_half(x);
     if (c.twiddles) multiply_twiddles(x);
     multiply_side(x, out);
@@ -331,10 +440,11 @@ template <class T> struct Block {
 
 template <class T> void fft_as(const Fft& c) {
   const int64_t all = c.outer * c.columns * c.inner, blocks = ceil_div(all, kLines<T>);
+  const Passes passes(c.n, fft_pairs(c) ? c.n / 2 : c.n);
   parallel(blocks, all * c.n > kGrain / 4, [&](int64_t i) {
     Row<T>* const x = reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) +
                                                 worker_number() * fft_scratch(c.n));
-    Block<T>(c, i * kLines<T>).run(x, x + c.n + 1);
+    Block<T>(c, i * kLines<T>).run(x, x + c.n + 1, passes);
   });
 }
 
