@@ -11,6 +11,9 @@
 namespace mt::fft {
 namespace {
 
+Tensor real_part(const Tensor& z) { return pick(z, -1, 0); }
+Tensor imaginary_part(const Tensor& z) { return pick(z, -1, 1); }
+
 // ---- tables -------------------------------------------------------------------------------------
 
 struct Root {
@@ -159,17 +162,22 @@ struct Transform {
   double scale, inside;
 };
 
-bool has_small_factors(int64_t n) {
-  for (int64_t p = 2; p <= kFftPrime; ++p)
+bool has_small_factors(int64_t n, int64_t largest = kFftPrime) {
+  for (int64_t p = 2; p <= largest; ++p)
     while (n % p == 0) n /= p;
   return n == 1;
 }
+/// The length of a fast transform for at least n numbers, in pairs.
+int64_t fast_length(int64_t n) {
+  int64_t m = (n + 7) / 8 * 8;
+  while (!has_small_factors(m, 5)) m += 8;
+  return m;
+}
 
 /// j k = (j^2 + k^2 - (k - j)^2) / 2 makes a transform of a convolution, which is computed by
-/// transforms of a power of two (Bluestein 1970).
+/// transforms of a fast length (Bluestein 1970).
 void run_by_convolution(const Lines& l, const Tensor& x, const Tensor& y, double scale) {
-  int64_t m = 1;
-  while (m < 2 * l.n - 1) m *= 2;
+  const int64_t m = fast_length(2 * l.n - 1);
   const Roots roots(2 * l.n, l.inverse);
   const auto chirp = [&](int64_t k) { return roots(k * k % (2 * l.n)); };
   const Tensor factor = table(l.n, l.dtype, chirp);
@@ -189,6 +197,51 @@ void run_by_convolution(const Lines& l, const Tensor& x, const Tensor& y, double
   run(longer, side(complex, middle), side(complex, y, factor), scale, 0, m, l.n);
 }
 
+// ---- prime lengths: a Hartley transform, which is a convolution of n - 1 numbers (Rader 1968) -----
+
+constexpr int64_t kLargestPrime = int64_t(1) << 31;  // products of two smaller numbers are exact
+
+bool is_prime(int64_t n) {
+  for (int64_t p = 2; p * p <= n; ++p)
+    if (n % p == 0) return false;
+  return true;
+}
+/// The powers 0 .. n - 2 of the least number whose powers are all numbers but 0, modulo a prime.
+std::vector<int64_t> powers_of_generator(int64_t n) {
+  std::vector<int64_t> powers;
+  for (int64_t g = 2; int64_t(powers.size()) < n - 1; ++g) {
+    powers.assign(1, 1);
+    for (int64_t p = g; p != 1; p = p * g % n) powers.push_back(p);
+  }
+  return powers;
+}
+
+/// The sum over j of a[j] kernel(k - j), for k in 0 .. n - 1 or more, along dimension d of n real numbers; the kernel
+/// has the period n.
+Tensor convolve(const Tensor& a, int d, double scale, const auto& kernel) {
+  const int64_t n = a.size(d), m = has_small_factors(n, 13) ? n : fast_length(2 * n - 1);
+  Shape shape = a.shape();
+  shape[d] = m;
+  const Lines l{product(shape.first(d)), m, product(shape.from(d + 1)), false, a.dtype()};
+  Lines back = l;
+  back.inverse = true;
+  std::vector<int64_t> more(size_t(2 * (a.dim() - d)), 0);
+  more.back() = m - n;
+  const Tensor values = table(m, l.dtype, [&](int64_t k) {
+    return Root{k < n ? kernel(k) : m - k < n ? kernel(n - (m - k)) : 0, 0};
+  });
+  const Tensor in = contiguous(m == n ? a : pad(a, more)), one = contiguous(real_part(values)),
+               spectrum = empty({m / 2 + 1, 2}, l.dtype),
+               middle = empty({l.outer, m / 2 + 1, l.inner, 2}, l.dtype),
+               out = empty(shape, l.dtype);
+  const auto real = FftLayout::real, half = FftLayout::half;
+  run({1, m, 1, false, l.dtype}, side(real, one), side(half, spectrum), scale / double(m),
+      scale / double(m), m, m);
+  run(l, side(real, in), side(half, middle, spectrum), 1, 1, m, m);
+  run(back, side(half, middle), side(real, out), 1, 2, m, m);
+  return out;
+}
+
 /// The scales of the frequencies 0 .. n / 2, to broadcast with complex tensors of this rank.
 Tensor weights(const Transform& t, int rank, const Tensor& like) {
   const int64_t half = t.n / 2 + 1;
@@ -198,10 +251,52 @@ Tensor weights(const Transform& t, int rank, const Tensor& like) {
   return to(w, like.dtype());
 }
 
+/// With cas = cos + sin, u[g^r] = x[0] + sum over q of x[g^-q] cas(2 pi g^(r - q) / n) for the powers of a generator g,
+/// and the transform of a real x is (u[k] + u[-k] - i (u[k] - u[-k])) / 2, or its conjugate for the inverse; g^half is
+/// -1. The way back has the same sums, of the real parts minus the imaginary ones.
+Tensor compute_prime(const Tensor& x, const Transform& t) {
+  const int64_t n = t.n, half = n / 2;
+  const int d = t.d;
+  const std::vector<int64_t> powers = powers_of_generator(n);
+  std::vector<int64_t> logs(size_t(n), 0);
+  for (int64_t q = 0; q < n - 1; ++q) logs[powers[q]] = q;
+  const Roots roots(n, true);
+  const auto convolved = [&](const Tensor& u) {
+    return convolve(u, d, t.inside / 2, [&](int64_t q) {
+      const Root r = roots(powers[q]);
+      return r.re + r.im;
+    });
+  };
+  const auto read = [&](const Tensor& from, int64_t count, const auto& position) {
+    return index_select(from, d, constants<int64_t>({count}, [&](int64_t* to) {
+                          for (int64_t k = 0; k < count; ++k) to[k] = position(k);
+                        }));
+  };
+  const auto inverse_power = [&](int64_t q) { return powers[(n - 1 - q) % (n - 1)]; };
+  const auto log = [&](int64_t k) { return logs[k + 1]; };
+  if (t.kind == kToHalf) {
+    const Tensor sums = convolved(read(x, n - 1, inverse_power)), u = read(sums, half, log),
+                 v = read(sums, half, [&](int64_t k) { return (log(k) + half) % (n - 1); });
+    return cat({complex(sum(x, {d}, true) * t.scale),
+                complex(u + v + slice(x, d, 0, 1) * t.inside, t.inverse ? u - v : v - u)},
+               d);
+  }
+  const Tensor re = real_part(x), im = imaginary_part(x), first = slice(re, d, 0, 1) * t.scale;
+  const Tensor both = t.inverse ? cat({re - im, re + im}, d) : cat({re + im, re - im}, d);
+  const Tensor sums = convolved(read(both, n - 1, [&](int64_t q) {
+    const int64_t k = inverse_power(q);
+    return k <= half ? k : half + 1 + n - k;
+  }));
+  return cat({first + sum(slice(re, d, 1, half), {d}, true) * t.inside,
+              read(sums, n - 1, log) + first},
+             d);
+}
+
 Tensor compute(const Tensor& x, const Transform& t) {
   if (!is_cpu(x.device())) return to(compute(to(x, cpu_device()), t), x.device());
   const bool real_in = t.kind == kToHalf, real_out = t.kind == kToReal;
   if (t.kind != kComplex && !has_small_factors(t.n)) {
+    if (t.n < kLargestPrime && x.numel() > 0 && is_prime(t.n)) return compute_prime(x, t);
     const Transform whole{kComplex, t.inverse, t.d, t.n, 1, 1};
     if (real_in)
       return slice(compute(complex(x), whole), t.d, 0, t.n / 2 + 1) * weights(t, x.dim() + 1, x);
@@ -337,8 +432,6 @@ Tensor over(const char* name, const Tensor& original, Kind kind, bool inverse, c
   return in_dtype_of(given, x);
 }
 
-Tensor real_part(const Tensor& z) { return pick(z, -1, 0); }
-Tensor imaginary_part(const Tensor& z) { return pick(z, -1, 1); }
 
 }  // namespace
 

@@ -177,9 +177,13 @@ template <class T> struct Transform {
     for (int64_t p = 0; p < m; ++p)
       for (int64_t k = 0; k < r; ++k)
         for (int64_t q = 0; q < s; ++q) {
-          Row<T> sum = x[q + s * p] * roots[unit * s * p * k];
-          for (int64_t j = 1; j < r; ++j)
-            sum = sum + x[q + s * (p + m * j)] * roots[(unit * s * p * k + step * (j * k % r)) % n];
+          int64_t root = unit * s * p * k;
+          Row<T> sum = x[q + s * p] * roots[root];
+          for (int64_t j = 1; j < r; ++j) {
+            root += step * k;
+            if (root >= n) root -= n;
+            sum = sum + x[q + s * (p + m * j)] * roots[root];
+          }
           y[q + s * (r * p + k)] = sum;
         }
   }
@@ -191,6 +195,8 @@ template <class T> struct Transform {
       case 5: return split<5>();
       case 7: return split<7>();
       case 8: return split<8>();
+      case 11: return split<11>();
+      case 13: return split<13>();
       default: return split_any();
     }
   }
@@ -314,53 +320,69 @@ template <class T> struct Block {
       for (int v = 0; v < L; ++v)
         kStore ? line[v * next + e] = row[e * pitch + v] : row[e * pitch + v] = line[v * next + e];
   }
+  /// The numbers of all lines at the positions first .. first + L - 1 of `total`, if they are adjacent in memory, from
+  /// `at` on. `mirrored`: they are the conjugates of a half side, in reverse order.
+  struct Stretch {
+    bool adjacent, mirrored;
+    int64_t at;
+    Row<T> turn(const Row<T>& x) const { return mirrored ? conj(x.reversed()) : x; }
+  };
+  Stretch stretch(const FftSide& s, int64_t e) const {
+    const int64_t first = line[0] * s.line + e * s.step, last = first + L - 1;
+    const bool in_order = lines == L && s.line * c.inner == 1 && line[L - 1] - line[0] == L - 1,
+               half = s.layout == FftLayout::half, mirrored = half && 2 * first > c.total,
+               inside = half ? first > 0 && (mirrored || 2 * last < c.total) : last < s.count;
+    return {in_order && inside, mirrored, mirrored ? c.total - last : first};
+  }
   /// The same for a half side of `total`: frequency k, or the conjugate of total - k.
   template <bool kStore> void copy_folded(const Side& side, Row<T>* x) const {
     const FftSide& s = side.s;
-    const int64_t total = c.total;
+    T* const data = static_cast<T*>(s.data);
     const double inside = kStore ? c.inside : c.inside / 2;
-    const bool in_order = lines == L && s.line * c.inner == 1 && line[L - 1] - line[0] == L - 1;
     for (int64_t e = 0; e < c.n; ++e) {
-      const int64_t first = line[0] * s.line + e * s.step, last = first + L - 1;
-      const bool low = 2 * last < total, vectors = in_order && first > 0 && (low || 2 * first > total);
-      T* const at = static_cast<T*>(s.data) + side.start[0] + 2 * (low ? first : total - last);
-      if (vectors && kStore) (low ? x[e] * T(inside) : conj(x[e].reversed()) * T(inside)).store(at);
-      else if (vectors) x[e].load(at), x[e] = (low ? x[e] : conj(x[e].reversed())) * T(inside);
-      for (int v = 0; v < lines && !vectors; ++v) {
-        const int64_t k = line[v] * s.line + e * s.step, f = smaller(k, total - k);
-        T *const z = static_cast<T*>(s.data) + side.start[v] + 2 * f * c.inner,
+      if (const Stretch z = stretch(s, e); z.adjacent) {
+        T* const at = data + side.start[0] + 2 * z.at;
+        if (!kStore) x[e].load(at);
+        const Row<T> y = z.turn(x[e]) * T(inside);
+        kStore ? y.store(at) : void(x[e] = y);
+        continue;
+      }
+      for (int v = 0; v < lines; ++v) {
+        const int64_t k = line[v] * s.line + e * s.step, f = smaller(k, c.total - k);
+        T *const z = data + side.start[v] + 2 * f * c.inner,
                  *const row = reinterpret_cast<T*>(x + e) + v;
-        const T w = weight(f, total, inside), sign = f < k ? -w : w;
+        const T w = weight(f, c.total, inside), sign = f < k ? -w : w;
         kStore ? z[0] = row[0] * w : row[0] = z[0] * w;
         kStore ? z[1] = row[L] * sign : row[L] = z[1] * sign;
       }
     }
   }
 
-  /// Multiplies row e by factor(v, e) for each line v; those that do not exist are line 0 without rows.
-  template <class F> void multiply(Row<T>* x, int64_t n, const F& factor) const {
-    for (int64_t e = 0; e < n; ++e) {
-      alignas(64) T re[L], im[L];
-      MT_INDEPENDENT
-      for (int v = 0; v < L; ++v) {
-        const auto z = factor(v, e);
-        re[v] = T(z.re), im[v] = T(z.im);
-      }
-      Row<T> w;
-      std::memcpy(&w.re, re, sizeof re), std::memcpy(&w.im, im, sizeof im);
-      x[e] = x[e] * w;
-    }
-  }
+  /// Multiplies by the factors of a side; those of a half side are of the frequencies up to total / 2.
   void multiply_side(Row<T>* x, const Side& side) const {
     const FftSide& s = side.s;
     const Number<T>* const factor = static_cast<const Number<T>*>(s.factor);
     if (!factor) return;
-    if (!s.whole)
+    if (!s.whole) {
       for (int64_t e = 0; e < side.rows[0]; ++e) x[e] = x[e] * factor[e];
-    else
-      multiply(x, c.n, [&](int v, int64_t e) {
-        return e < side.rows[v] ? factor[line[v] * s.line + e * s.step] : Number<T>{};
-      });
+      return;
+    }
+    for (int64_t e = 0; e < c.n; ++e) {
+      Row<T> w;
+      if (const Stretch z = stretch(s, e); z.adjacent) {
+        w.load(&factor[z.at].re);
+        x[e] = x[e] * z.turn(w);
+        continue;
+      }
+      alignas(64) T re[L] = {}, im[L] = {};
+      for (int v = 0; v < lines; ++v) {
+        if (e >= side.rows[v]) continue;
+        const int64_t k = line[v] * s.line + e * s.step,
+                      f = is_folded(s) ? smaller(k, c.total - k) : k;
+        re[v] = factor[f].re, im[v] = f < k ? -factor[f].im : factor[f].im;
+      }
+      x[e] = x[e] * Row<T>{simd::load(re), simd::load(im)};
+    }
   }
   /// Row e of the powers line * e of total's root, for some of the lines' own tables of powers.
   Row<T> power(int64_t e) const {

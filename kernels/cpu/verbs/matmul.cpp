@@ -494,10 +494,29 @@ template <class T> void entry_by_terms(const Product<T>& q, int64_t parts) {
       for (int64_t p = 0; p < parts - 1; ++p) *q.c(i, j) += sums.get()[(p * q.m + i) * q.n + j];
 }
 
+/// A column times a row: rows of c are multiples of a row.
+template <class T> bool multiples_of_row(const Product<T>& q) {
+  constexpr int W = kWidth<T>;
+  if (q.k != 1 || q.accumulate || q.n < 4 * W || q.b.col != 1 || q.c.col != 1) return false;
+  parallel_chunks(q.m, ceil_div(kGrain, q.n), q.m * q.n > 2 * kGrain, [&](int64_t i, int64_t end) {
+    const T* const b = q.b.at;
+    const int64_t whole = q.n / W * W;
+    const int rest = int(q.n - whole);
+    for (; i < end; ++i) {
+      const Vector<T> x = broadcast(*q.a(i, 0));
+      T* const c = q.c(i, 0);
+      for (int64_t j = 0; j < whole; j += W) store(c + j, load(b + j) * x);
+      if (rest > 0) store_first(c + whole, load_first(b + whole, rest) * x, rest);
+    }
+  });
+  return true;
+}
+
 /// Computes one entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs
 /// the whole other operand for each panel: panels have 256 of them (128 cost a tenth), and fewer only if there would
 /// be one panel.
 template <class T> void entry(const Product<T>& q) {
+  if (multiples_of_row(q) || multiples_of_row(q.transposed())) return;
   const bool by_rows = q.m >= q.n, blas = wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (q.backend == GemmBackend::automatic && shorter <= kThin) {
