@@ -112,12 +112,25 @@ struct GridBody {
 };
 
 enum class GridWarp : uint8_t { sum, max, min, shuffle_down, shuffle_xor };
+/// An atomic update of an element. exchange: it becomes the value; compare_exchange: if it equals another value.
+enum class GridUpdate : uint8_t { add, min, max, exchange, compare_exchange };
+/// The new element: min and max are those of Lua.
+template <class T> MT_HD T updated(GridUpdate how, T before, T value, T expected) {
+  switch (how) {
+    case GridUpdate::add: return T(before + value);
+    case GridUpdate::min: return before < value ? before : value;
+    case GridUpdate::max: return before > value ? before : value;
+    case GridUpdate::exchange: return value;
+    default: return before == expected ? value : before;
+  }
+}
 
 struct GridStatement {
   enum Kind : uint8_t {
     assign,      // variable = value
     store,       // place = value
-    atomic_add,  // place += value in thread order; the variable is the old value
+    atomic_add,  // the `update` of place by value, in thread order; the variable is the old value;
+                 // last: what compare_exchange expects
     branch,      // if value: body, otherwise other
     count,       // for variable = value, last, step
     loop,        // repeats the body
@@ -130,6 +143,7 @@ struct GridStatement {
     item    // of a print: the value, or `text`
   } kind = assign;
   GridWarp what = GridWarp::sum;
+  GridUpdate update = GridUpdate::add;
   // In the tiles of the launch:
   bool divergent = false;            // its lanes may run different statements of it
   bool leaves = false;               // lanes may leave it or a statement around it
@@ -236,6 +250,7 @@ struct Grid {
   bool check;   // stop at the first fault, and detect races
   bool spread;  // large enough for more than one thread
   GridFault* fault;
+  bool* scalar;  // set to whether scalar machine code ran
   MT_HD int64_t tiles(int axis) const { return (total[axis] + tile[axis] - 1) / tile[axis]; }
 };
 constexpr int kGridLanes = 1024;           // the most lanes of a tile

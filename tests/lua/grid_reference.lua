@@ -50,12 +50,19 @@ local function kernel_environment(state)
     end
     return list[call]
   end
-  function env.atomic_add(t, ...)
-    local list = {...}
-    for k = 1, #list - 2 do t = t[list[k]] end
-    local at, before = list[#list - 1], t[list[#list - 1]]
-    t[at] = before + list[#list]
-    return before
+  local updates = {atomic_add = function(a, v) return a + v end, atomic_min = math.min, atomic_max = math.max,
+    atomic_exchange = function(_, v) return v end}
+  for name, updated in pairs(updates) do
+    env[name] = function(t, ...)
+      local list = {...}
+      for k = 1, #list - 2 do t = t[list[k]] end
+      local at, before = list[#list - 1], t[list[#list - 1]]
+      t[at] = updated(before, list[#list])
+      return before
+    end
+  end
+  function env.atomic_cas(t, i, expected, v)
+    return env.atomic_exchange(t, i, t[i] == expected and v or t[i])
   end
   function env.constant(t) return t end
   return env

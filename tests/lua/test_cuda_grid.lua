@@ -92,6 +92,38 @@ local cases = {
     x[i] = y[i] + z[i]
   end, 1, 64, mt.cat {mt.randn(40), mt.tensor {0, -0, 1e-8, 6e-8, -3e-6, 65504, 65520, 2e4, -1e5, 1 / 0, -1 / 0, 0 / 0},
     mt.randn(12) * 1e-5}, mt.zeros(64, 'float16'), mt.zeros(64, 'bfloat16')},
+  {'bits and functions of mt', function(x, n, out)
+    local i = grid(1)
+    local a, k = x[i], n[i]
+    out[i][1] = bit.band(k, 12) + bit.bor(k, i) * 2 + bit.bxor(k, -i) + bit.bnot(k) + bit.bswap(k)
+    out[i][2] = bit.lshift(k, i) + bit.rshift(k, 3) + bit.arshift(-k, i) + mt.bitwise_left_shift(k, i)
+    out[i][3] = mt.gcd(k, 12) + mt.lcm(k, 4) + mt.trunc(k / 3) + mt.trunc(-k / 3)
+    out[i][4] = mt.relu(a) + mt.clamp(a, -0.5, 0.5) + mt.round(a) + mt.sign(a) + mt.frac(a)
+    out[i][5] = mt.where(mt.isfinite(a) and not mt.signbit(a), a, -a) + mt.minimum(k, 3)
+    out[i][6] = math.fmod(k, 3) + math.ldexp(a, 2) + mt.square(k)
+  end, 2, 8, mt.randn({16}, 'float64'), mt.randint(1, 99, {16}):long(), mt.zeros({16, 6}, 'float64')},
+  {'atomic updates', function(x, n, t, u)
+    local i = grid(1)
+    atomic_max(t, 1, x[i])
+    atomic_min(t, 2, x[i])
+    atomic_exchange(u, 1, 5)
+    atomic_cas(u, 2, 0, 9)
+    atomic_max(u, 3, n[i])
+    local s = shared(2)
+    if thread_idx.x == 1 then s[1], s[2] = -9, 9 end
+    barrier()
+    atomic_max(s, 1, x[i])
+    atomic_min(s, 2, x[i])
+    barrier()
+    if i == 1 then t[3], t[4] = s[1], s[2] end
+  end, 1, 32, mt.randn(32), mt.randint(1, 99, {32}):int(), mt.zeros(4), mt.zeros(3, 'int32')},
+  {'loops that end at the largest integer', function(n, out)
+    local i, count = grid(1), 0
+    local last, first = n[1] * 1023 + (n[1] - 1), n[1] * -1024
+    for _ = last - i, last do count = count + 1 end
+    for _ = first + i, first, -1 do count = count + 1 end
+    out[i] = count
+  end, 1, 4, mt.tensor({2 ^ 53}, 'int64'), mt.zeros(4, 'int64')},
   {'bools and masks', function(x, mask)
     local i = grid(1)
     mask[i] = x[i] > 0 and not mask[i]

@@ -156,6 +156,154 @@ test('arithmetic is that of Lua', function()
   end, 5, 8, {mt.randn(40, 'float64') * 5, mt.randn(40, 'float64') * 5, mt.zeros(40, 8, 'float64')}, 1e-9)
 end)
 
+test('the functions of bit have the results of LuaJIT, those of mt 64 bits', function()
+  local list = {0, 1, -1, 5, 12345, -12345, 2147483647, -2147483648, 4294967295, 305419896, 1099511627776 + 77}
+  same(function(x, out)
+    local i, j = grid(2)
+    if i > #x or j > #x then return end
+    local a, b = x[i], x[j]
+    out[i][j][1] = bit.band(a, b) + bit.bor(a, b) * 2 + bit.bxor(a, b) * 3 + bit.bnot(a)
+    out[i][j][2] = bit.lshift(a, b) + bit.rshift(a, b) * 2 + bit.arshift(a, b) * 3
+    out[i][j][3] = bit.lshift(a, 7) + bit.rshift(a, 3) * 2 + bit.arshift(a, 31) * 3 + bit.rshift(a, 0)
+    out[i][j][4] = bit.rol(a, b) + bit.ror(a, 13) * 2 + bit.bswap(a) * 3 + bit.tobit(b)
+    out[i][j][5] = bit.band(a, b, 255) + bit.bor(a, 1, b, 8) + bit.bxor(b)
+  end, {3, 3}, {4, 4}, {mt.tensor(list, 'int64'), mt.zeros(#list, #list, 5, 'int64')})
+  for _, dtype in ipairs {'int64', 'int32'} do -- hashes in a loop
+    same(function(x, out)
+      local i = grid(1)
+      local h = 0
+      for k = 1, #x do
+        h = bit.bxor(h, bit.tobit(x[k] + i))
+        h = bit.bxor(bit.lshift(h, 5), bit.rshift(h, 2))
+        if bit.band(h, 7) == 3 then h = bit.bnot(h) end
+      end
+      out[i] = h
+    end, 2, 20, {mt.tensor(list, 'int64'):to(dtype), mt.zeros(40, 'int64')})
+  end
+  local out = mt.zeros(6, 'int64')
+  mt.kernel(function(out, n)
+    out[1] = mt.bitwise_and(n, 1099511627775) + mt.bitwise_or(n, 1) + mt.bitwise_xor(n, 3)
+    out[2] = mt.bitwise_left_shift(3, 40) + mt.bitwise_right_shift(n, 3) + mt.bitwise_not(n)
+    out[3] = mt.gcd(n, 24) + mt.lcm(6, 4) * 100
+    out[4] = mt.bitwise_left_shift(n, 64 + grid(1)) + mt.bitwise_right_shift(-n, grid(1) * 70)
+  end)[{1, 1}](out, 2 ^ 40 + 12)
+  eq(out:tolist(), {12 + (2 ^ 40 + 13) + (2 ^ 40 + 15), 3 * 2 ^ 40 + 2 ^ 37 + 1 - 2 ^ 40 - 13, 1204, -1, 0, 0})
+end)
+
+test('log to a base, modf, fmod, ldexp, pow; rounding gives whole numbers', function()
+  same(function(x, z)
+    local i = grid(1)
+    local a = x[i]
+    local whole, part = math.modf(a)
+    z[i][1], z[i][2] = whole, part
+    z[i][3] = math.log(math.abs(a) + 1, 2) + math.log(math.abs(a) + 1)
+    z[i][4] = math.fmod(a, 1.5) + math.fmod(i, 7) + math.pow(2, a)
+    z[i][5] = math.ldexp(a, 3) + math.deg(a) - math.rad(a)
+  end, 4, 5, {mt.cat {mt.randn(16, 'float64') * 5, mt.tensor({2, -3, 0, 99}, 'float64')}, mt.zeros(20, 5, 'float64')},
+    1e-12)
+  local x, out = mt.tensor {1.5, 2.5, -0.5, -1.7}, mt.zeros(4, 4)
+  mt.kernel(function(x, names, out)
+    local i = grid(1)
+    out[i][1], out[i][2] = names[mt.round(x[i]) + 5], names[mt.trunc(x[i]) + 5]
+    out[i][3], out[i][4] = names[mt.floor(x[i]) + 5], mt.trunc(-i / 3)
+  end)[{1, 4}](x, mt.range(-4, 4):float(), out)
+  eq(out:tolist(), {{2, 1, 1, 0}, {2, 2, 2, 0}, {0, 0, -1, -1}, {-2, -1, -2, -1}})
+end)
+
+test('the elementwise functions of mt have the values that they have for tensors', function()
+  local core = require 'mtorch.core'
+  local count = 0
+  local skipped = {where = true, logical_and = true, logical_or = true, logical_xor = true, logical_not = true,
+    softplus = true, nan_to_num = true, logit = true, polygamma = true}
+  for _, name in ipairs(core.grid_kernel().grid_operations()) do
+    local _, inputs, parameters = core.compile().operation(name)
+    local of_tensors = not skipped[name] and rawget(mt, name)
+    local names = ({'x[i]', 'x[i], y[i]', 'x[i], y[i], w[i]'})[inputs]
+    for _, dtype in ipairs {'float32', 'float64', 'int64'} do
+      local whole = dtype == 'int64'
+      local function values(low, high)
+        if whole then return mt.randint(1, 9, {200}) end
+        return mt.rand(200, dtype) * (high - low) + low
+      end
+      local x, y, w = values(-0.9, 0.9), values(0.3, 2), values(0, 1)
+      if name == 'acosh' or name:find 'gamma' then x = x:abs() + 1.25 end
+      local ok, expected = pcall(function()
+        if inputs == 1 then return of_tensors(x) end
+        return inputs == 2 and of_tensors(x, y) or of_tensors(x, y, w)
+      end)
+      if of_tensors and ok then
+        count = count + 1
+        local is_bool = expected.dtype == 'bool'
+        local value = is_bool and '(mt.%s(%s) and 1 or 0)' or 'mt.%s(%s)'
+        local text = ('local mt = ...\nreturn function(out, x, y, w)\nlocal i = grid(1)\nout[i][1] = %s\n' ..
+          'for _ = 1, 3 do out[i][2] = %s end\nend'):format(value:format(name, names), value:format(name, names))
+        local out = mt.zeros(200, 2, 'float64')
+        mt.kernel(loadstring(text)(mt))[{8, 25}](out, whole and x or x:double(), whole and y or y:double(),
+          whole and w or w:double())
+        local close = mt.allclose(out[{{}, 1}], expected:double(), {rtol = 1e-5, atol = 1e-6, equal_nan = true})
+        if not close or testing.bits(out[{{}, 1}]:tolist()) ~= testing.bits(out[{{}, 2}]:tolist()) then
+          error(('%s of %s, %d parameters'):format(name, dtype, parameters))
+        end
+      end
+    end
+  end
+  eq(count > 200, true, count)
+  local out = mt.zeros(6, 4)
+  mt.kernel(function(x, low, out)
+    local i = grid(1)
+    out[i][1], out[i][2] = mt.clamp(x[i], low[i], 2), mt.clamp(i, 2, 4)
+    out[i][3], out[i][4] = mt.leaky_relu(x[i], 0.5), mt.where(mt.isnan(x[i]) or x[i] > 2, -1, x[i])
+  end)[{1, 6}](mt.tensor {-3, -1, 0 / 0, 1, 3, 5}, mt.tensor {-2, 0, 0, 0, 0, 0}, out)
+  eq(testing.bits(out:tolist()), testing.bits {{-2, 2, -1.5, -3}, {0, 2, -0.5, -1}, {0 / 0, 3, 0 / 0, -1},
+    {1, 4, 1, 1}, {2, 4, 3, -1}, {2, 4, 5, -1}})
+end)
+
+test('a literal with a point or an exponent is a float; without floats the default dtype is the kernel\'s', function()
+  local out = mt.zeros(4, 'float64')
+  mt.kernel(function(out)
+    local s, t, whole = 1.0, 1e0, 1
+    for k = 1, 25 do s, t, whole = s * k, -t * k, whole * k end -- 25! exceeds int64
+    out[1], out[2], out[3] = s, t, whole % 10
+    out[4] = 7.0 / 2 + 0x10
+  end)[{1, 1}](out)
+  eq(out[1]:item() / 15511210043330985984000000, 1)
+  eq(out[2]:item() / 15511210043330985984000000, -1)
+  eq(out[4]:item(), 19.5)
+  local n = mt.zeros(2, 'int64')
+  local k = mt.kernel(function(n) n[grid(1)] = math.floor(1 / 3 * 1e12) end)
+  mt.set_default_dtype 'float64'
+  local ok, why = pcall(k[{1, 2}], n)
+  mt.set_default_dtype 'float32'
+  if not ok then error(why) end
+  eq(n[1]:item(), 333333333333)
+  k[{1, 2}](n)
+  eq(n[1]:item() == 333333333333, false)
+end)
+
+test('comparisons and loops at the ends of int64', function()
+  local function ends(out, x)
+    local i = grid(1)
+    local big, low = x[1] + i - 4, x[2] + 4 - i
+    out[i][1] = (big > low and 1 or 0) + (low < i and 2 or 0) + (x[1] - 5 + i > -5 - i and 4 or 0)
+    out[i][2] = (x[2] + i <= x[1] - i and 1 or 0) + (i - 9 < x[1] and 2 or 0)
+    local count = 0
+    for _ = x[1] - i, x[1] do count = count + 1 end
+    for _ = x[2] + i, x[2], -1 do count = count + 10 end
+    for k = x[1] - 3 * i, x[1] - i % 2, i do
+      count = count + 100
+      if k < 0 then break end
+    end
+    out[i][3] = count
+  end
+  local x = mt.tensor({9223372036854774784, -9223372036854775808}, 'int64')
+  x[1] = x[1] + 1023
+  for _, check in ipairs {false, true} do
+    local out = mt.zeros(4, 3, 'int64')
+    mt.kernel(ends, {check = check})[{1, 4}](out, x)
+    eq(out:tolist(), {{7, 3, 322}, {7, 3, 433}, {7, 3, 344}, {7, 3, 455}})
+  end
+end)
+
 test('whole numbers stay whole', function()
   same(function(x, n)
     local i = grid(1)
@@ -487,9 +635,26 @@ local wrong = {
   {'total = 1', 1, "'total' is not a local of the kernel and cannot be set; write local total = %.%., or a tensor"},
   {'\n\nx[1] = nothing', 3, "'nothing' is nil: no local, captured value, global or word of kernels has this name"},
   {'x[1] = math.nothing(2)', 1, "'math%.nothing' is nil: .*kernels know the functions of math"},
-  {'x[1] = math.random()', 1, "'random' is not supported in kernels; of Lua's functions they know math%.%*"},
-  {'x[1] = tonumber("1")', 1, "'tonumber' is a function of C, which kernels cannot use"},
-  {'x[1] = mt.exp(2)', 1, "'mt%.exp' is .*; of mt they know mt.cdiv alone"},
+  {'x[1] = math.random()', 1, "kernels do not have math%.random; random numbers are drawn before: give the kernel a"},
+  {'x[1] = math.frexp(2)', 1, "kernels do not have math%.frexp; math%.floor%(math%.log%(x, 2%)%) is the exponent"},
+  {'x[1] = bit.tohex(2)', 1, "kernels do not have bit%.tohex; a kernel has no strings"},
+  {'x[1] = mt.softplus(2)', 1, "kernels do not have mt%.softplus; mt%.logaddexp%(x, 0%) is the same"},
+  {'x[1] = tonumber("1")', 1, "'tonumber' is a function of tensors or of a library, which kernels cannot use"},
+  {'x[1] = mt.sum(2)', 1, "'mt%.sum' is .*; of mt they know mt.cdiv and the functions of one element"},
+  {'x[1] = mt.erff(2)', 1, "'mt%.erff' is nil: .*; of mt they know mt.cdiv and the functions of one element"},
+  {'x[1] = mt.clamp()', 1, "mt%.clamp takes 1 to 3 arguments, got 0"},
+  {'x[1] = math.log(1, 2, 3)', 1, "math%.log takes 1 to 2 arguments, got 3"},
+  {'x[1] = math.max()', 1, "math%.max takes at least 1 argument, got 0"},
+  {'x[1] = bit.lshift(1)', 1, "bit%.lshift takes 2 arguments, got 1"},
+  {'x[1] = bit.band(n, 0.5)', 1, "bitwise_and takes whole numbers; use math%.floor"},
+  {'x[1] = math.modf(true)', 1, "arithmetic with a boolean"},
+  {'x[1] = 9007199254740993', 1, "the whole number 9007199254740993 exceeds 2%^53"},
+  {'atomicMax(x, 1, 2)', 1, "'atomicMax' is nil: .*; kernels have atomic_max%(t, i, v%)"},
+  {'atomic_cas(x, 1, 2)', 1, "atomic_cas: 'x' has 1 dimension, got 0 indices"},
+  {'atomic_max(x)', 1, "atomic_max takes a tensor, its indices and a number: atomic_max%(t, i, j, v%)"},
+  {'atomic_cas(y, 1, 1, 0.5, 1)', 1, "atomic_cas: 'y' is a tensor of int64 and is compared with whole numbers"},
+  {'x[1.0] = 2', 1, "an index into 'x' is a float"},
+  {'n(1)', 1, "a number is called, but is not a function; kernels call math%.%*"},
   {'x[threadIdx.x] = 1', 1, "'threadIdx' is nil: .*; kernels have thread_idx.x, from 1"},
   {'local i = cuda.grid(1)', 1, "'cuda' is nil: .*; kernels have grid%(n%)"},
   {'syncthreads()', 1, "'syncthreads' is nil: .*; kernels have barrier%(%)"},
@@ -535,7 +700,7 @@ local wrong = {
   {'x[1] = x.size', 1, "a tensor in a kernel has elements, #x, x%.shape%[d%] and x%.ndim, not 'size'"},
   {'x[1] = x.shape[2]', 1, "'x' has 1 dimension; there is no shape%[2%]"},
   {'x[1] = x.shape[n]', 1, 'the dimension must be a whole literal or a captured whole number'},
-  {'x[1] = #n', 1, '# is the first size of a tensor, not of a value'},
+  {'x[1] = #n', 1, '# is the first size of a tensor, not of a number'},
   {'local s = shared(n)', 1, 'a size of shared memory must be a whole literal or a captured whole number'},
   {'local s = shared(20000)\ns[1] = 1', 1, '^80000 bytes of shared memory; a block has at most 49152'},
   {'local s = shared(100000)', 1, '100000 elements do not fit into 48 KiB of shared memory'},
@@ -799,6 +964,62 @@ test('atomic_add: histograms, float sums in thread order, what was there before'
     if thread_idx.x <= 4 then bins[block_idx.x][thread_idx.x] = own[thread_idx.x] end
   end)[{3, 16}](bins)
   eq(bins[2]:tolist(), {40, 28, 32, 36})
+end)
+
+test('atomic_min, atomic_max, atomic_exchange, atomic_cas give the old value', function()
+  for _, dtype in ipairs {'int64', 'int32', 'float64', 'uint8'} do
+    same(function(x, t, old)
+      local i = grid(1)
+      if i > #x then return end
+      old[i][1] = atomic_min(t, 1, 1, x[i])
+      old[i][2] = atomic_max(t, 1, 2, x[i])
+      old[i][3] = atomic_exchange(t, 1, 3, x[i])
+      for k = 1, 3 do
+        atomic_max(t, 2, k, x[i] + k)
+        atomic_min(t, 3, k, x[i])
+      end
+    end, 5, 8, {mt.randint(1, 99, {37}):to(dtype), mt.full({3, 3}, 50):to(dtype), mt.zeros(37, 3, 'float64')})
+    same(function(x, t, old)
+      local i = grid(1)
+      old[i] = atomic_cas(t, 1, i - 1, i % 5)
+      if x[i] > 50 then atomic_cas(t, i % 3 + 1, x[i], 7) end
+    end, 5, 8, {mt.randint(1, 99, {40}):to(dtype), mt.zeros(3):to(dtype), mt.zeros(40, 'float64')})
+  end
+  same(function(x, out)
+    local least = shared(2)
+    if thread_idx.x == 1 then least[1], least[2] = 1000, -1000 end
+    barrier()
+    atomic_min(least, 1, x[grid(1)])
+    atomic_max(least, 2, x[grid(1)])
+    barrier()
+    if thread_idx.x == 1 then out[block_idx.x] = least[1] * 100 + least[2] end
+  end, 3, 16, {mt.randn(48, 'float64'), mt.zeros(3, 'float64')})
+end)
+
+test('k:over refuses a kernel that does not use all coordinates', function()
+  local k = mt.kernel(function(x) local i = grid(1); if i <= #x then x[i][1] = i end end)
+  raises(function() k:over(mt.zeros(5, 4))(mt.zeros(5, 4)) end,
+    "k: over%(x%) of a tensor of 2 dimensions .* does not use the coordinate y, grid%(2%)'s value 2; .*x:view%(%-1%)")
+  k[{1, 5}](mt.zeros(5, 4))
+end)
+
+test('a launch says how it ran', function()
+  local x = mt.randn(64, 64)
+  local scan = mt.kernel(function(x)
+    local i = grid(1)
+    if i <= #x then for k = 2, x.shape[2] do x[i][k] = x[i][k] + x[i][k - 1] end end
+  end)
+  eq(mt.explain(scan, {}):find('was not launched yet', 1, true) ~= nil, true)
+  local text = mt.explain(scan[{1, 64}], x)
+  eq(text:find(os.getenv 'MTORCH_JIT' and '\nas ' or '\nas scalar machine code, thread after', 1, true) ~= nil, true)
+  local tiles = mt.kernel(function(x)
+    local s = shared(64)
+    s[thread_idx.x] = x[block_idx.x][thread_idx.x]
+    barrier()
+    x[block_idx.x][65 - thread_idx.x] = s[thread_idx.x]
+  end)
+  tiles[{64, 64}](x)
+  eq(tiles:path():find 'vectors of up to 64 threads.*; no scalar machine code, because of barriers' ~= nil, true)
 end)
 
 test('warps', function()

@@ -1,8 +1,11 @@
 // kernel.cpp -- C functions for compile/kernel.lua: grid kernels written in Lua
 #include <cstdlib>
+#include <ranges>
+#include <string_view>
 
 #include "bindings/functions/functions.h"
 #include "engine/compiler/cuda/grid_launch.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {
@@ -144,9 +147,17 @@ class Script : public grid::CaptureResolver {
     lua_getfield(L_, -1, "builtins");
     lua_pushvalue(L_, -3);
     lua_rawget(L_, -2);
-    if (lua_isstring(L_, -1)) return {O::builtin, -1, lua_tostring(L_, -1)};
+    if (lua_isstring(L_, -1)) {
+      const std::string name = lua_tostring(L_, -1);
+      lua_rawget(L_, -2);
+      return {O::builtin, lua_isnil(L_, -1) ? -1 : add_function(), name};
+    }
     lua_pop(L_, 3);
-    if (lua_iscfunction(L_, -1)) return {O::other, -1, "a function of C"};
+    lua_Debug info;
+    lua_pushvalue(L_, -1);
+    lua_getinfo(L_, ">S", &info);
+    if (std::string_view(info.source).starts_with("@mtorch/") || lua_iscfunction(L_, -1))
+      return {O::other, -1, "a function of tensors or of a library"};
     lua_pushvalue(L_, -1);
     return {O::function, add_function()};
   }
@@ -176,11 +187,12 @@ int grid_make(Args& a) {
   return 1;
 }
 
-int grid_launch(Args& a) {
+template <bool for_each> int grid_launch(Args& a) {
   LuaKernel& k = Userdata<LuaKernel>::at(a, kHandle);
   Script script(a.L, k);
-  k.kernel.launch(script, launch_size(a), launch_arguments(a, 8),
-                  [&a](int i) { return describe(a.L, i + 8); });
+  k.kernel.launch(
+      script, launch_size(a), launch_arguments(a, 8), [&a](int i) { return describe(a.L, i + 8); },
+      for_each);
   return 0;
 }
 
@@ -198,7 +210,17 @@ const Entry kKernelParts[] = {
     {"grid_make(fn, locate, builtins, check, lua_numbers, ..)",
      "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
      grid_make},
-    {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},
+    {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch<false>},
+    {"grid_over(kernel, gx, gy, gz, bx, by, bz, ..)",
+     "The same with a thread for each element of a tensor.", grid_launch<true>},
+    {"grid_path(kernel)", "How the last launch ran.",
+     [](Args& a) { return a.push(Userdata<LuaKernel>::at(a, kHandle).kernel.path()); }},
+    {"grid_operations()", "The names of the elementwise operations.",
+     [](Args& a) {
+       push_list(a.L, std::views::iota(0, kOps),
+                 [&](int op) { lua_pushstring(a.L, op_row(op).info->name); });
+       return 1;
+     }},
     {"grid_find(text, first, last)", "The functions in a source that begin and end on these lines.",
      grid_find},
     {"grid_cuda(kernel, compile)",

@@ -245,6 +245,7 @@ local function describe_call(f, text, options, ...)
     'the function at ' .. source_of(f))
   local verbs, took = verbs_of(f, ...)
   describe_run(text, verbs, took)
+  if grid then text:line('as %s', core.grid_kernel().grid_path(grid)) end
   if grid and options.show == 'cuda' then text:line('%s', core.grid_kernel().grid_cuda(grid, false)) end
   show_programs(text, verbs, options.show)
 end
@@ -266,14 +267,19 @@ local function options_of(...)
   return last, n - 1
 end
 
---- Grid kernels: a launch is described as a call, and the kernel itself by its CUDA C.
+--- Grid kernels: a launch is described as a call, and the kernel itself by its last launch or its CUDA C.
 explain.describers[1] = function(f, text, options)
   if type(f) ~= 'table' or tostring(f) ~= 'kernel ' .. tostring(rawget(f, 'name')) then return end
-  if options.show ~= 'cuda' then
-    core.fail("explain: %s runs when it is launched: mt.explain(k:over(x), x, ..); {show='cuda'} shows its CUDA C",
-      f.name)
+  if options.show and options.show ~= 'cuda' then
+    core.fail("explain: of a kernel there is {show='cuda'}; what it computes is in its source")
   end
-  text:line('%s', f:cuda_source())
+  if options.show then
+    text:line('%s', f:cuda_source())
+    return true
+  end
+  local ok, path = pcall(f.path, f)
+  text:line('kernel %s: %s', f.name, ok and 'its last launch ran as ' .. path or 'it was not launched yet')
+  text:line "mt.explain(k:over(x), x, ..) launches it and says how; {show='cuda'} shows its CUDA C"
   return true
 end
 

@@ -8,16 +8,30 @@ local source = require 'mtorch.compile.source'
 local fail = core.fail
 local Kernel, HANDLE = {}, {} -- a private key for the C++ handle
 
-local builtins = {[print] = 'print', [mt.cdiv] = 'cdiv'}
-for name, value in pairs(math) do
-  if type(value) == 'function' then builtins[value] = name end
+--- Of a function of Lua or mt that kernels may know: its name. Of a name: the function that defines it in kernels.
+local builtins = {[print] = 'print'}
+local open = getmetatable(mt).open
+for _, name in ipairs(native.grid_operations()) do
+  open(name)
+  local of_tensors = rawget(mt, name)
+  if of_tensors then builtins[of_tensors] = 'mt.' .. name end
+end
+for library, functions in pairs {math = math, bit = bit} do
+  for name, value in pairs(functions) do
+    if type(value) == 'function' then builtins[value] = library .. '.' .. name end
+  end
+end
+for library, functions in pairs(require 'mtorch.compile.lua_functions'(mt)) do
+  for name, value in pairs(functions) do
+    builtins[library .. '.' .. name] = value
+    if library == 'mt' then builtins[mt[name]] = 'mt.' .. name end
+  end
 end
 
 local methods = {}
 
-local grid_launch = native.grid_launch
-local function runner(handle)
-  return function(gx, gy, gz, bx, by, bz, _, ...) return grid_launch(handle, gx, gy, gz, bx, by, bz, ...) end
+local function runner(handle, launch)
+  return function(gx, gy, gz, bx, by, bz, _, ...) return launch(handle, gx, gy, gz, bx, by, bz, ...) end
 end
 
 local blocks = {{256, 1, 1}, {16, 16, 1}, {8, 8, 4}}
@@ -30,8 +44,11 @@ methods.over = core.declare('over(self, x: tensor)',
     if not block then fail('%s: over takes a tensor of 1 to 3 dimensions, got %d', name, rank) end
     local count = {1, 1, 1}
     for d = 1, rank do count[d] = math.ceil(x.shape[d] / block[d]) end
-    return launcher(name, {count, block}, runner(rawget(self, HANDLE)))
+    return launcher(name, {count, block}, runner(rawget(self, HANDLE), native.grid_over))
   end)
+
+methods.path = core.declare('path(self)', 'How the last launch ran on the CPU, in one line: mt.explain shows it.',
+  function(self) return native.grid_path(rawget(self, HANDLE)) end)
 
 methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
   "The CUDA C that a GPU gets for the types of the last launch; compile=true gives it to NVIDIA's compiler too.",
@@ -39,7 +56,7 @@ methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
 
 function Kernel.__index(self, key)
   local name = rawget(self, 'name')
-  if type(key) == 'table' then return launcher(name, key, runner(rawget(self, HANDLE))) end
+  if type(key) == 'table' then return launcher(name, key, runner(rawget(self, HANDLE), native.grid_launch)) end
   if methods[key] then return methods[key] end
   if type(key) == 'number' then fail('%s: a launch is k[{blocks, threads}](..), with a table', name) end
   fail("%s: a kernel has no '%s'; it has k[{blocks, threads}](..), k:over(x)(..) and k.name", name, tostring(key))

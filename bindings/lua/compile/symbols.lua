@@ -6,6 +6,7 @@
 local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local lua_functions = require 'mtorch.compile.lua_functions'
 local refuse = require 'mtorch.compile.refuse'
 local util = require 'mtorch.core.util'
 local native = core.compile()
@@ -165,19 +166,27 @@ local function define(name, f)
     return (f(...))
   end
 end
-for name, other in pairs {exp = 'exp', log10 = 'log10', sin = 'sin', cos = 'cos', tan = 'tan', asin = 'asin',
-  acos = 'acos', atan = 'atan', sinh = 'sinh', cosh = 'cosh', tanh = 'tanh', sqrt = 'sqrt', abs = 'abs',
-  floor = 'floor', ceil = 'ceil', pow = 'pow', fmod = 'fmod', atan2 = 'atan2', deg = 'rad2deg', rad = 'deg2rad'} do
-  local of = op(other)
-  define(name, function(a, b)
-    if of.inputs == 1 then return operation(of, a) end
-    return operation(of, a, b)
-  end)
+for name in pairs(math) do
+  local of = op(name)
+  if of then
+    define(name, function(a, b)
+      if of.inputs == 1 then return operation(of, a) end
+      return operation(of, a, b)
+    end)
+  end
 end
-define('log', function(x, base)
-  local y = operation(op 'log', x)
-  return base and operation(op 'div', y, symbolic[math.log](base)) or y
-end)
+-- mt's operations, of which comparisons choose no branch
+local defined = lua_functions(setmetatable({}, {__index = function(_, name)
+  return function(...) return (operation(op(name), ...)) end
+end})).math
+for name, f in pairs(defined) do
+  local short, plain = symbolic[math[name]], math[name]
+  symbolic[plain] = function(x, ...)
+    if not any_symbol(x, ...) then return plain(x, ...) end
+    if short and (...) == nil then return short(x) end
+    return f(x, ...)
+  end
+end
 -- Like LuaJIT's interpreter for NaN and for zeros of both signs.
 local function fold(name)
   return function(first, ...)
@@ -190,13 +199,6 @@ local function fold(name)
 end
 define('max', fold 'gt')
 define('min', fold 'lt')
-symbolic[math.modf] = function(x)
-  if not is_symbol(x) then return math.modf(x) end
-  local whole = operation(op 'trunc', x)
-  local zero = operation(op 'copysign', 0, x) -- for integers and infinities, as in LuaJIT
-  return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
-end
-define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', operation(op 'trunc', e))) end)
 symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled; math.floor and math.log can') end
 
 local math_of_symbols = setmetatable({}, {__index = function(_, key)

@@ -70,18 +70,23 @@ Grid kernels. k = mt.kernel(function(a, b, c) ... end) runs the function once fo
   add[{mt.cdiv(n, 256), 256}](x, y, out)              -- {blocks, threads}, each a number or {x, y, z}
   add:over(out)(x, y, out)                            -- a thread for each element
 It is compiled from its source: locals, arithmetic, comparisons, and or not, if while repeat, for i = a, b, break,
-return, a[i][j], #a, a.shape[d], math.*, mt.cdiv, print, and calls of other such functions.
+return, a[i][j], #a, a.shape[d], math.*, bit.*, mt.cdiv, print, calls of other such functions, and of mt's elementwise
+functions of numbers: mt.erf(x), mt.clamp(x, 0, 1), mt.where(c, x, y), mt.bitwise_and(m, n).
   grid(n)  thread_idx  block_idx  block_dim  grid_dim   positions and sizes, with .x .y .z
   shared(n[, m][, dtype])  barrier()                    memory of a block; all its threads wait
   atomic_add(t, i, .., v)                               t[i] = t[i] + v, gives the old value
+  atomic_min atomic_max atomic_exchange(t, i, .., v)    t[i] = math.min(t[i], v), .., v; also give the old value
+  atomic_cas(t, i, .., expected, v)                     t[i] = v if it was `expected`
   warp_sum(v) warp_max(v) warp_min(v) shuffle_down(v, n) shuffle_xor(v, mask) lane()   in a warp of 32 threads
   constant(t)                                           a small tensor that is only read
-Integer literals, counters, shapes and captured integers are 64-bit integers; / gives floats, and
-math.floor(a / b) of integers is exact. Floats are the widest float dtype of the tensors. Captured numbers are read
-again at each launch. {check=true} reports accesses out of bounds, races, divergent barriers and uninitialised shared
-memory. An argument that requires a gradient is an error outside of mt.no_grad: wrap the kernel in mt.Function.
-It runs on the device of its tensors: on a GPU as CUDA C, k:cuda_source() after a launch; there float atomics are added
-in any order, and check=true waits and reports accesses out of bounds. Kernels in CUDA C: mt.help('cuda_kernels').]],
+Literals without a point or exponent (1, not 1.0), counters, shapes and captured integers are 64-bit integers; / and ^
+give floats, rounding (math.floor, mt.round) integers, and math.floor(a / b) of integers is exact. bit.* has 32 bits,
+as in LuaJIT, mt.bitwise_and and so on 64. Floats are the widest float dtype of the tensors, else the default.
+Captured numbers are read again at each launch. {check=true} reports accesses out of bounds, races, divergent barriers
+and uninitialised shared memory; mt.explain(k:over(x), x, ..) says how it ran. An argument that requires a gradient is
+an error outside of mt.no_grad: wrap the kernel in mt.Function. It runs on the device of its tensors: on a GPU as CUDA
+C, k:cuda_source() after a launch; there float atomics are added in any order, and check=true waits and reports
+accesses out of bounds. Kernels in CUDA C: mt.help('cuda_kernels').]],
   operators = [[
 + - * / ^ % and unary minus are elementwise with broadcasting, a number on either side. There is no @:
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:

@@ -7,6 +7,7 @@
 #include "engine/compiler/cuda/grid_launch.h"
 #include "engine/compiler/cuda/program_text.h"
 #include "engine/core/dtype.h"
+#include "engine/ops/ops.h"
 
 namespace mt::grid {
 namespace {
@@ -67,6 +68,46 @@ __device__ inline mt_int mt_add(mt_int* at, mt_int v) {
 __device__ inline mt_int mt_add(int* at, mt_int v) { return atomicAdd(at, (int)v); }
 __device__ inline float mt_add(float* at, float v) { return atomicAdd(at, v); }
 __device__ inline double mt_add(double* at, double v) { return atomicAdd(at, v); }
+__device__ inline mt_int mt_shift_left(mt_int x, mt_int n) {
+  return n < 0 || n > 63 ? 0 : (mt_int)((unsigned long long)x << n);
+}
+__device__ inline mt_int mt_shift_right(mt_int x, mt_int n) { return x >> (n < 0 || n > 63 ? 63 : n); }
+__device__ inline mt_int mt_trunc_div(mt_int x, mt_int y, mt_int* fault, int line) {
+  if (y == 0) return mt_report(fault, 2, line, 0, 0, 0), 0;
+  return y == -1 ? -x : x / y;
+}
+__device__ inline mt_int mt_gcd(mt_int x, mt_int y) {
+  unsigned long long a = x < 0 ? 0ull - x : x, b = y < 0 ? 0ull - y : y;
+  while (b != 0) {
+    const unsigned long long rest = a % b;
+    a = b, b = rest;
+  }
+  return (mt_int)a;
+}
+__device__ inline mt_int mt_lcm(mt_int x, mt_int y) {
+  const unsigned long long by = mt_gcd(x, y), a = x < 0 ? 0ull - x : x, b = y < 0 ? 0ull - y : y;
+  return by == 0 ? 0 : (mt_int)(a / by * b);
+}
+)";
+/// The updates of GridUpdate that are not additions.
+constexpr char kUpdates[] = R"(template <int Bytes> struct mt_word { typedef unsigned int type; };
+template <> struct mt_word<8> { typedef unsigned long long type; };
+template <int How, class T> __device__ inline T mt_updated(T before, T value, T expected) {
+  if (How == 1) return before < value ? before : value;
+  if (How == 2) return before > value ? before : value;
+  return How == 3 || before == expected ? value : before;
+}
+template <int How, class E, class T> __device__ inline T mt_update(E* at, T value, T expected) {
+  typedef typename mt_word<sizeof(E)>::type Word;
+  Word seen = *(volatile Word*)at;
+  for (;;) {
+    const T before = (T)__builtin_bit_cast(E, seen);
+    const E after = (E)mt_updated<How>(before, value, expected);
+    const Word found = atomicCAS((Word*)at, seen, __builtin_bit_cast(Word, after));
+    if (found == seen) return before;
+    seen = found;
+  }
+}
 )";
 /// A tensor in constant memory; its `data` is an offset.
 constexpr char kConstantMemory[] = R"(__constant__ double mt_constant[8192];
@@ -143,7 +184,16 @@ constexpr OperationForm kForms[] = {
     {op::id<op::Abs>, "llabs({0})", true},
     {op::id<op::Remainder>, "mt_mod({0}, {1}, fault, {3})", true},
     {op::id<op::FloorDivide>, "mt_floor_div({0}, {1}, fault, {3})", true},
-    {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})", true}};
+    {op::id<op::Fmod>, "mt_fmod({0}, {1}, fault, {3})", true},
+    {op::id<op::TruncDivide>, "mt_trunc_div({0}, {1}, fault, {3})", true},
+    {op::id<op::BitwiseAnd>, "({0} & {1})"},
+    {op::id<op::BitwiseOr>, "({0} | {1})"},
+    {op::id<op::BitwiseXor>, "({0} ^ {1})"},
+    {op::id<op::BitwiseLeftShift>, "mt_shift_left({0}, {1})"},
+    {op::id<op::BitwiseRightShift>, "mt_shift_right({0}, {1})"},
+    {op::id<op::Gcd>, "mt_gcd({0}, {1})"},
+    {op::id<op::Lcm>, "mt_lcm({0}, {1})"},
+    {op::id<op::LogicalXor>, "({0} != {1})"}};
 
 class KernelText {
  public:
@@ -158,6 +208,7 @@ class KernelText {
     body(k_.body);
     std::string head = kBefore;
     if (warps_) head += kWarps;
+    if (updates_) head += kUpdates;
     const char* reduced = "";
     bool constant = false;
     for (const Tensor& t : k_.tensors) {
@@ -222,6 +273,7 @@ class KernelText {
   void find(const Body& body) {
     for (const Statement* s : body) {
       warps_ |= s->kind == Statement::warp;
+      updates_ |= s->update != GridUpdate::add;
       if (s->kind == Statement::leave && !labels_.count(s->target))
         labels_.emplace(s->target, int(labels_.size()));
       find(s->body), find(s->other);
@@ -271,8 +323,10 @@ class KernelText {
     for (const OperationForm& f : kForms)
       if (f.op == v.op && (whole || !f.of_integers))
         return fmt::format(fmt::runtime(f.text), x[0], x[1], x[2], v.line);
-    return fmt::format("{}({}{}{})", functions_.function_of(v.op, v.type == GridType::boolean),
-                       x[0], v.args.count > 1 ? ", " : "", x[1]);
+    const std::string function = functions_.function_of(v.op, v.type == GridType::boolean);
+    if (!functions_.complete())
+      fail_line(k_, v.line, "mt.{} is not there on a GPU", op_row(v.op).info->name);
+    return fmt::format("{}({}{}{})", function, x[0], v.args.count > 1 ? ", " : "", x[1]);
   }
 
   // ---- statements --------------------------------------------------------------------------------
@@ -334,10 +388,14 @@ class KernelText {
     if (d != Dtype::i32 && d != Dtype::i64 && d != Dtype::f32 && d != Dtype::f64)
       fail_line(
           k_, s.line,
-          "atomic_add into a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
+          "an atomic update of a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
           dtype_name(d));
-    line(s, fmt::format("if (auto* at = {}) v{} = mt_add(at, {});", address(*s.place), s.variable,
-                        value(*s.value)));
+    const std::string v = value(*s.value);
+    line(s, fmt::format("if (auto* at = {}) v{} = {};", address(*s.place), s.variable,
+                        s.update == GridUpdate::add
+                            ? fmt::format("mt_add(at, {})", v)
+                            : fmt::format("mt_update<{0}, {1}>(at, {2}, {3})", int(s.update),
+                                          element(d), v, s.last ? value(*s.last) : v)));
   }
   void count(const Statement& s) {
     const std::string t = type(k_.variables[size_t(s.variable)].type);
@@ -348,6 +406,8 @@ class KernelText {
             t, value(*s.value), value(*s.last), value(*s.step)));
     out_ += fmt::format("  {{\n  v{} = k;\n", s.variable);
     body(s.body);
+    if (s.value->type == GridType::integer)  // k + step may be too large
+      out_ += "  if (step > 0 ? k > last - step : k < last - step) break;\n";
     out_ += "  }\n";
   }
   void warp(const Statement& s) {
@@ -387,7 +447,7 @@ class KernelText {
   OperationText functions_{none_, k_.real};
   std::string out_;
   std::map<const Statement*, int> labels_;
-  bool warps_ = false;
+  bool warps_ = false, updates_ = false;
 };
 
 }  // namespace

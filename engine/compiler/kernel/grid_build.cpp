@@ -26,8 +26,8 @@ std::string Path::text() const {
 Value* Builder::make(Value::Kind kind, int index, int line) {
   return p_.add({.kind = kind, .line = at(line), .index = index});
 }
-Value* Builder::number(double x, int line) {
-  return p_.add({.kind = Value::number, .line = at(line), .value = x});
+Value* Builder::number(double x, int line, GridType type) {
+  return p_.add({.kind = Value::number, .type = type, .line = at(line), .value = x});
 }
 Value* Builder::apply(int op, const GridValues& args, int line) {
   return p_.add(op, args, GridType::none, at(line));
@@ -103,8 +103,9 @@ void Builder::body(Frame& frame, int line) {
   statements(frame.function->body);
 }
 
-void Builder::call_function(const ast::Function& f, int index, std::vector<Item> arguments,
-                            std::vector<Item>& results, int line) {
+/// Inlines a call; gives its results.
+Item Builder::call_function(int index, std::vector<Item> arguments, int line, bool of_library) {
+  const ast::Function& f = resolver_.function(index);
   if (++depth_ > 30)
     refuse(line, "'{}' calls itself; kernels have no recursion, use a loop", f.name);
   if (int(arguments.size()) != f.parameters)
@@ -113,6 +114,7 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   if (p_.chunks.size() <= size_t(index)) p_.chunks.resize(size_t(index) + 1);
   p_.chunks[size_t(index)] = f.chunk;
   Frame frame{&f, index, std::vector<Item>(f.variables.size()), frame_, out_};
+  if (of_library || frame_->site) frame.site = at(line);
   for (size_t k = 0; k < arguments.size(); ++k) {
     Item& it = arguments[k];
     if (it.kind == Item::value && f.assigned[k]) it.number = spilled(it.number, line);
@@ -124,8 +126,10 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   loops_.clear();
   body(frame, line);
   frame_ = caller, out_ = before, loops_ = loops;
-  for (const int v : frame.results) results.push_back(make(Value::variable, v, line));
+  Item results{Item::several, ""};
+  for (const int v : frame.results) results.list.push_back(make(Value::variable, v, line));
   --depth_;
+  return results;
 }
 
 void Builder::give_back(const ast::Statement& s, bool last) {

@@ -21,14 +21,21 @@ struct Item {
   Item(Kind k, std::string n) : kind(k), name(std::move(n)) {}
 };
 
+/// Describes an item, for messages.
+std::string described(const Kernel&, const Item&);
+/// What kernels can call, for messages.
+constexpr const char* kCallable =
+    "math.*, bit.*, mt's functions of one element such as mt.erf, their own words, and Lua functions of numbers";
+
 /// A call that is being inlined, with the values of its function's variables.
 struct Frame {
   const ast::Function* function;
   int index;  // of the function
   std::vector<Item> locals;
   Frame* caller = nullptr;
-  const Body* home = nullptr;     // the body of the call
-  Statement* scope = nullptr;     // left by a return; null: the return is the last statement
+  const Body* home = nullptr;  // the body of the call
+  int site = 0;                // of a function of the library: the line of the call, for messages
+  Statement* scope = nullptr;  // left by a return; null: the return is the last statement
   std::vector<int> results = {};  // variables
   bool returned = false;
 };
@@ -52,8 +59,7 @@ class Builder {
   void loop(const ast::Statement&);
   void count(const ast::Statement&);
   void give_back(const ast::Statement&, bool last);
-  void call_function(const ast::Function&, int index, std::vector<Item> arguments,
-                     std::vector<Item>& results, int line);
+  Item call_function(int index, std::vector<Item> arguments, int line, bool of_library);
   void bind(int local, Item, int line);
   Statement* emit(Statement::Kind, int line);
   Body* into(Body& body) {
@@ -90,25 +96,27 @@ class Builder {
   // grid_words.cpp: calls
   Item call(const Expr&);
   Item call_word(const std::string& name, const Expr&);
-  Item call_builtin(const std::string& name, const Expr&);
+  Item call_builtin(const CapturedName&, const Expr&);
+  Item call_operation(int op, const std::vector<Value*>& args, int line);
   Item call_helper(const CapturedName&, const Expr&);
   Item grid_call(const Expr&);
   Item shared_call(const Expr&);
-  Item atomic_call(const Expr&);
+  Item atomic_call(const std::string& name, const Expr&);
   Item warp_call(const std::string& name, const Expr&);
   Value* lane(int line);
   void print(const Expr&);
   int64_t constant(const Expr&, const char* what);
 
   Value* make(Value::Kind, int index, int line);
-  Value* number(double, int line);
+  /// `type`: real if it is written as a float; otherwise that of its value.
+  Value* number(double, int line, GridType type = GridType::none);
   Value* apply(int op, const GridValues&, int line);
   template <class Op> Value* apply(const GridValues& args, int line) {
     return apply(op::id<Op>, args, line);
   }
   Value* launch_scalar(LaunchScalar, int line);
   Value* place_of(Value* sum);
-  int at(int line) const { return frame_->index << 20 | line; }
+  int at(int line) const { return frame_->site ? frame_->site : frame_->index << 20 | line; }
   template <class... A>
   [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
     fail_line(p_, at(line), text, std::forward<A>(values)...);

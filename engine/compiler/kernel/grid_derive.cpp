@@ -125,35 +125,36 @@ class Differentiator {
     }
     Value* sum = nullptr;
     for (size_t k = 0; k < by.size(); ++k) {
-      if (!by[k]) continue;
-      Value* const part = part_of(v, result, int(k), by[k]);
+      Value* const part = by[k] ? part_of(v, result, int(k), by[k]) : nullptr;
+      if (!part) continue;
       sum = sum ? apply(op::id<op::Add>, {sum, part}) : part;
     }
     return sum;
   }
-  /// g times the derivative with respect to operand k, by the formula of the operation.
+  /// g times the derivative with respect to operand k, by the formula of the operation; null: it is 0.
   Value* part_of(const Value& v, Value* result, int k, Value* g) {
+    const OpRow& row = op_row(v.op);
     ir::Builder b;
-    std::vector<Value*> inputs{g}, value;
-    std::vector<int> operands{b.input(0)};
-    for (int slot = 0; slot < 4; ++slot) {
-      if (!(op_row(v.op).info->saves[k] >> slot & 1)) continue;
-      operands.push_back(b.input(int(inputs.size())));
+    GridValues inputs{g}, numbers;
+    std::vector<int> operands{b.input(0)}, params;
+    for (int slot = 0; k < row.inputs && slot < 4; ++slot) {
+      if (!(row.info->saves[k] >> slot & 1)) continue;
+      operands.push_back(b.input(inputs.count));
       inputs.push_back(slot == 3 ? result : v.args[size_t(slot)]);
     }
-    const int made =
-        ir::add_derivative(b, v.op, k + 1, operands.data(), int(operands.size()), nullptr);
-    for (int i = 0; i < b.count(); ++i) {
-      const Instruction& c = b.instruction(i);
-      GridValues args;
-      for (int in = 0; c.op >= 0 && in < op_row(c.op).inputs; ++in)
-        args.push_back(value[size_t(c.in[in])]);
-      value.push_back(c.op == kInput ? inputs[size_t(c.which)]
-                      : c.op == kConstant
-                          ? number(c.constant)
-                          : spilled(apply(c.op, args, c.is_bool ? T::boolean : T::real)));
+    for (int j = row.inputs; j < v.args.count; ++j) {
+      params.push_back(b.number(numbers.count));
+      numbers.push_back(v.args[size_t(j)]);
     }
-    return value[size_t(made)];
+    const int made = k < row.inputs ? ir::add_derivative(b, v.op, k + 1, operands.data(),
+                                                         int(operands.size()), params.data())
+                                    : -1;
+    if (made < 0 && row.differentiable && k < row.inputs) return nullptr;
+    if (made < 0)
+      fail_line(k_, v.line, "mt.{} has no gradient by its argument {}", row.info->name, k + 1);
+    const ir::Expression& e = b.finish({made}, inputs.count, numbers.count);
+    return add_formula(k_, e.program(), inputs, numbers, T::real, line_,
+                       [this](Value* x) { return spilled(x); });
   }
 
   // ---- statements
@@ -192,9 +193,10 @@ class Differentiator {
                apply(op::id<op::Sub>, {or_zero(first[w]), or_zero(step[w])}));
     }
     if (s.kind == Statement::store) store(s);
-    if ((s.kind == Statement::warp || s.kind == Statement::atomic_add) && reached(*s.value))
+    if ((s.kind == Statement::warp || s.kind == Statement::atomic_add) &&
+        (reached(*s.value) || (s.last && reached(*s.last))))
       fail_line(k_, s.line,
-                "a warp function or atomic_add of what depends on an input has no gradient");
+                "a warp function or atomic update by what depends on an input has no gradient");
     return true;
   }
   void store(Statement& s) {

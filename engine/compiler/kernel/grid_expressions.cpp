@@ -1,5 +1,6 @@
 // grid_expressions.cpp -- builds the expressions of a grid kernel
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/compiler/kernel/grid_build.h"
 
@@ -9,7 +10,8 @@ namespace {
 int axis_of(const std::string& field) {
   return field == "x" ? 0 : field == "y" ? 1 : field == "z" ? 2 : -1;
 }
-/// Describes an item, for messages.
+}  // namespace
+
 std::string described(const Kernel& p, const Item& it) {
   switch (it.kind) {
     case Item::nil: return "nil";
@@ -25,16 +27,15 @@ std::string described(const Kernel& p, const Item& it) {
     case Item::shape: return "a shape";
     case Item::word: return "'" + it.name + "'";
     case Item::captured: return "'" + it.path.text() + "'";
-    default: return "a value";
+    default: return "a number";
   }
 }
 
-}  // namespace
-
 bool Builder::is_word(std::string_view name) {
-  for (const std::string_view w : {"grid", "thread_idx", "block_idx", "block_dim", "grid_dim",
-                                   "shared", "barrier", "atomic_add", "warp_sum", "warp_max",
-                                   "warp_min", "shuffle_down", "shuffle_xor", "lane", "constant"})
+  for (const std::string_view w :
+       {"grid", "thread_idx", "block_idx", "block_dim", "grid_dim", "shared", "barrier",
+        "atomic_add", "atomic_min", "atomic_max", "atomic_exchange", "atomic_cas", "warp_sum",
+        "warp_max", "warp_min", "shuffle_down", "shuffle_xor", "lane", "constant"})
     if (name == w) return true;
   return false;
 }
@@ -43,7 +44,15 @@ bool Builder::is_word(std::string_view name) {
 
 Item Builder::item(const Expr& e) {
   switch (e.kind) {
-    case Expr::number: return number(e.value, e.line);
+    case Expr::number:
+      if (!e.is_float && !p_.lua_numbers &&
+          std::strtoull(e.text.c_str(), nullptr, e.text.find_first_of("xX") == 1 ? 16 : 10) >
+              1ull << 53)
+        refuse(
+            e.line,
+            "the whole number {} exceeds 2^53, beyond which Lua's numbers are not exact; write 1e16 for a float",
+            e.text);
+      return number(e.value, e.line, e.is_float ? GridType::real : GridType::none);
     case Expr::boolean:
       return p_.add({.kind = Value::boolean, .line = at(e.line), .value = double(e.value)});
     case Expr::nil: return {};
@@ -104,9 +113,7 @@ namespace {
 const char* known_of(const std::string& name) {
   static constexpr std::pair<const char*, const char*> known[] = {
       {"math", "; kernels know the functions of math that give one number"},
-      {"mt",
-       "; of mt they know mt.cdiv alone: math.exp(x) is mt.exp(x), "
-       "math.max(x, 0) mt.relu(x)"},
+      {"mt", "; of mt they know mt.cdiv and the functions of one element, such as mt.erf"},
       {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
       {"threadIdx", "; kernels have thread_idx.x, from 1"},
       {"blockIdx", "; kernels have block_idx.x, from 1"},
@@ -116,7 +123,11 @@ const char* known_of(const std::string& name) {
       {"gridDim", "; kernels have grid_dim.x"},
       {"syncthreads", "; kernels have barrier()"},
       {"__syncthreads", "; kernels have barrier()"},
-      {"atomicAdd", "; kernels have atomic_add(t, i, v)"}};
+      {"atomicAdd", "; kernels have atomic_add(t, i, v)"},
+      {"atomicMax", "; kernels have atomic_max(t, i, v)"},
+      {"atomicMin", "; kernels have atomic_min(t, i, v)"},
+      {"atomicExch", "; kernels have atomic_exchange(t, i, v)"},
+      {"atomicCAS", "; kernels have atomic_cas(t, i, expected, v)"}};
   for (const auto& [unknown, instead] : known)
     if (name == unknown) return instead;
   return "";
@@ -276,7 +287,7 @@ Item Builder::word_field(const Item& word, const std::string& field, int line) {
 
 Value* Builder::unary(const Expr& e) {
   Value* const x = value(*e.args[0]);
-  if (e.text == "-" && x->kind == Value::number) return number(-x->value, e.line);
+  if (e.text == "-" && x->kind == Value::number) return number(-x->value, e.line, x->type);
   return apply(e.text == "-" ? op::id<op::Neg> : op::id<op::LogicalNot>, {x}, e.line);
 }
 
@@ -287,12 +298,12 @@ Value* Builder::binary(const Expr& e) {
     bool swapped;
   };
   static constexpr Operator rows[] = {
-      {"+", op::id<op::Add>, false},       {"-", op::id<op::Sub>, false},
-      {"*", op::id<op::Mul>, false},       {"/", op::id<op::Div>, false},
-      {"%", op::id<op::Remainder>, false}, {"^", op::id<op::Pow>, false},
-      {"<", op::id<op::Lt>, false},        {"<=", op::id<op::Le>, false},
-      {">", op::id<op::Lt>, true},         {">=", op::id<op::Le>, true},
-      {"==", op::id<op::Eq>, false},       {"~=", op::id<op::Ne>, false}};
+      {"+", op::id<op::Add>, false},    {"-", op::id<op::Sub>, false},
+      {"*", op::id<op::Mul>, false},    {"/", op::id<op::Div>, false},
+      {"%", op::id<op::LuaMod>, false}, {"^", op::id<op::Pow>, false},
+      {"<", op::id<op::Lt>, false},     {"<=", op::id<op::Le>, false},
+      {">", op::id<op::Lt>, true},      {">=", op::id<op::Le>, true},
+      {"==", op::id<op::Eq>, false},    {"~=", op::id<op::Ne>, false}};
   std::vector<Item> both = items(e.args, 2);
   for (const Item& it : both)
     if (it.kind == Item::nil && (e.text == "==" || e.text == "~="))

@@ -1,11 +1,13 @@
 // grid_ir.h -- a grid kernel while it is compiled: its tree (kernels/grid.h) and the names in it
 #pragma once
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/compiler/kernel/lua_parser.h"
 #include "kernels/grid.h"
+#include "kernels/program.h"
 
 namespace mt {
 class Tensor;
@@ -129,6 +131,12 @@ struct Tangent {
 };
 /// Converts a typed kernel to one that computes derivatives.
 void differentiate(Kernel&, const std::vector<Tangent>&);
+/// Replaces operations that are defined by others, such as clamp or isnan, by their formulas. An operation with
+/// parameters has these as its last operands.
+void expand_formulas(Kernel&);
+/// The value of a program of operations on numbers of this type; `keep` stores a value in a variable.
+Value* add_formula(Kernel&, const Program&, const GridValues& inputs, const GridValues& numbers,
+                   GridType, int line, const std::function<Value*(Value*)>& keep);
 
 [[noreturn]] void fail_at(const Kernel&, int line, const std::string& text);
 /// "kernel: train.lua:12: .."; the arguments are those of fmt::format.

@@ -9,6 +9,8 @@
 #include "engine/autograd/inplace.h"
 #include "engine/compiler/cuda/grid_launch.h"
 #include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "kernels/cpu/jit/grid_native.h"
 
 namespace mt {
 namespace {
@@ -66,12 +68,16 @@ void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor
 struct GridKernel::Variant {
   std::vector<CapturedName> arguments;
   Kernel program;
+  Dtype made_for = default_dtype();
   std::shared_ptr<void> compiled;  // for GPUs
   grid::TileProgram unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
+  // of the last launch on the CPU:
+  bool scalar = false;
+  int64_t lanes = 0;  // of a tile
 
   bool fits(CaptureResolver& script, const std::vector<CapturedName>& given) const {
-    if (given != arguments) return false;
+    if (given != arguments || made_for != default_dtype()) return false;
     for (const auto& [path, captured] : program.captured)
       if (script.resolve(path) != captured) return false;
     for (const auto& [index, value] : program.numbers)
@@ -104,6 +110,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
     grid::build(v->program, script, arguments);
     grid::infer_types(v->program);
     if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
+    grid::expand_formulas(v->program);
     grid::find_blocks(v->program);
   } catch (...) {
     misfit_ = v->program.misfit;
@@ -216,7 +223,8 @@ struct GridKernel::Run {
     if (axes != variant->axes) grid::assign_registers(variant->program, unit, varying);
     variant->axes = axes;
     launch.program = &unit.program;
-    launch.check = check, launch.fault = &fault;
+    launch.check = check, launch.fault = &fault, launch.scalar = &variant->scalar;
+    variant->lanes = launch.tile[0] * launch.tile[1] * launch.tile[2];
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
     launch.spread = double(cells) * unit.program.work > 200000;
     launch.tensors = views.data();
@@ -299,6 +307,25 @@ void check_count(const std::string& name, const LaunchSize& s) {
   if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
 }
 
+/// k:over(x) of a matrix starts threads in two dimensions; a kernel of one would run several times for each element.
+void check_coordinates(const Kernel& k, const LaunchSize& size) {
+  unsigned used = 0;
+  each_statement(k.body, 0, [&](const grid::Statement& s, int) {
+    values_of(s, [&](const grid::Value& v) {
+      if (v.kind >= grid::Value::place && v.kind <= grid::Value::block) used |= 1u << v.index;
+    });
+  });
+  int given = 3;
+  while (given > 1 && size.block[given - 1] == 1) --given;
+  for (int d = 0; d < given; ++d)
+    if (!(used >> d & 1))
+      fail(
+          "{}: over(x) of a tensor of {} dimensions starts a thread for each element, but the kernel does not use the "
+          "coordinate {}, grid({})'s value {}; give over a tensor of fewer dimensions, as x:view(-1), or launch "
+          "k[{{blocks, threads}}]",
+          k.name, given, "xyz"[d], given, d + 1);
+}
+
 CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int i,
                            const DescribeArgument& describe) {
   CapturedName o;
@@ -316,9 +343,41 @@ CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int 
 
 }  // namespace
 
+std::string GridKernel::path() const {
+  const Kernel& k = last();
+  const Variant& v = *variants_.front();
+  if (check_) return "the interpreter, because of check=true";
+  if (v.lanes == 0) return "a GPU";
+  if (v.scalar) return "scalar machine code, thread after thread";
+  std::string text = fmt::format("vectors of up to {} threads, which run in lockstep", v.lanes);
+  int native = 0;
+  std::string others;
+  each_statement(k.body, 0, [&](const grid::Statement& s, int) {
+    if (!s.native && !s.is_loop()) return;
+    if (grid_native(v.unit.program, s, ~uint64_t(0)).code) ++native;
+    else if (s.is_loop())
+      others += fmt::format("{}{}", others.empty() ? "" : ", ", s.line & 0xfffff);
+  });
+  text += native > 0 ? fmt::format("; {} of its loops and blocks as machine code", native)
+                     : "; the interpreter computes one operation after the other";
+  if (!others.empty())
+    text += fmt::format("; the loops of these lines are interpreted: {}", others);
+  const char* why = nullptr;
+  for (const grid::Tensor& t : k.tensors)
+    if (t.shared) why = "shared memory";
+    else if (is_reduced_float(t.dtype)) why = "16-bit floats";
+  each_statement(k.body, 0, [&](const grid::Statement& s, int) {
+    if (s.kind == grid::Statement::barrier || s.kind == grid::Statement::warp ||
+        s.kind == grid::Statement::print)
+      why = "barriers, warp functions or print";
+  });
+  return text + (why ? fmt::format("; no scalar machine code, because of {}", why)
+                     : "; scalar machine code is possible where it is faster");
+}
+
 void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
                         const std::vector<KernelArgument>& arguments,
-                        const DescribeArgument& describe) {
+                        const DescribeArgument& describe, bool for_each) {
   const ast::Function& f = script.function(0);
   check_launch(f.name, size);
   check_count(f.name, size);
@@ -332,6 +391,7 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
   for (size_t k = 0; k < arguments.size(); ++k)
     types.push_back(argument_name(f, arguments[k], int(k), describe));
   const std::shared_ptr<Variant> v = variant_for(script, types);
+  if (for_each) check_coordinates(v->program, size);
   Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();
   int64_t bytes = 0;

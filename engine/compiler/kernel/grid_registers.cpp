@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/compiler/kernel/grid_classes.h"
+#include "engine/ops/ops.h"
 
 namespace mt::grid {
 namespace {
@@ -161,8 +162,8 @@ class Registers {
     ++length_, passes_ += code == GridCode::vector || code == GridCode::load;
   }
   static bool is_quotient(const Value& v) {
-    return v.has(op::id<op::Remainder>) || v.has(op::id<op::FloorDivide>) ||
-           v.has(op::id<op::Fmod>);
+    return v.kind == Value::operation && v.op >= 0 &&
+           op_row(v.op).info->facts.divisor == op::Divisor::nonzero;
   }
   /// A value that is not a vector; `into` may be used for it.
   void number(Value& v, int into = -1) {
@@ -303,7 +304,8 @@ class Registers {
   }
   void put(const Body& list) {
     for (const Statement* s : list) {
-      for (const int x : {int(s->kind), int(s->is), int(s->leaves), s->at, s->id}) put(x);
+      for (const int x : {int(s->kind), int(s->update), int(s->is), int(s->leaves), s->at, s->id})
+        put(x);
       for (const Value* v : {s->place, s->value, s->last, s->step}) put(v);
       put(s->target ? s->target->id : -1), put(s->body), put(s->other);
     }

@@ -7,6 +7,7 @@
 
 #include "engine/compiler/kernel/grid_ir.h"
 #include "engine/core/dtype.h"
+#include "engine/ops/ops.h"
 
 namespace mt::grid {
 namespace {
@@ -22,13 +23,22 @@ T join(T a, T b) {
   if (b == T::none) return a;
   return is_number(a) && is_number(b) ? T::real : a;
 }
+T joined(const GridValues& args) {
+  T t = T::none;
+  for (const Value* a : args) t = join(t, a->type);
+  return t;
+}
 template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
 bool is_comparison(int op) { return one_of<op::Lt, op::Le, op::Eq, op::Ne>(op); }
-bool is_logical(int op) { return one_of<op::LogicalAnd, op::LogicalOr, op::LogicalNot>(op); }
-bool is_rounding(int op) { return one_of<op::Floor, op::Ceil>(op); }
+bool is_logical(int op) {
+  return one_of<op::LogicalAnd, op::LogicalOr, op::LogicalXor, op::LogicalNot>(op);
+}
+bool is_rounding(int op) { return one_of<op::Floor, op::Ceil, op::Round, op::Trunc>(op); }
+op::Accepts accepted(int op) { return op_row(op).info->accepts; }
+bool needs_whole(int op) { return accepted(op) == op::Accepts::integer; }
+/// Whether the result of integers is one.
 bool keeps_whole(int op) {
-  return one_of<op::Neg, op::Abs, op::Add, op::Sub, op::Mul, op::Remainder, op::LuaMin, op::LuaMax,
-                op::Fmod>(op);
+  return op == op::id<op::LuaMod> || (accepted(op) != op::Accepts::real && op != op::id<op::Pow>);
 }
 
 // ---- finding ---------------------------------------------------------------------------------------
@@ -46,7 +56,7 @@ class Finder {
     T t = T::none;
     for (Value* a : v.args) find(*a);
     switch (v.kind) {
-      case Value::number: t = is_whole(v.value) ? T::integer : T::real; break;
+      case Value::number: t = v.type == T::real || !is_whole(v.value) ? T::real : T::integer; break;
       case Value::boolean: t = T::boolean; break;
       case Value::scalar: t = p_.scalars[size_t(v.index)].type; break;
       case Value::variable: t = p_.variables[size_t(v.index)].type; break;
@@ -61,7 +71,8 @@ class Finder {
     return v.kind == Value::number || v.kind == Value::scalar;
   }
   T of_operation(const Value& v) const {
-    if (is_comparison(v.op) || is_logical(v.op)) return T::boolean;
+    if (op_row(v.op).answers_bool) return T::boolean;
+    if (needs_whole(v.op)) return T::integer;
     if (is_rounding(v.op)) return p_.lua_numbers ? T::real : T::integer;
     if (v.op == op::id<op::Where>) return join(v.args[1]->type, v.args[2]->type);
     if (!keeps_whole(v.op)) return T::real;
@@ -70,7 +81,7 @@ class Finder {
           one_of<op::Add, op::Sub>(v.op) && (is_constant(*v.args[0]) || is_constant(*v.args[1]));
       if (!counts) return T::real;
     }
-    return v.args.count == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
+    return joined(v.args);
   }
   void give(int variable, T t) {
     T& now = p_.variables[size_t(variable)].type;
@@ -164,10 +175,25 @@ class Checker {
     if (v->op == op::id<op::Where>) return select(v);
     for (const Value* x : a) need_number(x, "arithmetic with");
     if (is_rounding(v->op)) return rounded(v);
-    const T t = keeps_whole(v->op) ? v->type : T::real;
+    if (needs_whole(v->op))
+      for (Value*& x : a) x = whole(x, v->op);
+    const T t = !keeps_whole(v->op) ? T::real : v->type == T::boolean ? joined(a) : v->type;
     for (Value*& x : a) x = converted(x, t);
-    if (v->op == op::id<op::Remainder> && t == T::real) v->op = int16_t(op::id<op::LuaMod>);
+    if (v->op == op::id<op::LuaMod> && t == T::integer) v->op = int16_t(op::id<op::Remainder>);
+    if (v->op == op::id<op::Signbit> && t == T::integer) {
+      v->op = int16_t(op::id<op::Lt>);
+      a.push_back(p_.add({.kind = Value::number, .type = T::integer, .line = v->line}));
+    }
     return v->op == op::id<op::Pow> && a[1]->kind == Value::number ? power(v) : v;
+  }
+  /// An operand of an operation on integers, which of Lua's numbers rounds to the nearest one.
+  Value* whole(Value* v, int op) {
+    if (v->type == T::integer) return v;
+    if (!p_.lua_numbers)
+      refuse(v->line,
+             "the bits and divisors of a float: {} takes whole numbers; use math.floor(..)",
+             op_row(op).info->name);
+    return p_.add(kConvert, {make<op::Round>({v}, T::real, v->line)}, T::integer, v->line);
   }
   /// The square or cube of a variable as products, as in the loops of pow (kernels/cpu/simd/powers.h).
   Value* power(Value* v) {
@@ -210,7 +236,7 @@ class Checker {
     if (x->type == T::integer) return x;
     v->type = T::real;
     Value* const plain = p_.add(kConvert, {v}, T::integer, v->line);
-    if (x->kind != Value::operation || x->op != op::id<op::Div>) return plain;
+    if (!x->has(op::id<op::Div>) || v->op == op::id<op::Round>) return plain;
     const auto whole = [](Value* o) {
       if (o->kind == Value::operation && o->op == kConvert) return o->args[0];
       return o->kind == Value::number && is_whole(o->value) ? o : nullptr;
@@ -221,6 +247,7 @@ class Checker {
       if ((*o)->kind == Value::number) *o = literal(*o, T::integer);
     const auto quotient = [&] { return make<op::FloorDivide>({a, b}, T::integer, v->line); };
     const auto minus = [&](Value* y) { return make<op::Neg>({y}, T::integer, v->line); };
+    if (v->op == op::id<op::Trunc>) return make<op::TruncDivide>({a, b}, T::integer, v->line);
     if (v->op == op::id<op::Floor>) return quotient();
     a = minus(a);  // ceil(a / b) = -floor(-a / b)
     return minus(quotient());
@@ -264,7 +291,10 @@ class Checker {
     const Tensor& t = p_.tensors[size_t(s.place->index)];
     const T wanted = type_of_dtype(t.dtype), given = s.value->type;
     if (s.kind == Statement::atomic_add && wanted == T::boolean)
-      refuse(s.line, "atomic_add: '{}' is a bool tensor", t.name);
+      refuse(s.line, "an atomic update: '{}' is a bool tensor; use uint8", t.name);
+    if (s.last && wanted == T::integer && s.last->type != T::integer)
+      refuse(s.line, "atomic_cas: '{}' is a tensor of {} and is compared with whole numbers",
+             t.name, dtype_name(t.dtype));
     if (wanted == T::boolean && given != T::boolean)
       refuse(s.line, "'{}' is a bool tensor and takes a boolean, as x > 0, not a number", t.name);
     if (wanted != T::boolean && given == T::boolean) {
@@ -279,6 +309,7 @@ class Checker {
              t.name, dtype_name(t.dtype));
     }
     s.value = converted(s.value, wanted);
+    if (s.last) s.last = converted(s.last, wanted);
   }
   void count(Statement& s) {
     const T t = p_.variables[size_t(s.variable)].type;
@@ -304,8 +335,12 @@ class Checker {
 bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
 
 void infer_types(Kernel& p) {
-  for (const Tensor& t : p.tensors)
+  bool floats = false;
+  for (const Tensor& t : p.tensors) {
     if (t.dtype == Dtype::f64 && !t.real) p.real = Dtype::f64;
+    floats |= is_float(t.dtype) && !t.real;
+  }
+  if (!floats) p.real = compute_dtype(default_dtype());
   for (Tensor& t : p.tensors)
     if (t.real) t.dtype = p.real;
   Finder(p).run();

@@ -1,7 +1,9 @@
 // grid_words.cpp -- builds the calls in a grid kernel: builtins, functions of math, helpers
+#include <algorithm>
 #include <cmath>
 
 #include "engine/compiler/kernel/grid_build.h"
+#include "engine/compiler/program/builder.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/ops.h"
 
@@ -9,11 +11,38 @@ namespace mt::grid {
 namespace {
 
 Item nothing() { return {Item::several, ""}; }
-/// The functions of math that are operations of the same name, or have one of Lua's own.
-int operation_of(std::string_view name) {
-  if (name == "min") return op::id<op::LuaMin>;
-  if (name == "max") return op::id<op::LuaMax>;
-  return op_named(name);
+
+/// A function of Lua or mt whose operation has another name, or none; `folds`: it takes any number of arguments;
+/// `instead`: it is refused.
+struct Known {
+  std::string_view name;
+  int op = -1;
+  bool folds = false;
+  const char* instead = nullptr;
+};
+constexpr const char* kRandom =
+    "; random numbers are drawn before: give the kernel a tensor, as mt.rand(n)";
+constexpr Known kKnown[] = {
+    {"math.min", op::id<op::LuaMin>, true},
+    {"math.max", op::id<op::LuaMax>, true},
+    {"bit.band", op::id<op::BitwiseAnd>, true},
+    {"bit.bor", op::id<op::BitwiseOr>, true},
+    {"bit.bxor", op::id<op::BitwiseXor>, true},
+    {"bit.tohex", -1, false, "; a kernel has no strings"},
+    {"math.frexp", -1, false, "; math.floor(math.log(x, 2)) is the exponent"},
+    {"math.random", -1, false, kRandom},
+    {"math.randomseed", -1, false, kRandom},
+    {"mt.softplus", -1, false, "; mt.logaddexp(x, 0) is the same"},
+};
+Known known_function(std::string_view name) {
+  for (const Known& k : kKnown)
+    if (k.name == name) return k;
+  return {name, op_named(name.substr(name.find('.') + 1))};
+}
+/// "1 argument", "2 to 3 arguments".
+std::string counted(size_t least, size_t most) {
+  return fmt::format("{}{} argument{}", least, most > least ? fmt::format(" to {}", most) : "",
+                     most == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -23,15 +52,13 @@ Item Builder::call(const Expr& e) {
   if (f.kind == Item::word) return call_word(f.name, e);
   if (f.kind == Item::captured) {
     const CapturedName o = captured(f.path);
-    if (o.kind == CapturedName::builtin) return call_builtin(o.text, e);
+    if (o.kind == CapturedName::builtin) return call_builtin(o, e);
     if (o.kind == CapturedName::function) return call_helper(o, e);
-    refuse(
-        e.line,
-        "'{}' is {} and cannot be called in a kernel; it may call math.*, mt.cdiv, its words and Lua functions",
-        f.path.text(), o.text.empty() ? "a table" : o.text);
+    refuse(e.line, "'{}' is {} and cannot be called; kernels call {}", f.path.text(),
+           o.text.empty() ? "a table" : o.text, kCallable);
   }
-  refuse(e.line,
-         "only functions can be called: math.*, the words of kernels and Lua functions of numbers");
+  refuse(e.line, "{} is called, but is not a function; kernels call {}", described(p_, f),
+         kCallable);
 }
 
 Item Builder::call_helper(const CapturedName& o, const Expr& e) {
@@ -52,42 +79,69 @@ Item Builder::call_helper(const CapturedName& o, const Expr& e) {
     for (Value*& v : it.prefix) v = settled(v, e.line);
     arguments.push_back(it);
   }
-  Item results = nothing();
-  call_function(resolver_.function(o.index), o.index, std::move(arguments), results.list, e.line);
-  return results;
+  return call_function(o.index, std::move(arguments), e.line, false);
 }
 
-Item Builder::call_builtin(const std::string& name, const Expr& e) {
+/// A function of Lua or mt: an operation, or a Lua function of the library (bindings/lua/compile/lua_functions.lua).
+Item Builder::call_builtin(const CapturedName& o, const Expr& e) {
   const int line = e.line;
+  const std::string& name = o.text;
   if (name == "print") return print(e), nothing();
+  const Known known = known_function(name);
+  const OpRow* const row = known.op >= 0 ? &op_row(known.op) : nullptr;
+  const ast::Function* const f = o.index >= 0 ? &resolver_.function(o.index) : nullptr;
+  const bool lacks =  // it has parameters, and no formula of operations
+      row && row->params > 0 && !ir::formula_of(known.op, nullptr, (1u << row->params) - 1);
+  if ((!row && !f) || lacks || known.instead)
+    refuse(line, "kernels do not have {}{}", name, known.instead ? known.instead : "");
   std::vector<Value*> args;
   for (Item& it : items(e.args, e.args.size(), 1)) args.push_back(value_of(it, line));
-  if (name == "deg" || name == "rad") {
-    if (args.size() != 1) refuse(line, "math.{} takes 1 argument, got {}", name, args.size());
-    const double factor = name == "deg" ? 180 / M_PI : M_PI / 180;
-    return apply<op::Mul>({args[0], number(factor, line)}, line);
-  }
-  if (name == "cdiv") {
-    if (args.size() != 2) refuse(line, "mt.cdiv takes 2 arguments, got {}", args.size());
-    return apply<op::Ceil>({apply<op::Div>({args[0], args[1]}, line)}, line);
-  }
-  if (const int o = operation_of(name); o >= 0) {
-    const size_t arity = size_t(op_row(o).inputs);
-    const bool folds = name == "min" || name == "max";
-    if (folds ? args.empty() : args.size() != arity)
-      refuse(line, "math.{} takes {} argument{}, got {}", name, arity, arity == 1 ? "" : "s",
-             args.size());
-    GridValues operands;
-    for (size_t k = 0; !folds && k < arity; ++k) operands.push_back(args[k]);
-    if (!folds) return apply(o, operands, line);
+  if (known.folds && args.size() != 2) {
+    if (args.empty()) refuse(line, "{} takes at least 1 argument, got 0", name);
+    if (f && args.size() == 1)  // of one number it is bit.tobit
+      args.push_back(name == "bit.bxor" ? number(0, line) : args[0] = settled(args[0], line));
     Value* v = args[0];
-    for (size_t k = 1; k < args.size(); ++k) v = apply(o, {v, args[k]}, line);
+    for (size_t k = 1; k < args.size(); ++k) {
+      if (f)
+        v = value_of(call_function(o.index, {settled(v, line), settled(args[k], line)}, line, true),
+                     line);
+      else v = apply(known.op, {v, args[k]}, line);
+    }
     return v;
   }
-  refuse(
-      line,
-      "'{}' is not supported in kernels; of Lua's functions they know math.* that give one number, and print",
-      name);
+  size_t least = row ? size_t(row->inputs) : size_t(f->parameters), most = least;
+  for (int k = 0; row && k < row->params; ++k) ++most, least += row->info->params[k].required;
+  if (f && (!row || known.folds || args.size() == size_t(f->parameters))) {
+    if (args.size() == size_t(f->parameters)) {
+      std::vector<Item> settled_args;
+      for (Value* v : args) settled_args.emplace_back(settled(v, line));
+      return call_function(o.index, std::move(settled_args), line, true);
+    }
+  } else if (args.size() >= least && args.size() <= most) {
+    return call_operation(known.op, args, line);
+  }
+  if (f && row) most = std::max(most, size_t(f->parameters));
+  refuse(line, "{} takes {}, got {}", name, counted(least, most), args.size());
+}
+
+/// An operation of its operands, then its parameters.
+Item Builder::call_operation(int op, const std::vector<Value*>& args, int line) {
+  const OpRow& row = op_row(op);
+  const bool swaps = op == op::id<op::Gt> || op == op::id<op::Ge>;
+  if (swaps)
+    return apply(op == op::id<op::Gt> ? op::id<op::Lt> : op::id<op::Le>, {args[1], args[0]}, line);
+  if (op == op::id<op::BitwiseNot>) return apply<op::BitwiseXor>({args[0], number(-1, line)}, line);
+  const auto literal = [&](size_t k) {
+    return args[k]->kind == Value::number && is_whole(args[k]->value);
+  };
+  if (op == op::id<op::BitwiseAnd> && literal(0) && literal(1))  // machine code shifts by literals
+    return number(double(int64_t(args[0]->value) & int64_t(args[1]->value)), line);
+  GridValues operands;
+  for (int k = 0; k < row.inputs + row.params; ++k)
+    operands.push_back(size_t(k) < args.size()
+                           ? args[size_t(k)]
+                           : number(row.info->params[k - row.inputs].value, line));
+  return apply(op, operands, line);
 }
 
 void Builder::print(const Expr& e) {
@@ -119,7 +173,7 @@ int64_t Builder::constant(const Expr& e, const char* what) {
 Item Builder::call_word(const std::string& name, const Expr& e) {
   if (name == "grid") return grid_call(e);
   if (name == "shared") return shared_call(e);
-  if (name == "atomic_add") return atomic_call(e);
+  if (name.starts_with("atomic")) return atomic_call(name, e);
   if (name == "barrier" || name == "lane") {
     if (e.args.size() > 1) refuse(e.line, "{}() takes no arguments", name);
     if (name == "lane") return lane(e.line);
@@ -184,25 +238,39 @@ Item Builder::shared_call(const Expr& e) {
   return {Item::tensor, int(p_.tensors.size()) - 1};
 }
 
-Item Builder::atomic_call(const Expr& e) {
+constexpr std::pair<const char*, GridUpdate> kAtomics[] = {
+    {"atomic_add", GridUpdate::add},
+    {"atomic_min", GridUpdate::min},
+    {"atomic_max", GridUpdate::max},
+    {"atomic_exchange", GridUpdate::exchange},
+    {"atomic_cas", GridUpdate::compare_exchange}};
+
+Item Builder::atomic_call(const std::string& name, const Expr& e) {
+  const GridUpdate update = std::ranges::find(kAtomics, name, [](const auto& a) {
+                              return std::string_view(a.first);
+                            })->second;
+  const bool compares = update == GridUpdate::compare_exchange;
   if (e.args.size() < 3)
-    refuse(e.line, "atomic_add takes a tensor, its indices and a number: atomic_add(t, i, j, v)");
+    refuse(e.line, "{0} takes a tensor, its indices and {1}: {0}(t, i, j, {2})", name,
+           compares ? "two numbers" : "a number", compares ? "expected, v" : "v");
   Item t = item(*e.args[1]);
   if (t.kind != Item::tensor)
-    refuse(e.line, "the first argument of atomic_add is a tensor: atomic_add(t, i, v)");
+    refuse(e.line, "the first argument of {0} is a tensor: {0}(t, i, {1})", name,
+           compares ? "expected, v" : "v");
   std::vector<Value*> rest;
   for (size_t k = 2; k < e.args.size(); ++k) rest.push_back(settled(value(*e.args[k]), e.line));
   const Tensor& x = p_.tensors[size_t(t.index)];
-  const int indices = t.prefix.count + int(rest.size()) - 1;
+  const int indices = t.prefix.count + int(rest.size()) - 1 - compares;
   if (indices != x.ndim)
-    refuse(e.line, "atomic_add: '{}' has {} dimension{}, got {} ind{}", x.name, x.ndim,
+    refuse(e.line, "{}: '{}' has {} dimension{}, got {} ind{}", name, x.name, x.ndim,
            x.ndim == 1 ? "" : "s", indices, indices == 1 ? "ex" : "ices");
-  for (size_t k = 0; k + 1 < rest.size(); ++k) t.prefix.push_back(rest[k]);
+  for (int k = t.prefix.count, n = 0; k < x.ndim; ++k) t.prefix.push_back(rest[size_t(n++)]);
   p_.tensors[size_t(t.index)].stored = true;
-  Value* const place = access(t, e.line, "add to");
+  Value* const place = access(t, e.line, "update");
   Statement* const s = emit(Statement::atomic_add, e.line);
-  s->place = place, s->value = rest.back();
-  s->variable = fresh("what atomic_add gives", e.line);
+  s->update = update, s->place = place, s->value = rest.back();
+  if (compares) s->last = rest[rest.size() - 2];
+  s->variable = fresh("what " + name + " gives", e.line);
   Item all = nothing();
   all.list.push_back(make(Value::variable, s->variable, e.line));
   return all;

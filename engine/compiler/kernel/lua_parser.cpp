@@ -273,6 +273,8 @@ class Parser {
     if (*end)
       refuse("the number {} is not supported in kernels; whole numbers are 64-bit as they are",
              e->text);
+    const bool hex = e->text.find_first_of("xX") != e->text.npos;
+    e->is_float = e->text.find_first_of(hex ? ".pP" : ".eE") != e->text.npos;
     ++at_;
     return e;
   }

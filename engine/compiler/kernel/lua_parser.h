@@ -38,6 +38,7 @@ struct Expression {
   std::string text;        // of a string; a name; an operator
   int variable = -1;       // of a local: its index in the function
   bool single = false;     // in parentheses: only the first of several results
+  bool is_float = false;   // a number that is written with a point or an exponent
   std::vector<Expr> args;  // operands; object and key; the callee and its arguments
 };
 

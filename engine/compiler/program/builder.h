@@ -86,8 +86,9 @@ class Builder {
 };
 
 /// Part k of operation `op` as in the map verb: its derivative by input k, from the incoming
-/// gradient and the saved tensors. -1: it has none.
+/// gradient and the saved tensors. -1: it has none. Its parameters are numbers, or values.
 int add_derivative(Builder&, int op, int part, const int* operands, int n, const double* params);
+int add_derivative(Builder&, int op, int part, const int* operands, int n, const int* params);
 
 /// The gradient of a reduction as in the map verb, whose operation `op` is: from the incoming gradient
 /// and what the derivative reads. -1: it has no formula.

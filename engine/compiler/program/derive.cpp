@@ -12,19 +12,17 @@
 namespace mt::ir {
 namespace {
 
-using Formula = Value (*)(const Value* operands, const double* params);
-using OwnFormula = Value (*)(const Value* operands, const Value* params);
+using Formula = Value (*)(const Value* operands, const Value* params);
 template <class Op, int Part> constexpr Formula derivative_of() {
-  if constexpr (op::has_derivative<Op, Part>) return &op::call_formula<Op, Part, Value>;
+  if constexpr (op::has_derivative<Op, Part>) return &op::call_formula<Op, Part, Value, Value>;
   else return nullptr;
 }
-template <class Op> constexpr OwnFormula own_formula() {
+template <class Op> constexpr Formula own_formula() {
   if constexpr (op::traceable<Op>) return &op::call_formula<Op, 0, Value, Value>;
   else return nullptr;
 }
 struct OperationFormulas {
-  OwnFormula own;
-  Formula by[3];
+  Formula own, by[3];
 };
 constinit const auto formulas = table_of(op::Operations{}, [](auto of) {
   using Op = decltype(of);
@@ -46,11 +44,16 @@ int sum_of(Builder& b, int x, int y) {
 
 }  // namespace
 
-int add_derivative(Builder& b, int op, int part, const int* operands, int n, const double* params) {
+int add_derivative(Builder& b, int op, int part, const int* operands, int n, const int* params) {
   const Formula f = formulas[op].by[part - 1];
   if (!f) return -1;
   const Building here(b);
-  return f(values_of(operands, n).data(), params).id;
+  return f(values_of(operands, n).data(), values_of(params, op_row(op).params).data()).id;
+}
+int add_derivative(Builder& b, int op, int part, const int* operands, int n, const double* params) {
+  int constants[op::kMaxParams] = {};
+  for (int k = 0; k < op_row(op).params; ++k) constants[k] = b.constant(params[k]);
+  return add_derivative(b, op, part, operands, n, constants);
 }
 
 namespace {
@@ -85,7 +88,7 @@ int add_reduction_gradient(Builder& b, int op, const int* operands, int n, const
 
 const Expression* formula_of(int op, const double* params, unsigned unknown) {
   const OpRow& row = op_row(op);
-  const OwnFormula f = formulas[op].own;
+  const Formula f = formulas[op].own;
   if (!f) return nullptr;
   Builder b;
   const Building here(b);
@@ -102,15 +105,12 @@ namespace {
 
 /// The derivative of `value`, instruction c, by its operand k, times g; -1 if it has none.
 int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
-  const Formula f = formulas[c.op].by[k];
-  if (!f) return -1;
-  std::vector<Value> operand{Value(Value::Id{g})};
+  std::vector<int> operand{g};
   for (int slot = 0; slot < 4; ++slot)
-    if (op_row(c.op).info->saves[k] >> slot & 1)
-      operand.emplace_back(Value::Id{slot == 3 ? value : c.in[slot]});
+    if (op_row(c.op).info->saves[k] >> slot & 1) operand.push_back(slot == 3 ? value : c.in[slot]);
   double params[op::kMaxParams] = {};
   if (const double* given = b.params_of(value)) std::copy_n(given, op::kMaxParams, params);
-  return f(operand.data(), params).id;
+  return add_derivative(b, c.op, k + 1, operand.data(), int(operand.size()), params);
 }
 
 /// The derivative of value i by an input, given those of its operands (-1: 0); -1 if it is 0.

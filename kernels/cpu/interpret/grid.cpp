@@ -209,10 +209,22 @@ template <class R> struct TreeInterpreter : GridMachine {
     });
   }
 
+  /// Whether all elements of an affine number are far from the limits of int64.
+  bool is_small(const GridNumber& x) const {
+    double most = std::fabs(double(x.base.whole));
+    for (int k = 0; k < 3; ++k) most += std::fabs(double(x.step[k])) * n[k];
+    return most < 0x1p61;
+  }
   /// lt or le of affine numbers: in each row the result is a range of lanes.
   void compare_op(const V& v, Active a) {
     GridNumber d = number[v.args.of[0]->at];
     const GridNumber& y = number[v.args.of[1]->at];
+    if (!is_small(d) || !is_small(y)) {
+      bool* const out = static_cast<bool*>(vector[v.at] = own[v.at]);
+      for (int l = a.lo; l < a.hi; ++l)
+        out[l] = v.op == op::id<op::Lt> ? value(d, l) < value(y, l) : value(d, l) <= value(y, l);
+      return;
+    }
     d.base.whole -= y.base.whole;
     for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
     const int64_t least = v.op == op::id<op::Lt> ? 0 : 1;  // true where d < least
@@ -351,8 +363,12 @@ template <class R> struct TreeInterpreter : GridMachine {
     uint8_t* const gone = s.leaves ? begin(s, level) : nullptr;
     Active now = a;
     if constexpr (math::is_integer<T>)
-      if (gone && (step > 0 ? k <= last : step < 0 && last <= k))
-        now = native_lanes<R>(*this, s, a, (last - k) / step + 1, mask(level, 3), gone);
+      if (gone && (step > 0 ? k <= last : step < 0 && last <= k)) {
+        const uint64_t up = step > 0 ? uint64_t(step) : 0 - uint64_t(step);
+        const uint64_t far = step > 0 ? uint64_t(last) - uint64_t(k) : uint64_t(k) - uint64_t(last);
+        const int64_t turns = int64_t(far / up < 0x7fffffff ? far / up : 0x7fffffff) + 1;
+        now = native_lanes<R>(*this, s, a, turns, mask(level, 3), gone);
+      }
     for (; (step > 0 ? k <= last : last <= k) && !now.empty() && !interrupted();) {
       as<T>(number[s.at].base) = k;
       const Active after = run(s.body, now, level + 1);
@@ -377,13 +393,17 @@ template <class R> struct TreeInterpreter : GridMachine {
     clear(finished);
     const bool affine = s.is == GridClass::affine;
     const int one_last = is_one(*s.last), one_step = is_one(*s.step);
-    for (Active now = a; !now.empty() && !interrupted();) {
+    bool again = false;
+    for (Active now = a; !now.empty() && !interrupted(); again = true) {
       if (affine) spread(number[s.at], now.lo, now.hi, whole);
       const T* const k = static_cast<const T*>(affine ? whole : vector[s.at]);
       const T *const last = from_lane_0<T>(*s.last), *step = from_lane_0<T>(*s.step);
       for (int l = now.lo; l < now.hi; ++l) {
-        const T end = last[one_last ? 0 : l];
-        condition[l] = step[one_step ? 0 : l] > 0 ? k[l] <= end : end <= k[l];
+        const T end = last[one_last ? 0 : l], by = step[one_step ? 0 : l];
+        condition[l] = by > 0 ? k[l] <= end : end <= k[l];
+        if constexpr (math::is_integer<T>)  // a counter beyond the largest integer starts again
+          condition[l] &=
+              !again || (by > 0 ? k[l] >= math::lowest<T>() + by : k[l] <= math::highest<T>() + by);
         finished[l] |= uint8_t(now.has(l) & !condition[l]);
       }
       now = where(now, condition, true, mask(level, 3));
@@ -662,6 +682,7 @@ void launch_grid(const Grid& g) {
     return elementwise_loop(op, dtype, takes_one);
   };
   const ThreadCode code = g.check ? nullptr : thread_code(g, find_loop);
+  if (g.scalar) *g.scalar = code != nullptr;
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;

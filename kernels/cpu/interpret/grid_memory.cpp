@@ -29,8 +29,8 @@ struct Mover {
   void (*write_run)(void* out, int64_t step, const void* in, bool one, int64_t n);
   void (*write_at)(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
                    int64_t n);
-  void (*add_at)(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
-                 void* before, int64_t n);
+  void (*update_at)(GridUpdate, void* out, const int64_t* at, const uint8_t* set, const void* in,
+                    bool one, const void* expected, bool one_expected, void* before, int64_t n);
 };
 template <class D, class R> struct Moves {
   using V = Element<D, R>;
@@ -65,19 +65,21 @@ template <class D, class R> struct Moves {
     for (int64_t i = 0; i < n; ++i)
       if (set[i]) o[at[i]] = stored<D>(x[one ? 0 : i]);
   }
-  static void add_at(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
-                     void* before, int64_t n) {
+  static void update_at(GridUpdate how, void* out, const int64_t* at, const uint8_t* set,
+                        const void* in, bool one, const void* expected, bool one_expected,
+                        void* before, int64_t n) {
     D* const o = static_cast<D*>(out);
     const V* const x = static_cast<const V*>(in);
+    const V* const e = static_cast<const V*>(expected);
     V* const b = static_cast<V*>(before);
     for (int64_t i = 0; i < n; ++i) {
       if (!set[i]) continue;
       const V was = loaded<V>(o[at[i]]);
-      o[at[i]] = stored<D>(V(was + x[one ? 0 : i]));
+      o[at[i]] = stored<D>(updated(how, was, x[one ? 0 : i], e[one_expected ? 0 : i]));
       if (b) b[i] = was;
     }
   }
-  static constexpr Mover all{read_run, read_at, write_run, write_at, add_at};
+  static constexpr Mover all{read_run, read_at, write_run, write_at, update_at};
 };
 template <class R>
 constexpr Mover kMovers[] = {
@@ -302,9 +304,10 @@ void GridMachine::atomic_add(const GridStatement& s, Active a) {
   }
   if (!lane_places(*s.place, a)) return;
   note_valid(*s.place, a, true, true);
+  const GridValue& expected = s.last ? *s.last : *s.value;
   mover(t.dtype, program.real)
-      .add_at(t.data, offset + a.lo, valid + a.lo, operand(*s.value, a.lo), is_one(*s.value),
-              before, a.hi - a.lo);
+      .update_at(s.update, t.data, offset + a.lo, valid + a.lo, operand(*s.value, a.lo),
+                 is_one(*s.value), operand(expected, a.lo), is_one(expected), before, a.hi - a.lo);
 }
 
 }  // namespace MT_ISA

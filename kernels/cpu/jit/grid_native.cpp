@@ -359,6 +359,9 @@ template <class T> class CodeRecorder {
       case op::id<op::Remainder>: return divided(x, y, true).id;
       case op::id<op::FloorDivide>: return divided(x, y, false).id;
       case op::id<op::Lt>: return less(x, y).id;
+      case op::id<op::BitwiseAnd>: return (x & y).id;
+      case op::id<op::BitwiseOr>: return (x | y).id;
+      case op::id<op::BitwiseXor>: return (x ^ y).id;
       case op::id<op::Le>: return (!less(y, x)).id;
       case op::id<op::Eq>: return (x == y).id;
       case op::id<op::Ne>: return (x != y).id;

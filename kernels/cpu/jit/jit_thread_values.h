@@ -282,6 +282,13 @@ class ThreadValues {
     const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::Remainder>;
     if (op == op::id<op::Neg>) return evaluate(*v.args[0], used), asm_.neg(to), true;
     if (divides) return divide(v, used), true;
+    const bool left = op == op::id<op::BitwiseLeftShift>;
+    if ((left || op == op::id<op::BitwiseRightShift>)&&v.args[1]->kind == V::number &&
+        int64_t(v.args[1]->value) >> 6 == 0) {  // by 0 to 63
+      evaluate(*v.args[0], used);
+      left ? asm_.shl(to, int(v.args[1]->value)) : asm_.sar(to, int(v.args[1]->value));
+      return true;
+    }
     const bool known = op == op::id<op::Add> || op == op::id<op::Sub> || op == op::id<op::Mul>;
     if (known && is_immediate(*v.args[1])) {
       const int y = int(v.args[1]->value);
@@ -291,8 +298,11 @@ class ThreadValues {
       return true;
     }
     const bool picks = op == op::id<op::LuaMin> || op == op::id<op::LuaMax>;
-    if (!known && !picks) return false;
+    const bool bits = op >= op::id<op::BitwiseAnd> && op <= op::id<op::BitwiseXor>;
+    if (!known && !picks && !bits) return false;
     with_operands(v, used, [&](const Reg64& x, const Operand& y) {
+      if (op == op::id<op::BitwiseAnd>) return asm_.and_(x, y);
+      if (bits) return op == op::id<op::BitwiseOr> ? asm_.or_(x, y) : asm_.xor_(x, y);
       if (op == op::id<op::Add>) return asm_.add(x, y);
       if (op == op::id<op::Sub>) return asm_.sub(x, y);
       if (op == op::id<op::Mul>) return asm_.imul(x, y);

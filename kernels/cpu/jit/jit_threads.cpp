@@ -312,9 +312,22 @@ class ThreadEmitter : ThreadValues {
     const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
     load_from(to, dtype, xmm1, 2);
     if (s.at >= 0) set(s.variable, {2, 1});
-    if (real) real_operation(op::id<op::Add>, xmm1, xmm1, xmm0);
-    else asm_.add(temporary(2), temporary(0));
+    update(s.update, real);
     store_to(to, dtype, xmm1, temporary(2));
+  }
+
+  /// Updates what was loaded, xmm1 or temporary 2, by the value in xmm0 or temporary 0.
+  void update(GridUpdate how, bool real) {
+    const Reg64 old = temporary(2), value = temporary(0);
+    const int op = how == GridUpdate::add   ? op::id<op::Add>
+                   : how == GridUpdate::min ? op::id<op::LuaMin>
+                                            : op::id<op::LuaMax>;
+    if (how > GridUpdate::max) fine_ = false;
+    else if (real) real_operation(op, xmm1, xmm1, xmm0);
+    else if (how == GridUpdate::add) asm_.add(old, value);
+    else
+      asm_.cmp(old, value),
+          how == GridUpdate::min ? asm_.cmovg(old, value) : asm_.cmovl(old, value);
   }
 
   bool reads_thread_ = false, has_loops_ = false;
