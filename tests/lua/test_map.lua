@@ -412,6 +412,24 @@ test('gradients of loops whose end depends on an element', function()
   raises(function() mt.grad(y:sum(), x, {create_graph = true}) end, 'map: .* has no second derivatives')
 end)
 
+test('% of integers is an integer', function()
+  local x, y = mt.range(-7, 7):long(), mt.range(1, 15):long() + 2 ^ 40
+  local f = mt.map(function(a) return (a * 3 + 2 ^ 40) % 7 - a % -4 end)
+  for _, dtype in ipairs {'int64', 'float64', 'int32'} do
+    local big = dtype == 'int32' and 0 or 2 ^ 40
+    local z = mt.map(function(a) return (a * 3 + big) % 7 - a % -4 end)(x:to(dtype))
+    eq(z.dtype, dtype)
+    for i, a in ipairs(x:tolist()) do eq(z[i]:item(), (a * 3 + big) % 7 - a % -4) end
+  end
+  eq(f(x:double()).dtype, 'float64')
+  eq(f(x).dtype, 'int64')
+  local rest = mt.zip(function(a, b) return a % b end)
+  eq(rest(y, x:abs() + 2):tolist(), y:remainder(x:abs() + 2):tolist())
+  eq(rest(y, x).dtype, 'float32') -- a divisor is 0: it has no integer
+  eq(mt.map(function(a) return a % (a - a) end)(x).dtype, 'float32')
+  eq(mt.zip(function(a, n) return a % n end)(x, 0.5).dtype, 'float32')
+end)
+
 test('derivatives of every function that such a loop may call', function()
   local names = {'abs', 'sqrt', 'exp', 'log', 'log10', 'sin', 'cos', 'tan', 'asin', 'acos', 'atan', 'sinh', 'cosh',
     'tanh'}
@@ -424,6 +442,26 @@ test('derivatives of every function that such a loop may call', function()
       return of(a) + math.floor(a * 3)
     end), {x}), name)
   end
+  for _, name in ipairs {'erf', 'erfc', 'log1p', 'expm1', 'exp2', 'sigmoid', 'gelu', 'silu', 'relu', 'square', 'rsqrt',
+    'reciprocal', 'elu', 'celu', 'selu', 'leaky_relu', 'softsign', 'hardswish', 'clamp', 'frac', 'deg2rad', 'entr'} do
+    local of = mt[name]
+    assert(mt.gradcheck(mt.map(function(a)
+      while a > 0.9 do a = a - 1 end
+      return of(a) * a + mt.round(a)
+    end), {x}), name)
+  end
+  assert(mt.gradcheck(mt.zip(function(a, b)
+    while a > 2 do a = a - 1 end
+    local whole, part = math.modf(a * 3)
+    return mt.clamp(a, 0.4, 0.6) * mt.lerp(a, b, 0.25) + math.log(b, 3) * part + mt.xlogy(a, b) + whole +
+      math.ldexp(a, 2) * mt.logaddexp(a, b) + mt.addcmul(a, b, b, 0.5) + mt.maximum(a, b) + mt.where(a > b, b, a)
+  end), {x, y}))
+  raises(function()
+    mt.map(function(a)
+      while a > 0.9 do a = a - 1 end
+      return mt.clamp(0.5, a, 2)
+    end)(x)
+  end, 'mt.clamp has no gradient by its argument 2')
   for name, of in pairs {atan2 = math.atan2, fmod = math.fmod, pow = math.pow, modulo = function(a, b) return a % b end,
     least = math.min, most = math.max} do
     for _, order in ipairs {{x, y}, {y, x}} do

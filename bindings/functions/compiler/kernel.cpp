@@ -147,16 +147,17 @@ class Script : public grid::CaptureResolver {
     lua_getfield(L_, -1, "builtins");
     lua_pushvalue(L_, -3);
     lua_rawget(L_, -2);
-    if (lua_isstring(L_, -1)) {
-      const std::string name = lua_tostring(L_, -1);
-      lua_rawget(L_, -2);
-      return {O::builtin, lua_isnil(L_, -1) ? -1 : add_function(), name};
+    if (lua_isstring(L_, -1)) return {O::builtin, -1, lua_tostring(L_, -1)};
+    if (lua_istable(L_, -1)) {
+      lua_rawgeti(L_, -1, 1), lua_rawgeti(L_, -2, 2);
+      const int index = add_function();
+      return {O::builtin, index, lua_tostring(L_, -1)};
     }
     lua_pop(L_, 3);
     lua_Debug info;
     lua_pushvalue(L_, -1);
     lua_getinfo(L_, ">S", &info);
-    if (std::string_view(info.source).starts_with("@mtorch/") || lua_iscfunction(L_, -1))
+    if (info.linedefined < 0 || std::string_view(info.source).starts_with("@mtorch/"))
       return {O::other, -1, "a function of tensors or of a library"};
     lua_pushvalue(L_, -1);
     return {O::function, add_function()};

@@ -8,7 +8,7 @@ local source = require 'mtorch.compile.source'
 local fail = core.fail
 local Kernel, HANDLE = {}, {} -- a private key for the C++ handle
 
---- Of a function of Lua or mt that kernels may know: its name. Of a name: the function that defines it in kernels.
+--- Of a function of Lua or mt that kernels may know: its name, or {name, the function that defines it in kernels}.
 local builtins = {[print] = 'print'}
 local open = getmetatable(mt).open
 for _, name in ipairs(native.grid_operations()) do
@@ -21,10 +21,10 @@ for library, functions in pairs {math = math, bit = bit} do
     if type(value) == 'function' then builtins[value] = library .. '.' .. name end
   end
 end
+local libraries = {math = math, bit = bit, mt = mt}
 for library, functions in pairs(require 'mtorch.compile.lua_functions'(mt)) do
-  for name, value in pairs(functions) do
-    builtins[library .. '.' .. name] = value
-    if library == 'mt' then builtins[mt[name]] = 'mt.' .. name end
+  for name, definition in pairs(functions) do
+    builtins[libraries[library][name]] = {library .. '.' .. name, definition}
   end
 end
 

@@ -33,6 +33,7 @@ end
 
 --- Keeps the program of the last call with only tensors, so that further calls need not sort their arguments.
 local function note_latest(record, kinds, made)
+  if made.divides then return end -- there is another one for integers
   if #kinds == made.inputs and #made.operands == 0 then record.latest[#kinds] = made end
 end
 
@@ -43,13 +44,14 @@ local function taken(f)
 end
 
 --- The program for arguments of these kinds, compiled if no existing one is valid, and the captured
---- numbers; without kinds all parameters are tensors.
-local function program_for(record, kinds)
+--- numbers; without kinds all parameters are tensors. `whole`: the tensors are of integers.
+local function program_for(record, kinds, whole)
   if not kinds then
     kinds = {}
     for i = 1, (taken(record.f)) do kinds[i] = 'tensor' end
   end
-  local key = table.concat(kinds, ' ')
+  whole = whole and record.divides -- an integer's % has an operation of its own
+  local key = table.concat(kinds, ' ') .. (whole and ' whole' or '')
   local list = record.programs[key]
   if not list then
     list = {}
@@ -66,11 +68,13 @@ local function program_for(record, kinds)
   if #kinds > most and not more then
     core.fail('%s: the function takes %d argument%s and got %d', record.name, most, most == 1 and '' or 's', #kinds)
   end
-  local made = trace.compile(record.f, kinds, record.name)
+  local made = trace.compile(record.f, kinds, record.name, whole)
   table.insert(list, 1, made)
   list[max_programs + 1] = nil
   note_latest(record, kinds, made)
-  if #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and #made.operands == 0 then
+  record.divides = record.divides or made.divides
+  if not made.divides and #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and
+    #made.operands == 0 then
     record.simple[#kinds] = made.program
   end
   return made, read_captured(made)
@@ -97,16 +101,26 @@ local function sorted(record, n, ...)
   return tensors, numbers, kinds, out
 end
 
+--- The same for these tensors.
+local function program_for_tensors(record, kinds, tensors)
+  local made, numbers = program_for(record, kinds)
+  if not made.divides then return made, numbers end
+  for _, x in ipairs(tensors) do
+    if x.dtype == 'bool' or x.dtype:find 'float' then return made, numbers end
+  end
+  return program_for(record, kinds, true)
+end
+
 compiled.program_for = program_for
 --- The program for a call with these arguments.
 function compiled.program_of(record, ...)
-  local _, _, kinds = sorted(record, select('#', ...), ...)
-  return program_for(record, kinds)
+  local tensors, _, kinds = sorted(record, select('#', ...), ...)
+  return program_for_tensors(record, kinds, tensors)
 end
 
 local function call(record, ...)
   local tensors, given, kinds, out = sorted(record, select('#', ...), ...)
-  local made, numbers = program_for(record, kinds)
+  local made, numbers = program_for_tensors(record, kinds, tensors)
   if made.kernel then return loops.run(record.name, made.kernel, kinds, tensors, given, out) end
   for k, x in ipairs(given) do numbers[k] = x end
   for _, o in ipairs(made.operands) do tensors[#tensors + 1] = o.read() end

@@ -117,8 +117,10 @@ local meta = {
   __add = arithmetic 'add', __sub = arithmetic 'sub', __mul = arithmetic 'mul', __div = arithmetic 'div',
   __pow = arithmetic 'pow',
   __unm = function(a) return (operation(op 'neg', a)) end,
-  -- a - floor(a / b) * b, as in LuaJIT.
+  -- a - floor(a / b) * b, as in LuaJIT; of integers the remainder, which is the same number.
   __mod = function(a, b)
+    symbols.session.divides = true
+    if symbols.session.whole then return (operation(op 'remainder', a, b)) end
     local whole = operation(op 'floor', operation(op 'div', a, b))
     return (operation(op 'sub', a, operation(op 'mul', whole, b)))
   end,

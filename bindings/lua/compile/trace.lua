@@ -240,13 +240,13 @@ function Session:join(leaves, from, to, depth)
   return joined
 end
 
---- The program of f; `kinds` has 'tensor' or 'number' for each argument.
-local function attempt(f, kinds, frozen)
+--- The program of f; `kinds` has 'tensor' or 'number' for each argument; `whole`: the tensors are of integers.
+local function attempt(f, kinds, whole, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
   local s = setmetatable({builder = native.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
-    numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, places = {}, known = {}, clones = {},
-    written = {}, bools = {}}, Session)
+    whole = whole, numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, places = {}, known = {},
+    clones = {}, written = {}, bools = {}}, Session)
   local before = symbols.session
   symbols.session = s
   local ok, result = pcall(function()
@@ -271,7 +271,7 @@ local function attempt(f, kinds, frozen)
     local count = s.given + #s.numbers
     local program, used, folded, shared, simplified = native.finish(s.builder, values, inputs + #s.operands, count)
     return {program = program, used = used, results = joined.n, ways = #leaves, folded = folded, shared = shared,
-      simplified = simplified}
+      simplified = simplified, divides = s.divides}
   end)
   symbols.session = before
   if not ok then return nil, result, s end
@@ -296,13 +296,13 @@ end
 
 --- Compiles a Lua function to a program; name is 'map' etc. A captured number is a parameter, or,
 --- if that cannot be traced (the end of a loop), a guard.
-function trace.compile(f, kinds, name)
-  local found, err, s = attempt(f, kinds)
+function trace.compile(f, kinds, name, whole)
+  local found, err, s = attempt(f, kinds, whole)
   if found then return found end
   local captured = {}
   for _, n in ipairs(s.numbers) do captured[#captured + 1] = n.name end
   for i = 1, #captured + 1 do
-    found = #captured > 0 and attempt(f, kinds, captured[i] or true)
+    found = #captured > 0 and attempt(f, kinds, whole, captured[i] or true)
     if found then return found end
   end
   if source.is_kept(f) and (s.is_branchy or loops.is_bound(tostring(err))) then

@@ -189,6 +189,9 @@ void Builder::bind(int local, Item it, int line) {
     Item found = resolve(it.path, line);
     if (found.kind != Item::captured || again) it = found;
   }
+  if (it.kind == Item::tensor && again && it.prefix.count < p_.tensors[size_t(it.index)].ndim)
+    refuse(line, "'{}' is a tensor here and is set to something else below; use another local",
+           name);
   if (it.kind == Item::nil || it.kind == Item::value || again) {
     if (it.kind == Item::value && !again && is_fixed(*it.number)) return void(to = it);
     const int v = fresh(name, line);

@@ -50,7 +50,7 @@ Item Builder::item(const Expr& e) {
               1ull << 53)
         refuse(
             e.line,
-            "the whole number {} exceeds 2^53, beyond which Lua's numbers are not exact; write 1e16 for a float",
+            "the whole number {} exceeds 2^53, beyond which Lua's numbers are not exact; a float has a point or an exponent",
             e.text);
       return number(e.value, e.line, e.is_float ? GridType::real : GridType::none);
     case Expr::boolean:
@@ -109,11 +109,18 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
 }
 
 namespace {
-/// The alternative that kernels have for an unknown name, or for a library.
+/// The alternative that kernels have for an unknown name.
 const char* known_of(const std::string& name) {
   static constexpr std::pair<const char*, const char*> known[] = {
       {"math", "; kernels know the functions of math that give one number"},
-      {"mt", "; of mt they know mt.cdiv and the functions of one element, such as mt.erf"},
+      {"i", "; local i = grid(1) is the position of the thread"},
+      {"mt.max", "; math.max(a, b) is the larger one, and a loop finds that of many"},
+      {"mt.min", "; math.min(a, b) is the smaller one, and a loop finds that of many"},
+      {"mt.sum", "; a loop adds elements, atomic_add those of threads"},
+      {"mt.rand", "; give the kernel a tensor of random numbers"},
+      {"mt.randn", "; give the kernel a tensor of random numbers"},
+      {"mt.tensor", "; a captured or passed tensor is read, memory of a block is shared(n)"},
+      {"mt.zeros", "; a captured or passed tensor is read, memory of a block is shared(n)"},
       {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
       {"threadIdx", "; kernels have thread_idx.x, from 1"},
       {"blockIdx", "; kernels have block_idx.x, from 1"},
@@ -140,11 +147,20 @@ CapturedName Builder::captured(const Path& path) {
 /// Resolves a captured name.
 Item Builder::resolve(Path path, int line) {
   const CapturedName o = captured(path);
+  const std::string name = path.text();
+  const char* const known = *known_of(name) ? known_of(name) : known_of(path.root);
+  if (path.root == "mt" && !path.keys.empty() &&
+      (o.kind == CapturedName::nothing || o.kind == CapturedName::other))
+    refuse(
+        line, "kernels do not have {}{}", name,
+        *known
+            ? known
+            : "; of mt they know mt.cdiv and the elementwise functions of numbers, such as mt.erf");
   switch (o.kind) {
     case CapturedName::nothing:
       refuse(line,
              "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
-             path.text(), known_of(path.root));
+             name, known);
     case CapturedName::whole:
     case CapturedName::real:
     case CapturedName::boolean:
@@ -160,7 +176,7 @@ Item Builder::resolve(Path path, int line) {
       refuse(
           line,
           "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such{}",
-          path.text(), o.text, known_of(path.root));
+          name, o.text, known);
     default: break;
   }
   Item it(Item::captured, o.text);
@@ -240,9 +256,7 @@ Item Builder::indexed(const Expr& e) {
                rank == 1 ? "" : "s", named ? key.text : std::to_string(d));
       return size(object.index, object.prefix.count + int(d) - 1, line);
     }
-    case Item::word:
-      if (!named) refuse(line, "'{}' has .x, .y and .z", object.name);
-      return word_field(object, key.text, line);
+    case Item::word: return word_field(object, named ? "." + key.text : "[..]", line);
     case Item::captured:
       if (!named && key.kind != Expr::number)
         refuse(
@@ -272,11 +286,11 @@ Item Builder::element(Item tensor, const Expr& key, int line) {
 }
 
 Item Builder::word_field(const Item& word, const std::string& field, int line) {
-  const int axis = axis_of(field);
+  const int axis = axis_of(field.substr(1));
   const std::string& n = word.name;
   const bool known = n == "thread_idx" || n == "block_idx" || n == "block_dim" || n == "grid_dim";
   if (!known) refuse(line, "'{}' is a function of kernels: {}(..)", n, n);
-  if (axis < 0) refuse(line, "{} has .x, .y and .z, not '.{}'", n, field);
+  if (axis < 0) refuse(line, "{} has .x, .y and .z, not '{}'", n, field);
   if (n == "thread_idx") return make(Value::thread, axis, line);
   if (n == "block_idx") return make(Value::block, axis, line);
   const auto kind = n == "block_dim" ? LaunchScalar::block_dim : LaunchScalar::grid_dim;

@@ -191,7 +191,7 @@ class Checker {
     if (v->type == T::integer) return v;
     if (!p_.lua_numbers)
       refuse(v->line,
-             "the bits and divisors of a float: {} takes whole numbers; use math.floor(..)",
+             "{} of a float; bits and divisors are those of whole numbers: use math.floor(..)",
              op_row(op).info->name);
     return p_.add(kConvert, {make<op::Round>({v}, T::real, v->line)}, T::integer, v->line);
   }
@@ -292,6 +292,7 @@ class Checker {
     const T wanted = type_of_dtype(t.dtype), given = s.value->type;
     if (s.kind == Statement::atomic_add && wanted == T::boolean)
       refuse(s.line, "an atomic update: '{}' is a bool tensor; use uint8", t.name);
+    if (s.last) need_number(s.last, "atomic_cas compares with");
     if (s.last && wanted == T::integer && s.last->type != T::integer)
       refuse(s.line, "atomic_cas: '{}' is a tensor of {} and is compared with whole numbers",
              t.name, dtype_name(t.dtype));

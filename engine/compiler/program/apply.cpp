@@ -17,6 +17,21 @@ static bool holds(Dtype dtype, double x) {
          });
 }
 
+/// Whether all divisors of a program of integers are known not to be 0. An input is tested.
+static bool divides_whole(const Program& p, const std::vector<Tensor>& inputs,
+                          const double* numbers) {
+  for (int i = 0; i < p.count; ++i) {
+    if (p.code[i].op != op::id<op::Remainder>) continue;
+    const Instruction& by = p.code[p.code[i].in[1]];
+    if (by.op >= 0 || (by.op == kInput && by.which >= int(inputs.size()))) return false;
+    if (by.op == kConstant ? by.constant == 0 : by.op == kNumber && numbers[by.which] == 0)
+      return false;
+    if (by.op == kInput && any(op::eq(inputs[size_t(by.which)].detach(), 0.0)).item() != 0)
+      return false;
+  }
+  return true;
+}
+
 Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
                       const double* numbers) {
   Dtype tensors = Dtype::none, points = Dtype::none;
@@ -35,7 +50,7 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
   for (int k = 0; k < p.numbers && whole; ++k) whole = holds(d, numbers[k]);
   for (int i = 0; i < p.count && whole; ++i)
     if (p.code[i].op == kConstant) whole = holds(d, p.code[i].constant);
-  return whole ? d : default_dtype();
+  return whole && divides_whole(p, inputs, numbers) ? d : default_dtype();
 }
 
 namespace {

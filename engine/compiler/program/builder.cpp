@@ -24,8 +24,9 @@ bool answers_bool(int op) { return op_row(op).answers_bool; }
 template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
 /// The operations of Expression::is_whole.
 bool keeps_whole(int op) {
-  return answers_bool(op) || one_of<op::Add, op::Sub, op::Mul, op::Neg, op::Where, op::Abs,
-                                    op::Sign, op::Minimum, op::Maximum, op::Square, op::Relu>(op);
+  return answers_bool(op) ||
+         one_of<op::Add, op::Sub, op::Mul, op::Neg, op::Where, op::Abs, op::Sign, op::Minimum,
+                op::Maximum, op::Square, op::Relu, op::Remainder>(op);
 }
 
 /// What an instruction computes.

@@ -282,13 +282,12 @@ class ThreadValues {
     const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::Remainder>;
     if (op == op::id<op::Neg>) return evaluate(*v.args[0], used), asm_.neg(to), true;
     if (divides) return divide(v, used), true;
-    const bool left = op == op::id<op::BitwiseLeftShift>;
-    if ((left || op == op::id<op::BitwiseRightShift>)&&v.args[1]->kind == V::number &&
-        int64_t(v.args[1]->value) >> 6 == 0) {  // by 0 to 63
-      evaluate(*v.args[0], used);
-      left ? asm_.shl(to, int(v.args[1]->value)) : asm_.sar(to, int(v.args[1]->value));
-      return true;
-    }
+    const V* const by = v.args[1];
+    const bool left = op == op::id<op::BitwiseLeftShift>,
+               right = op == op::id<op::BitwiseRightShift>;
+    if ((left || right) && by->kind == V::number && int64_t(by->value) >> 6 == 0)  // 0 to 63
+      return evaluate(*v.args[0], used),
+             left ? asm_.shl(to, int(by->value)) : asm_.sar(to, int(by->value)), true;
     const bool known = op == op::id<op::Add> || op == op::id<op::Sub> || op == op::id<op::Mul>;
     if (known && is_immediate(*v.args[1])) {
       const int y = int(v.args[1]->value);
