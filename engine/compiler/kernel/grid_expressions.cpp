@@ -50,7 +50,7 @@ Item Builder::item(const Expr& e) {
               1ull << 53)
         refuse(
             e.line,
-            "the whole number {} exceeds 2^53, beyond which Lua's numbers are not exact; a float has a point or an exponent",
+            "the whole number {} exceeds 2^53, beyond which Lua's numbers are not exact; write a float with a point",
             e.text);
       return number(e.value, e.line, e.is_float ? GridType::real : GridType::none);
     case Expr::boolean:
