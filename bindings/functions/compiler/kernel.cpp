@@ -188,12 +188,11 @@ int grid_make(Args& a) {
   return 1;
 }
 
-template <bool for_each> int grid_launch(Args& a) {
+int grid_launch(Args& a) {
   LuaKernel& k = Userdata<LuaKernel>::at(a, kHandle);
   Script script(a.L, k);
-  k.kernel.launch(
-      script, launch_size(a), launch_arguments(a, 8), [&a](int i) { return describe(a.L, i + 8); },
-      for_each);
+  k.kernel.launch(script, launch_size(a), launch_arguments(a, 8),
+                  [&a](int i) { return describe(a.L, i + 8); });
   return 0;
 }
 
@@ -211,9 +210,7 @@ const Entry kKernelParts[] = {
     {"grid_make(fn, locate, builtins, check, lua_numbers, ..)",
      "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
      grid_make},
-    {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch<false>},
-    {"grid_over(kernel, gx, gy, gz, bx, by, bz, ..)",
-     "The same with a thread for each element of a tensor.", grid_launch<true>},
+    {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},
     {"grid_path(kernel)", "How the last launch ran.",
      [](Args& a) { return a.push(Userdata<LuaKernel>::at(a, kHandle).kernel.path()); }},
     {"grid_operations()", "The names of the elementwise operations.",

@@ -30,8 +30,9 @@ end
 
 local methods = {}
 
-local function runner(handle, launch)
-  return function(gx, gy, gz, bx, by, bz, _, ...) return launch(handle, gx, gy, gz, bx, by, bz, ...) end
+local grid_launch = native.grid_launch
+local function runner(handle)
+  return function(gx, gy, gz, bx, by, bz, _, ...) return grid_launch(handle, gx, gy, gz, bx, by, bz, ...) end
 end
 
 local blocks = {{256, 1, 1}, {16, 16, 1}, {8, 8, 4}}
@@ -44,7 +45,7 @@ methods.over = core.declare('over(self, x: tensor)',
     if not block then fail('%s: over takes a tensor of 1 to 3 dimensions, got %d', name, rank) end
     local count = {1, 1, 1}
     for d = 1, rank do count[d] = math.ceil(x.shape[d] / block[d]) end
-    return launcher(name, {count, block}, runner(rawget(self, HANDLE), native.grid_over))
+    return launcher(name, {count, block}, runner(rawget(self, HANDLE)))
   end)
 
 methods.path = core.declare('path(self)', 'How the last launch ran on the CPU, in one line: mt.explain shows it.',
@@ -56,7 +57,7 @@ methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
 
 function Kernel.__index(self, key)
   local name = rawget(self, 'name')
-  if type(key) == 'table' then return launcher(name, key, runner(rawget(self, HANDLE), native.grid_launch)) end
+  if type(key) == 'table' then return launcher(name, key, runner(rawget(self, HANDLE))) end
   if methods[key] then return methods[key] end
   if type(key) == 'number' then fail('%s: a launch is k[{blocks, threads}](..), with a table', name) end
   fail("%s: a kernel has no '%s'; it has k[{blocks, threads}](..), k:over(x)(..) and k.name", name, tostring(key))

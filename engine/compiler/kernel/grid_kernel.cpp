@@ -307,25 +307,6 @@ void check_count(const std::string& name, const LaunchSize& s) {
   if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
 }
 
-/// k:over(x) of a matrix starts threads in two dimensions; a kernel of one would run several times for each element.
-void check_coordinates(const Kernel& k, const LaunchSize& size) {
-  unsigned used = 0;
-  each_statement(k.body, 0, [&](const grid::Statement& s, int) {
-    values_of(s, [&](const grid::Value& v) {
-      if (v.kind >= grid::Value::place && v.kind <= grid::Value::block) used |= 1u << v.index;
-    });
-  });
-  int given = 3;
-  while (given > 1 && size.block[given - 1] == 1) --given;
-  for (int d = 0; d < given; ++d)
-    if (!(used >> d & 1))
-      fail(
-          "{}: over(x) of a tensor of {} dimensions starts a thread for each element, but the kernel does not use the "
-          "coordinate {}, grid({})'s value {}; give over a tensor of fewer dimensions, as x:view(-1), or launch "
-          "k[{{blocks, threads}}]",
-          k.name, given, "xyz"[d], given, d + 1);
-}
-
 CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int i,
                            const DescribeArgument& describe) {
   CapturedName o;
@@ -377,7 +358,7 @@ std::string GridKernel::path() const {
 
 void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
                         const std::vector<KernelArgument>& arguments,
-                        const DescribeArgument& describe, bool for_each) {
+                        const DescribeArgument& describe) {
   const ast::Function& f = script.function(0);
   check_launch(f.name, size);
   check_count(f.name, size);
@@ -391,7 +372,6 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
   for (size_t k = 0; k < arguments.size(); ++k)
     types.push_back(argument_name(f, arguments[k], int(k), describe));
   const std::shared_ptr<Variant> v = variant_for(script, types);
-  if (for_each) check_coordinates(v->program, size);
   Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();
   int64_t bytes = 0;

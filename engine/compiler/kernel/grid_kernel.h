@@ -33,10 +33,9 @@ class GridKernel {
   const grid::Kernel& last() const;
   /// The reason why the last launch could not be built.
   const grid::GridMisfit& misfit() const { return misfit_; }
-  /// Checks everything, then runs the kernel on the device of its tensors. `for_each`: there is a thread for each
-  /// element of a tensor, so the kernel must use all coordinates.
+  /// Checks everything, then runs the kernel on the device of its tensors.
   void launch(grid::CaptureResolver&, const LaunchSize&, const std::vector<KernelArgument>&,
-              const DescribeArgument&, bool for_each = false);
+              const DescribeArgument&);
   /// How the last launch ran on the CPU, in one line.
   std::string path() const;
 

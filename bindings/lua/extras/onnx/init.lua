@@ -13,7 +13,7 @@ local onnx = {}
 
 local words = util.word_set
 local takes_numbers = words 'item at tolist equal allclose data_address all any'
-local launches = words 'grid_launch grid_over cuda_launch'
+local launches = words 'grid_launch cuda_launch'
 local random = words [[rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial
   uniform exponential random alpha_dropout]]
 
