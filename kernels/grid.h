@@ -67,7 +67,7 @@ struct GridValues {
 
 struct GridValue {
   enum Kind : uint8_t {
-    number,     // value
+    number,     // value; `index` is 1 if it is written as a float, as 1.0
     boolean,    // value
     scalar,     // number `index` of the launch
     variable,   // `index`

@@ -258,7 +258,7 @@ test('the elementwise functions of mt have the values that they have for tensors
     {1, 4, 1, 1}, {2, 4, 3, -1}, {2, 4, 5, -1}})
 end)
 
-test('a literal with a point or an exponent is a float; without floats the default dtype is the kernel\'s', function()
+test('a local that gets 1.0 is a float; without floats the default dtype is the kernel\'s', function()
   local out = mt.zeros(4, 'float64')
   mt.kernel(function(out)
     local s, t, whole = 1.0, 1e0, 1
@@ -269,7 +269,20 @@ test('a literal with a point or an exponent is a float; without floats the defau
   eq(out[1]:item() / 15511210043330985984000000, 1)
   eq(out[2]:item() / 15511210043330985984000000, -1)
   eq(out[4]:item(), 19.5)
-  local n = mt.zeros(2, 'int64')
+  local n = mt.zeros(3, 'int64')
+  mt.kernel(function(n)
+    n[1], n[2 + 0.0] = 1e3, n[1] * 2.0 + 3
+    for k = 1.0, 3 do n[3] = math.max(n[3], k) end
+  end)[{1, 1}](n)
+  eq(n:tolist(), {1000, 3, 3})
+  raises(function()
+    mt.kernel(function(n)
+      local i = grid(1)
+      local s = i > 2 and 1.0 or 0
+      n[i] = s
+    end)[{1, 3}](n)
+  end, "'n' is a tensor of int64 and takes whole numbers")
+  n = mt.zeros(2, 'int64')
   local k = mt.kernel(function(n) n[grid(1)] = math.floor(1 / 3 * 1e12) end)
   mt.set_default_dtype 'float64'
   local ok, why = pcall(k[{1, 2}], n)

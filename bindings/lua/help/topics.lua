@@ -79,8 +79,8 @@ functions of numbers: mt.erf(x), mt.clamp(x, 0, 1), mt.where(c, x, y), mt.bitwis
   atomic_cas(t, i, .., expected, v)                     t[i] = v if it was `expected`
   warp_sum(v) warp_max(v) warp_min(v) shuffle_down(v, n) shuffle_xor(v, mask) lane()   in a warp of 32 threads
   constant(t)                                           a small tensor that is only read
-Literals without a point or exponent (1, not 1.0), counters, shapes and captured integers are 64-bit integers; / and ^
-give floats, rounding (math.floor, mt.round) integers, and math.floor(a / b) of integers is exact. bit.* has 32 bits,
+Whole literals, counters, shapes and captured integers are 64-bit integers, but `local s = 1.0` is a float; / and ^ give
+floats, rounding (math.floor, mt.round) integers, and math.floor(a / b) of integers is exact. bit.* has 32 bits,
 as in LuaJIT, mt.bitwise_and and so on 64. Floats are the widest float dtype of the tensors, else the default.
 Captured numbers are read again at each launch. {check=true} reports accesses out of bounds, races, divergent barriers
 and uninitialised shared memory; mt.explain(k:over(x), x, ..) says how it ran. An argument that requires a gradient is

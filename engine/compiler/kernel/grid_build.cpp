@@ -26,8 +26,8 @@ std::string Path::text() const {
 Value* Builder::make(Value::Kind kind, int index, int line) {
   return p_.add({.kind = kind, .line = at(line), .index = index});
 }
-Value* Builder::number(double x, int line, GridType type) {
-  return p_.add({.kind = Value::number, .type = type, .line = at(line), .value = x});
+Value* Builder::number(double x, int line, bool is_float) {
+  return p_.add({.kind = Value::number, .line = at(line), .index = is_float, .value = x});
 }
 Value* Builder::apply(int op, const GridValues& args, int line) {
   return p_.add(op, args, GridType::none, at(line));

@@ -109,7 +109,7 @@ class Builder {
 
   Value* make(Value::Kind, int index, int line);
   /// `type`: real if it is written as a float; otherwise that of its value.
-  Value* number(double, int line, GridType type = GridType::none);
+  Value* number(double, int line, bool is_float = false);
   Value* apply(int op, const GridValues&, int line);
   template <class Op> Value* apply(const GridValues& args, int line) {
     return apply(op::id<Op>, args, line);

@@ -52,7 +52,7 @@ Item Builder::item(const Expr& e) {
             e.line,
             "the whole number {} exceeds 2^53, beyond which Lua's numbers are not exact; write a float with a point",
             e.text);
-      return number(e.value, e.line, e.is_float ? GridType::real : GridType::none);
+      return number(e.value, e.line, e.is_float);
     case Expr::boolean:
       return p_.add({.kind = Value::boolean, .line = at(e.line), .value = double(e.value)});
     case Expr::nil: return {};
@@ -301,7 +301,7 @@ Item Builder::word_field(const Item& word, const std::string& field, int line) {
 
 Value* Builder::unary(const Expr& e) {
   Value* const x = value(*e.args[0]);
-  if (e.text == "-" && x->kind == Value::number) return number(-x->value, e.line, x->type);
+  if (e.text == "-" && x->kind == Value::number) return number(-x->value, e.line, x->index == 1);
   return apply(e.text == "-" ? op::id<op::Neg> : op::id<op::LogicalNot>, {x}, e.line);
 }
 

@@ -1,6 +1,6 @@
 // grid_types.cpp -- type inference of grid kernels: a fixpoint, then checks, then conversions
 //
-// A variable that is assigned both integers and reals is real. Properties of all values are checked
+// A variable that is assigned both integers and reals, or a literal with a point (1.0), is real. Properties of all values are checked
 // at the end, when all types are known. With `lua_numbers` numbers are Lua's, so that only what counts is an integer:
 // whole literals, positions, counters of for, and these plus or minus a constant.
 #include <cmath>
@@ -83,6 +83,12 @@ class Finder {
     }
     return joined(v.args);
   }
+  /// Whether a number is 1.0, or is that or another one by a condition: a local that gets it is real, although 1.0 is
+  /// an integer elsewhere, as 1 is.
+  static bool is_float_literal(const Value& v) {
+    if (v.has(op::id<op::Where>)) return is_float_literal(*v.args[1]) || is_float_literal(*v.args[2]);
+    return v.kind == Value::number && v.index == 1;
+  }
   void give(int variable, T t) {
     T& now = p_.variables[size_t(variable)].type;
     const T joined = join(now, t);
@@ -93,7 +99,7 @@ class Finder {
       for (Value* v : {s->place, s->value, s->last, s->step})
         if (v) find(*v);
       if (s->kind == Statement::assign || s->kind == Statement::warp)
-        give(s->variable, s->value->type);
+        give(s->variable, is_float_literal(*s->value) ? T::real : s->value->type);
       if (s->kind == Statement::atomic_add) give(s->variable, s->place->type);
       if (s->kind == Statement::count) give(s->variable, join(s->value->type, s->step->type));
       walk(s->body), walk(s->other);
