@@ -4,7 +4,7 @@
 -- own_<name>_out/<size>: the same into a given tensor, as in the C++ loop;
 -- own_<name>_back/<size>: the backward pass only, for a given incoming gradient. chain_<name>/<size>: the same
 -- function as operations one by one. PyTorch's side is the chain in both, torch_compile's and JAX's are compiled.
--- kernel_<name>/<size>: grid kernels with loops that lanes of vectors do not help; o is the result.
+-- kernel_<name>/<size>: grid kernels: with loops that lanes of vectors do not help, and without loops; o is the result.
 local mt = require 'mtorch'
 
 -- The functions: of numbers or tensors, and of tensors with reductions along rows.
@@ -95,9 +95,22 @@ local kernels = {
     for (; k != 1; ++count) k = k % 2 == 0 ? k / 2 : 3 * k + 1;
     o[i] = count;
   }]]},
+  keep_positive = {1048576, 'x=normal:1048576', function(x, o)
+    local i = grid(1) -- luacheck: ignore 113
+    if i <= #x and x[i] > 0 then o[i] = 2 * x[i] end
+  end, 'for (long i = 0; i < n; ++i) if (x[i] > 0) o[i] = 2 * x[i];'},
+  ring = {1048576, 'x=normal:1048576', function(x, o)
+    local i, n = grid(1), #x -- luacheck: ignore 113
+    if i <= n then o[i] = 0.5 * x[i] + 0.25 * (x[i % n + 1] + x[(i - 2) % n + 1]) end
+  end, 'for (long i = 0; i < n; ++i) o[i] = 0.5f * x[i] + 0.25f * (x[(i + 1) % n] + x[(i + n - 1) % n]);'},
+  pairs = {1048576, 'x=normal:1048576', function(x, o)
+    local i = grid(1) -- luacheck: ignore 113
+    if i > #x then return end
+    if i % 2 == 1 then o[i] = x[i] + x[i + 1] else o[i] = x[i] - x[i - 1] end
+  end, 'for (long i = 0; i < n; ++i) o[i] = i % 2 == 0 ? x[i] + x[i + 1] : x[i] - x[i - 1];'},
 }
 local function add_kernels(row)
-  for _, name in ipairs {'scan', 'sort_rows', 'collatz'} do
+  for _, name in ipairs {'scan', 'sort_rows', 'collatz', 'keep_positive', 'ring', 'pairs'} do
     local k = kernels[name]
     local setup = ("local k = mt.kernel(require('bench.functions').kernels.%s[3]) local o = mt.zeros_like(x)")
       :format(name)

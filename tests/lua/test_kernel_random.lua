@@ -40,8 +40,14 @@ function Writer:whole(depth)
   return ('math.floor(%s %% 9)'):format(self:number(depth + 1))
 end
 function Writer:index(depth)
+  if self.straight then return one {'i', 'i', '(#x + 1 - i)', '(i - 0)'} end
   if random(3) == 1 and self.guarded then return 'i' end
   return ('%s %% #x + 1'):format(self:whole(depth + 1))
+end
+--- An index of a row; in kernels without loops it is the same in all lanes.
+function Writer:column(columns, depth)
+  if self.straight then return tostring(random(columns)) end
+  return ('%s %% %d + 1'):format(self:whole(depth), columns)
 end
 function Writer:number(depth)
   local choice = depth > 2 and random(3) or random(12)
@@ -51,9 +57,10 @@ function Writer:number(depth)
   local a, b = self:number(depth + 1), self:number(depth + 1)
   if choice <= 5 then return ('(%s %s %s)'):format(a, one {'+', '-', '*'}, b) end
   if choice == 6 then return ('(%s / (math.abs(%s) + 1))'):format(a, b) end
-  if choice == 7 and random(2) == 1 then return ('out[i][%s %% 4 + 1]'):format(self:whole(depth + 1)) end
+  if self.straight and choice == 11 then choice = 5 + random(3) end
+  if choice == 7 and random(2) == 1 then return ('out[i][%s]'):format(self:column(4, depth + 1)) end
   if choice == 7 then return ('x[%s]'):format(self:index(depth + 1)) end
-  if choice == 8 then return ('m[%s][%s %% 3 + 1]'):format(self:index(depth + 1), self:whole(depth + 1)) end
+  if choice == 8 then return ('m[%s][%s]'):format(self:index(depth + 1), self:column(3, depth + 1)) end
   if choice == 9 then return ('math.%s(%s, %s)'):format(one {'min', 'max'}, a, b) end
   if choice == 10 and random(2) == 1 then
     return ('((%s) and %s or (%s) and %s or %s)'):format(self:condition(depth + 1), a, self:condition(depth + 1), b,
@@ -94,7 +101,7 @@ function Writer:declare(level)
   local name = 'v' .. self.names
   local kind = random(6)
   if not self.plain and kind == 1 then -- an element that may be written afterwards
-    self:line(('local %s = out[i][%s %% 4 + 1]'):format(name, self:whole(1)))
+    self:line(('local %s = out[i][%s]'):format(name, self:column(4, 1)))
     self.numbers[#self.numbers + 1] = name
   elseif not self.plain and kind == 2 then
     self:line(('local %s = p[i]'):format(name))
@@ -116,7 +123,7 @@ function Writer:assign()
 end
 function Writer:store()
   if random(3) == 1 then self:line(('p[i] = %s %% 23 - 11'):format(self:whole(0)))
-  else self:line(('out[i][%s %% 4 + 1] = %s %% 16 - 8'):format(self:whole(1), self:number(0))) end
+  else self:line(('out[i][%s] = %s %% 16 - 8'):format(self:column(4, 1), self:number(0))) end
 end
 function Writer:loop(level)
   self.names = self.names + 1
@@ -183,9 +190,10 @@ function Writer:turns()
   self.plain = was
 end
 function Writer:statement(level)
-  if random(12) == 1 then return self:products() end
-  if random(8) == 1 then return self:turns() end
+  if not self.straight and random(12) == 1 then return self:products() end
+  if not self.straight and random(8) == 1 then return self:turns() end
   local choice = level > 2 and random(5) or random(9)
+  if self.straight and choice == 9 then choice = 7 end
   if choice == 1 then return self:declare(level) end
   if choice <= 3 then return self:assign() end
   if choice <= 5 then return self:store() end
@@ -198,7 +206,7 @@ function Writer:statement(level)
     end
     return self:line 'end'
   end
-  if choice == 8 and random(4) == 1 then return self:line(('if %s then return end'):format(self:condition(1))) end
+  if choice == 8 and (self.straight or random(4) == 1) then return self:line(('if %s then return end'):format(self:condition(1))) end
   self:loop(level)
 end
 
@@ -226,27 +234,28 @@ local places = {
   'local r, c = grid(2)\n  local i = (r - 1) * grid_dim.y * block_dim.y + c', -- linear index in a 2-d grid
 }
 
+--- The text, whether it has a 2-d grid, and whether it has no loops, so that rows of lanes are machine code.
 local function text_of(seed)
   state = seed * 7919 + 12345
   for _ = 1, 5 do random(2) end
   local w = setmetatable({lines = {}, depth = 1, wholes = {'i'}, numbers = {}, set_wholes = {}, set_numbers = {},
-    names = 0, guarded = true}, Writer)
-  local place = one(places)
+    names = 0, guarded = true, straight = seed % 3 == 0}, Writer)
+  local place = w.straight and places[random(2)] or one(places)
   w:line(place)
   w:line 'if i > #x then return end'
   for _ = 1, 3 do w:declare(0) end
   for _ = 1, 3 + random(5) do w:statement(0) end
   w:line(('out[i][1] = %s'):format(w:number(0)))
-  return head .. table.concat(w.lines, '\n') .. '\nend', place == places[4]
+  return head .. table.concat(w.lines, '\n') .. '\nend', place == places[4], w.straight
 end
 
 -- ---- both ways -------------------------------------------------------------------------------------
 
 local function run(seed)
-  local text, flat = text_of(seed)
+  local text, flat, straight = text_of(seed)
   local f = assert(loadstring(text))()
-  local n = random(40)
-  local threads = random(20)
+  local n = straight and 60 + random(400) or random(40)
+  local threads = straight and 60 + random(100) or random(20)
   local blocks = mt.cdiv(n, threads)
   if flat then
     threads = {random(5), random(9)}
@@ -270,14 +279,20 @@ local function run(seed)
     testing.eq(bits(copies[k]:tolist()), bits(expected[k]))
     if on_gpu[k] then testing.eq(bits(on_gpu[k]:tolist()), bits(expected[k])) end
   end
-  -- In float32 the reference is the interpreter, which check=true selects.
-  local function in_single(checked)
+  -- With other dtypes the reference is the interpreter, which check=true selects.
+  local function as(real, whole, checked)
     local list = {}
-    for k, x in ipairs(arguments) do list[k] = x.dtype == 'float64' and x:float() or x:clone() end
+    for k, x in ipairs(arguments) do list[k] = x:to(x.dtype == 'float64' and real[k % #real + 1] or whole):clone() end
     mt.kernel(f, {check = checked})[{blocks, threads}](unpack(list))
     return bits(list[4]:tolist()) .. bits(list[5]:tolist())
   end
-  testing.eq(in_single(false), in_single(true))
+  local function compare(real, whole) testing.eq(as(real, whole, false), as(real, whole, true)) end
+  compare({'float32'}, 'int64')
+  if not straight then return end
+  for _, whole in ipairs {'int32', 'int16', 'int8', 'uint8'} do
+    compare({'float32'}, whole)
+    compare({'float32', 'float64', 'float16', 'float64'}, whole)
+  end
 end
 
 testing.test('random kernels', function()

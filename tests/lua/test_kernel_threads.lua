@@ -1,5 +1,5 @@
--- test_kernel_threads.lua -- grid kernels as scalar machine code, thread after thread, against check mode, which
--- interprets them in lanes
+-- test_kernel_threads.lua -- grid kernels as scalar machine code, thread after thread, and without loops as rows of
+-- vectors, against check mode, which interprets them in lanes
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
@@ -260,6 +260,150 @@ test('powers and powers of two', function()
       out[i][k] = out[i][k] + h % 4294967296 + math.floor((h - 2147483648) / 8589934592)
     end
   end, mt.zeros(9, 3, 'float64'), mt.randn(9, 'float64'))
+end)
+
+-- ---- rows of vectors: kernels without loops ----------------------------------------------------------
+
+local whole = {'int64', 'int32', 'int16', 'int8', 'uint8'}
+local real = {'float32', 'float64', 'float16', 'bfloat16'}
+local function values(dtype, n) return mt.randint(dtype == 'uint8' and 0 or -100, 120, {n}):to(dtype) end
+local function condition(x, kind) -- all lanes, none, some
+  if kind == 'mixed' then return mt.randn(#x) end
+  return mt.full({#x}, kind == 'all' and 1 or -1)
+end
+
+test('rows: every dtype, masks with all, no and some lanes, every number of lanes in the last vector', function()
+  for _, list in ipairs {whole, real} do
+    for a, from in ipairs(list) do
+      local to = list[a % #list + 1]
+      for k, n in ipairs {64, 65, 71, 79, 80, 95, 128, 257} do
+        local kind = ({'all', 'none', 'mixed'})[k % 3 + 1]
+        for _, into in ipairs {from, to} do
+          same(nil, function(out, x, c)
+            local i = grid(1)
+            if i <= #x and c[i] > 0 then out[i] = x[i] + 3 end
+          end, values(into, n), values(from, n), condition(values(from, n), kind))
+          same(nil, function(out, x, c)
+            local i = grid(1)
+            if i > #x then return end
+            if c[i] > 0 then out[i] = -x[i] elseif c[i] < -0.5 then out[i] = x[i] * 2 end
+          end, values(into, n), values(from, n), condition(values(from, n), 'mixed'))
+        end
+      end
+    end
+  end
+end)
+
+test('rows: strides of every sign, in place, and columns of matrices', function()
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'int16', 'uint8', 'float16'} do
+    local c = mt.randn(300)
+    same({1, 130}, function(out, x, c)
+      local i = grid(1)
+      out[3 * i - 2] = x[301 - 2 * i] - x[2 * i]
+      if c[i] > c[2 * i] then out[3 * i] = x[i] + 5 end
+    end, values(dtype, 390), values(dtype, 300), c)
+    same({1, 130}, function(out, c)
+      local i = grid(1)
+      out[2 * i] = out[2 * i] + 1
+      if c[i] > 0 then out[2 * i] = 1 - out[2 * i - 1] end
+    end, values(dtype, 260), c)
+    same(nil, function(out, x)
+      local j, i = grid(2)
+      if i <= out.shape[1] and j <= out.shape[2] then out[i][j] = x[i][j][1] - x[i][j][3] + x[1][1][2] end
+    end, values(dtype, 700):reshape(7, 100), values(dtype, 2100):reshape(7, 100, 3))
+  end
+  local flags = mt.randn(200):gt(0)
+  same({1, 100}, function(out, x, flags)
+    local i = grid(1)
+    out[i] = flags[i] and not flags[2 * i] or x[i] > 1
+    if flags[i] then out[101 - i + 100] = x[i] > 0 end
+  end, mt.zeros(200):gt(0), mt.randn(100), flags)
+end)
+
+test('rows: whole numbers at the ends of int32 and int64, quotients, remainders, products', function()
+  local list = {-9223372036854775807, 9223372036854774784, -2147483648, 2147483647, -2147483647, 4294967295, 16777217,
+    -16777216, 65536, -65537, 1, 0, -1, 7, -7, 100}
+  for _, dtype in ipairs {'int64', 'int32'} do
+    for _, other in ipairs {'float32', 'float64'} do
+      local n = 8 * #list
+      local all = mt.tensor(list, 'int64')
+      if dtype == 'int32' then all = all:clamp(-2147483648, 2147483647):to(dtype) end
+      local x, y = all:tile(8), all:repeat_interleave(8)
+      same({1, n}, function(out, x, y, real)
+        local i = grid(1)
+        local a, b = x[i], y[i]
+        out[i][1], out[i][2], out[i][3] = a + b, a - b, a * b
+        out[i][4], out[i][5] = math.min(a, b) - math.max(a, b), math.abs(a) + (-b)
+        out[i][6], out[i][7] = math.floor(a / 8) + a % 8, math.floor(a / 9) + a % 9
+        out[i][8] = (a < b and 1 or 0) + (a <= b and 2 or 0) + (a == b and 4 or 0) + (a ~= b and 8 or 0)
+        out[i][9] = math.floor(a / (b % 5 + 1)) + a % (b % 5 + 1) + math.floor(real[i]) + math.ceil(real[i] * 3)
+        out[i][10] = math.floor(a % 1000 - b % 7 * 0.75)
+      end, mt.zeros(n, 10, 'int64'), x, y, mt.randn(n):to(other) * 1e9)
+    end
+  end
+end)
+
+test('rows: positions, parities, returns, functions, borders of pictures', function()
+  for _, dtype in ipairs {'float32', 'float64'} do
+    same(nil, function(out, x)
+      local i = grid(1)
+      local n = #x
+      if i > n then return end
+      if i % 2 == 0 then out[i] = x[i] * i else out[i] = x[n + 1 - i] - i * 0.25 end
+      if i > n - 5 or i < 7 then
+        out[i] = -1
+        return
+      end
+      if x[i] > 1 then return end
+      out[i] = i
+    end, mt.zeros(333, dtype), mt.randn(333, dtype))
+  end
+  local function clamp(v, low, high)
+    if v < low then return low end
+    if v > high then return high end
+    return v
+  end
+  same(nil, function(out, p)
+    local j, i = grid(2)
+    if i > 1 and i < p.shape[1] and j > 1 and j < p.shape[2] then
+      local sum = 0
+      for a = -1, 1 do for b = -1, 1 do sum = sum + p[i + a][j + b] end end
+      out[i][j] = math.floor(sum / 9)
+    elseif j <= i and i <= p.shape[1] then out[i][j] = clamp(p[i][j] * 2 - 30, 0, 255) end
+  end, mt.zeros(40, 150):to 'uint8', mt.randint(0, 255, {40, 150}):to 'uint8')
+  same({{2, 3}, {80, 4}}, function(out)
+    local i = (block_idx.x - 1) * block_dim.x + thread_idx.x
+    local j = (block_idx.y - 1) * block_dim.y + thread_idx.y
+    if i <= out.shape[2] and j <= out.shape[1] and thread_idx.x % 3 ~= 0 then out[j][i] = thread_idx.x - block_idx.y end
+  end, mt.zeros(10, 150))
+  same(nil, function(out, x, q) -- indices that are not linear
+    local i = grid(1)
+    if i <= #x then out[i] = x[q[i]] + x[i % #x + 1] - x[(i - 2) % #x + 1] end
+  end, mt.zeros(300), mt.randn(300), mt.randint(1, 300, {300}):long())
+end)
+
+test('rows: faults name the line, the index and the first thread, and others run', function()
+  local k = mt.kernel(function(out, x, c)
+    local i = grid(1)
+    if c[i] > 0 then
+      out[i] = x[i + 1]
+    end
+  end)
+  local out, x, c = mt.zeros(200), mt.ones(200), mt.ones(200)
+  local text = raises(function() k[{1, 200}](out, x, c) end,
+    "index 201 is out of bounds in dimension 1 of 'x', which has the positions 1 to 200, in thread %(200, 1, 1%)")
+  assert(text:find(':' .. debug.getinfo(1, 'l').currentline - 6 .. ':', 1, true), text)
+  eq(out:sum():item(), 199)
+  raises(function() k[{2, 128}](out, mt.ones(300), mt.ones(300)) end, "index 201 .* 'out'.*thread %(201, 1, 1%)")
+  c[200] = -1
+  k[{1, 200}](out, x, c)
+  local divide = mt.kernel(function(out, a)
+    local i = grid(1)
+    out[i] = 7 % a[i]
+  end)
+  local a = mt.ones(200):long()
+  a[150] = 0
+  raises(function() divide[{1, 200}](out, a) end, 'a whole number is divided by zero, in thread %(150, 1, 1%)')
 end)
 
 -- With --foreground, timeout sends one signal: a second one would end the program at once.

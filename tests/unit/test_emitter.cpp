@@ -383,6 +383,108 @@ TEST_CASE("more operands than there are registers for addresses", "[emitter]") {
 
 namespace {
 
+/// n elements of a dtype, `step` apart.
+struct Elements {
+  Dtype dtype;
+  int64_t step;
+  std::vector<char> bytes;
+  Elements(Dtype d, int64_t by, int64_t n)
+      : dtype(d),
+        step(by),
+        bytes(size_t(n * by * item_size(d))) {}
+  int64_t whole(int64_t i) const {
+    int64_t x = 0;
+    std::memcpy(&x, at(i), size_t(item_size(dtype)));
+    if (dtype == Dtype::u8) return x;
+    const int shift = int(64 - 8 * item_size(dtype));
+    return int64_t(uint64_t(x) << shift) >> shift;
+  }
+  double real(int64_t i) const {
+    if (dtype != Dtype::f32 && dtype != Dtype::f64) return double(whole(i));
+    float single;
+    double number;
+    std::memcpy(&single, at(i), 4);
+    if (dtype == Dtype::f32) return double(single);
+    std::memcpy(&number, at(i), 8);
+    return number;
+  }
+  void set(int64_t i, double x) {
+    const auto whole = int64_t(x);
+    const auto single = float(x);
+    const void* const from = dtype == Dtype::f32   ? static_cast<const void*>(&single)
+                             : dtype == Dtype::f64 ? static_cast<const void*>(&x)
+                                                   : static_cast<const void*>(&whole);
+    std::memcpy(const_cast<char*>(at(i)), from, size_t(item_size(dtype)));
+  }
+  const char* at(int64_t i) const { return bytes.data() + i * step * item_size(dtype); }
+};
+
+/// Adds the position to elements, where a mask holds, and gathers them in the reverse order.
+template <class T> void check_elements(Isa isa, Dtype from, Dtype to, int64_t step, int kind) {
+  constexpr int64_t n = 192;
+  using W = ir::LaneBits<T>;
+  const bool halves = sizeof(T) == 4 && (to == Dtype::i64 || from == Dtype::i64);
+  if (halves && to == Dtype::i64 && (kind > 0 || step > 1)) return;
+  LaneBuilder builder(sizeof(T));
+  const auto operand = [&](int k, Dtype d) { return ir::element_bits(k, d, step > 1); };
+  const W position = W::of(builder.add(LaneOp::position));
+  W x = W::of(builder.add(LaneOp::load_as, -1, -1, -1, operand(1, from)));
+  const bool gathers = item_size(from) >= 4 && step == 1;
+  if (gathers)
+    x = W::of(builder.add(LaneOp::gather, (W(n - 1) - position).id, -1, -1, operand(1, from)));
+  const bool real = is_float(from);
+  const int32_t sum = real ? x.id : (x + position).id;
+  const int32_t mask =
+      kind == 0 ? builder.truth(true) : builder.add(LaneOp::load_bool, -1, -1, -1, 2);
+  builder.add(LaneOp::store_as, sum, mask, -1, operand(0, to));
+  LaneProgram program = builder.finish();
+  program.operands = 3;
+  const auto code = compile(program, isa, 0);
+  REQUIRE(code);
+  Elements in(from, step, n), out(to, step, n), before(to, step, n);
+  Rng rng(7);
+  std::vector<char> where(n);
+  for (int64_t i = 0; i < n; ++i) {
+    in.set(i, double(rng.between(from == Dtype::u8 ? 0 : -100, 100)));
+    before.set(i, double(rng.between(0, 100)));
+    where[size_t(i)] = char(kind == 1 || (kind == 2 && rng.below(2)) || (kind == 2 && i < 40));
+  }
+  out.bytes = before.bytes;
+  void* data[] = {out.bytes.data(),
+                  in.bytes.data(),
+                  where.data(),
+                  reinterpret_cast<void*>(step * item_size(to)),
+                  reinterpret_cast<void*>(step * item_size(from)),
+                  nullptr};
+  REQUIRE(code->run(data, nullptr, 0, n) == n);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = gathers ? n - 1 - i : i;
+    if (kind == 0 || where[size_t(i)]) before.set(i, in.real(at) + (real ? 0 : double(i)));
+  }
+  REQUIRE(out.bytes == before.bytes);
+}
+
+}  // namespace
+
+TEST_CASE("elements of other dtypes, strides and masks", "[emitter]") {
+  const Dtype whole[] = {Dtype::u8, Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64};
+  for (const Isa isa : {Isa::avx2, Isa::avx512})
+    for (const int64_t step : {1, 3})
+      for (int kind = 0; kind < 4 && runs(isa); ++kind) {  // all lanes, by a mask; some, none
+        for (const Dtype from : whole)
+          for (const Dtype to : whole) {
+            check_elements<float>(isa, from, to, step, kind);
+            check_elements<double>(isa, from, to, step, kind);
+          }
+        check_elements<float>(isa, Dtype::f32, Dtype::f32, step, kind);
+        for (const Dtype from : {Dtype::f32, Dtype::f64})
+          for (const Dtype to : {Dtype::f32, Dtype::f64})
+            check_elements<double>(isa, from, to, step, kind);
+      }
+}
+
+namespace {
+
 /// A random program with turns: operands 0.. are carried, then read only, then they move by lanes, by one.
 template <class T> struct Turns {
   LaneProgram program;

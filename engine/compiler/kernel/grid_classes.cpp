@@ -142,6 +142,7 @@ void find_needs(Kernel& p) {
   each_statement(p.body, 0, [&](const Statement& s, int) {
     const bool atomic = s.kind == Statement::atomic_add, prints = s.kind == Statement::print;
     const bool everywhere = atomic && !p.tensors[size_t(s.place->index)].shared;
+    p.loops |= s.is_loop();
     p.in_blocks |= atomic || prints || s.kind == Statement::barrier || s.kind == Statement::warp;
     p.in_order |= everywhere || prints;
     p.by_thread |= atomic || prints || s.kind == Statement::warp;

@@ -93,6 +93,7 @@ struct Kernel {
   std::deque<std::string> texts;
   Body body;
   bool lua_numbers = false;  // they have no integers, as in mt.map
+  bool loops = false;
   bool in_blocks = false;    // a tile must be a block
   bool in_order = false;     // threads and blocks must also run one after the other
   bool by_thread = false;    // lanes are in the order of threads

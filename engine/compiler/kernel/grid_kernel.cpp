@@ -209,10 +209,11 @@ struct GridKernel::Run {
       }
       const int64_t total = launch.total[d], parts = (total + room - 1) / room;
       launch.tile[d] = (total + parts - 1) / parts;
-      room = launch.tile[d] >= kEnoughLanes || parts > 1 ? 1 : room / launch.tile[d];
+      const int64_t enough = program().loops ? kLanes : kRow;
+      room = launch.tile[d] >= enough || parts > 1 ? 1 : room / launch.tile[d];
     }
   }
-  static constexpr int64_t kLanes = kGridLanes, kEnoughLanes = 1024;
+  static constexpr int64_t kLanes = kGridLanes, kRow = 64;  // without loops, rows are run alone
 
   void prepare() {
     cut();

@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/jit/grid_native_run.h"
+#include "kernels/cpu/jit/grid_rows_run.h"
 #include "kernels/cpu/jit/grid_threads.h"
 #include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/math/number.h"
@@ -524,21 +525,38 @@ template <class R> struct TreeInterpreter : GridMachine {
     const std::array<int64_t, 3> place = locate(at);
     const int from = int(n[0] * part / parts), to = int(n[0] * (part + 1) / parts);
     for (int z = 0; z < n[2]; ++z)
-      for (int y = 0; y < n[1]; ++y) {
-        const int lane[] = {from, y, z};
-        for (int k = 0; k < 3; ++k) {
-          const int d = grid.axes[k];
-          f.block[d] = place[d] + 1, f.thread[d] = lane[k] + 1, f.place[d] = first[d] + lane[k] + 1;
-        }
-        f.end = f.place[grid.axes[0]] + to - from;
-        int64_t& place_now = f.place[grid.axes[0]];
-        for (; place_now < f.end && !mt_interrupted; ++place_now, ++f.thread[grid.axes[0]]) {
-          code(&f);
-          if (f.fault < 0) break;
-          if (fault.kind == GridFaultKind::none) report_fault(f, lane);
-          f.fault = -1;  // the threads after it run
-        }
-      }
+      for (int y = 0; y < n[1]; ++y) run_threads(code, f, place, {from, y, z}, to);
+  }
+  /// Runs the threads from a lane on, before lane `to` of its row.
+  void run_threads(ThreadCode code, ThreadFrame& f, const std::array<int64_t, 3>& place,
+                   const std::array<int, 3>& lane, int to) {
+    for (int k = 0; k < 3; ++k) {
+      const int d = grid.axes[k];
+      f.block[d] = place[d] + 1, f.thread[d] = lane[k] + 1, f.place[d] = first[d] + lane[k] + 1;
+    }
+    f.end = f.place[grid.axes[0]] + to - lane[0];
+    int64_t& place_now = f.place[grid.axes[0]];
+    for (; place_now < f.end && !mt_interrupted; ++place_now, ++f.thread[grid.axes[0]]) {
+      code(&f);
+      if (f.fault < 0) break;
+      if (fault.kind == GridFaultKind::none) report_fault(f, lane.data());
+      f.fault = -1;  // the threads after it run
+    }
+  }
+  /// Runs rows of lanes as vectors where that is possible: the tiles from `from` on, before tile `to`.
+  void run_rows(RowRunner<TreeInterpreter>& rows, const RowFit& fit, ThreadCode code,
+                ThreadFrame& f, int64_t from, int64_t to) {
+    int axis = 0;
+    while (axis < 2 && grid.tiles(axis) == 1) ++axis;
+    const int64_t line = grid.tiles(axis);
+    for (int64_t next; from < to && !interrupted(); from = next) {
+      next = (from / line + 1) * line < to ? (from / line + 1) * line : to;
+      rows.run(
+          next - from, fit.linear[axis], [&](int64_t row) { start(locate(from + row)); },
+          [&](int64_t row, int64_t lo, int64_t hi) {
+            run_threads(code, f, locate(from + row), {int(lo), 0, 0}, int(hi));
+          });
+    }
   }
   void report_fault(const ThreadFrame& f, const int* lane) {
     const V& v = *grid_value(program, f.fault);
@@ -547,10 +565,9 @@ template <class R> struct TreeInterpreter : GridMachine {
     if (v.kind == V::load) report(GridFaultKind::out_of_bounds, v, l, int(f.dim), f.index);
     else report(GridFaultKind::division_by_zero, v, l);
   }
-  void run_tile(int64_t at) {
-    const std::array<int64_t, 3> place = locate(at);
+  /// Sets the numbers that a tile begins with.
+  void start(const std::array<int64_t, 3>& place) {
     for (int k = 0; k < program.numbers; ++k) number[k] = {grid.scalars[k], {0, 0, 0}};
-    std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
     for (int d = 0; d < 3; ++d) {
       number[kGridBlock + d].base.whole = place[d] + 1;
       number[kGridFirst + d].base.whole = first[d] + 1;
@@ -560,6 +577,10 @@ template <class R> struct TreeInterpreter : GridMachine {
       position.base.whole += first[d];
       number[kGridPlace + d] = position;
     }
+  }
+  void run_tile(int64_t at) {
+    start(locate(at));
+    std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
     for (int k = 0; k < program.tensors; ++k) {
       const GridTensor& t = tensor[k];
       if (t.shared) std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
@@ -577,16 +598,18 @@ struct ThreadArena {
   char* data = nullptr;
   size_t bytes = 0;
   GridCodeEntry* code = nullptr;
+  RowCodes* rows = nullptr;
   bool need(size_t wanted) {
     if (!code)
       code = static_cast<GridCodeEntry*>(std::calloc(kGridCodeEntries, sizeof(GridCodeEntry)));
-    if (!code || wanted <= bytes) return code;
+    if (!rows) rows = static_cast<RowCodes*>(std::calloc(1, sizeof(RowCodes)));
+    if (!code || !rows || wanted <= bytes) return code && rows;
     std::free(data);
     data = static_cast<char*>(std::aligned_alloc(64, (wanted + 63) / 64 * 64));
     bytes = data ? wanted : 0;
     return data != nullptr;
   }
-  ~ThreadArena() { std::free(data), std::free(code); }
+  ~ThreadArena() { std::free(data), std::free(code), std::free(rows); }
 };
 thread_local ThreadArena memory;
 
@@ -601,15 +624,17 @@ struct ArenaLayout {
   }
 };
 
-/// Assigns its memory to the machine, or counts it.
-void lay_out(GridMachine& m, ArenaLayout& parts, bool real) {
+/// Assigns its memory to the machine, or counts it; for rows, only that of numbers.
+void lay_out(GridMachine& m, ArenaLayout& parts, bool real, bool rows) {
   const GridProgram& p = m.program;
   m.number = parts.take<GridNumber>(p.numbers);
+  m.valid = parts.take<uint8_t>(rows ? p.vectors : kGridLanes);
+  if (rows) return;
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
   m.tensor = parts.take<GridTensor>(p.tensors);
   m.left = parts.take<uint8_t*>(p.statements);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
-  m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
+  m.condition = parts.take<bool>(kGridLanes);
   m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
   m.spare = parts.take<char>(8 * kGridLanes), m.copies = parts.take<char>(2 * 8 * kGridLanes);
   const int64_t lanes = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
@@ -646,27 +671,35 @@ void keep(const Grid& g, const GridFault& fault) {
   __atomic_store_n(&busy.word, 0, __ATOMIC_RELEASE);
 }
 
-/// Runs tiles in lanes or, with `code`, parts of tiles thread after thread.
+/// Runs tiles in lanes or, with `code`, parts of tiles thread after thread, or as rows.
 template <class R>
-void run_tiles(const Grid& g, ThreadCode code, int64_t parts, int64_t from, int64_t to) {
+void run_tiles(const Grid& g, ThreadCode code, const RowFit* rows, int64_t parts, int64_t from,
+               int64_t to) {
   TreeInterpreter<R> m{{g, *g.program, int(sizeof(R))}};
-  if (code) {
-    ThreadFrame frame{};
-    frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
-    frame.fault = -1;
+  ThreadFrame frame{};
+  frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
+  frame.fault = -1;
+  if (code && !rows) {
     for (int64_t t = from; t < to && !mt_interrupted; ++t)
       m.run_threads(code, frame, t / parts, t % parts, parts);
     if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
     return;
   }
   ArenaLayout layout{nullptr};
-  lay_out(m, layout, false);
+  lay_out(m, layout, false, rows);
   if (!memory.need(layout.used)) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
   layout = {memory.data};
-  lay_out(m, layout, true);
+  lay_out(m, layout, true, rows);
+  if (rows) {
+    m.tensor = const_cast<GridTensor*>(g.tensors);
+    RowRunner<TreeInterpreter<R>> row(m, *memory.rows, m.valid);
+    m.run_rows(row, *rows, code, frame, from, to);
+    if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
+    return;
+  }
   GridCheck checks;
   m.checks = &checks, m.code_cache = memory.code;
   if (g.check) m.watch();
@@ -676,23 +709,30 @@ void run_tiles(const Grid& g, ThreadCode code, int64_t parts, int64_t from, int6
 
 }  // namespace
 
-void launch_grid(const Grid& g) {
+constexpr int64_t kLongestRow = 16384;
+
+void launch_grid(const Grid& given) {
   const auto find_loop = [](int op, Dtype dtype) {
     bool takes_one;
     return elementwise_loop(op, dtype, takes_one);
   };
-  const ThreadCode code = g.check ? nullptr : thread_code(g, find_loop);
-  if (g.scalar) *g.scalar = code != nullptr;
+  const ThreadCode code = given.check ? nullptr : thread_code(given, find_loop);
+  if (given.scalar) *given.scalar = code != nullptr;
+  const RowFit* const rows = code ? rows_fit(given) : nullptr;
+  Grid g = given;
+  if (const int x = g.axes[0]; rows && !rows->by_blocks)
+    g.tile[x] = g.total[x] < kLongestRow ? g.total[x] : kLongestRow;
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;
-  const int64_t parts = code && !alone && tiles < 32 ? 32 / tiles : 1, all = tiles * parts;
-  const int64_t least = all < 32 ? all : 32, many = all / 8;  // a thread has its own layout
+  const int64_t parts = code && !rows && !alone && tiles < 32 ? 32 / tiles : 1, all = tiles * parts;
+  const int64_t least = all < 32 ? all : 32,
+                many = all / (rows ? 32 : 8);  // each has its own layout
   const int64_t pieces = alone ? 1 : many > 256 ? 256 : many > least ? many : least;
   parallel(pieces, !alone, [&](int64_t i) {
     const int64_t from = all * i / pieces, to = all * (i + 1) / pieces;
-    if (g.program->real == Dtype::f64) run_tiles<double>(g, code, parts, from, to);
-    else run_tiles<float>(g, code, parts, from, to);
+    if (g.program->real == Dtype::f64) run_tiles<double>(g, code, rows, parts, from, to);
+    else run_tiles<float>(g, code, rows, parts, from, to);
   });
 }
 

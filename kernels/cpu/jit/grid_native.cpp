@@ -7,9 +7,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "kernels/cpu/jit/jit_x64.h"
-#include "kernels/cpu/jit/lane_math.h"
-#include "kernels/cpu/jit/lower.h"
+#include "kernels/cpu/jit/grid_arithmetic.h"
 
 namespace mt {
 namespace {
@@ -31,20 +29,20 @@ void find_reads(const GridBody& body, const S& without, std::map<int, bool>& rea
 }
 
 /// Records the body of a loop or block whose reals are T.
-template <class T> class CodeRecorder {
-  using F = ir::Lane<T>;
-  using W = ir::LaneBits<T>;  // integers; in float32 kernels only those that fit int32
+template <class T> class CodeRecorder : LaneArithmetic<T> {
+  using Base = LaneArithmetic<T>;
+  using typename Base::F, typename Base::W;
+  using Base::active_, Base::builder_, Base::fine_, Base::inside_, Base::sum;
 
  public:
   CodeRecorder(const GridProgram& p, const S& at, uint64_t lanes, Isa isa, GridNative& out)
-      : at_(at),
+      : Base(isa, at.kind != S::count || at.leaves, sizeof(T) == 4 || isa == Isa::avx512),
+        at_(at),
         lanes_(lanes),
-        isa_(isa),
         in_block_(at.kind == S::block),
         leaves_(at.kind == S::loop || (!in_block_ && at.leaves)),
         in_turns_(!in_block_ && !leaves_),
-        out_(out),
-        builder_(sizeof(T)) {
+        out_(out) {
     find_reads(p.body, at, read_outside_);
   }
 
@@ -271,7 +269,7 @@ template <class T> class CodeRecorder {
   /// A scalar broadcast to all lanes; -1: it is carried between iterations, or operands run out.
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
-    if (type == GridType::integer && !has_whole_numbers(false)) return -1;
+    if (type == GridType::integer && in_turns_) return -1;
     const bool made = !in_turns_ && varying_number_.count(s) && written_number_[s] == 1;
     if (written_number_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
@@ -319,91 +317,19 @@ template <class T> class CodeRecorder {
     return vector_[at] = id;
   }
 
-  // ---- operations ----------------------------------------------------------------------------------
-
   /// -1: it is left to the interpreter.
   int32_t calculated(const V& v) {
-    const GridType type = v.of;
     int32_t id[3] = {};
     for (int k = 0; k < v.args.count; ++k)
       if ((id[k] = value(*v.args.of[k])) < 0) return -1;
-    if (v.op == kConvert) return converted(v, id[0]);
-    if (type != GridType::integer || v.op == op::id<op::Where>)
-      return ir::record_operation<T>(v.op, type == GridType::boolean, id, nullptr);
-    if (v.divides && has_whole_numbers(true)) must(W::of(id[1]) != W(0));
-    return of_integers(v.op, W::of(id[0]), W::of(id[1]));
-  }
-  /// Whether there are integer instructions; `more`: also for products and conversions.
-  bool has_whole_numbers(bool more) const {
-    return !in_turns_ && (!more || kNarrow || isa_ == Isa::avx512);
-  }
-  int32_t converted(const V& v, int32_t id) {
-    if (v.type == v.of) return v.type != GridType::integer || has_whole_numbers(false) ? id : -1;
-    if (!has_whole_numbers(true)) return -1;
-    if (v.type == GridType::real) return F::to_float(W::of(id)).id;
-    const F x = F::of(id), end(kNarrow ? 0x1p31 : 0x1p63);
-    must((-end <= x) & (x < end));
-    return to_int(x).id;
-  }
-  int32_t of_integers(int op, W x, W y) {
-    const bool divides = op == op::id<op::Remainder> || op == op::id<op::FloorDivide>;
-    if (!has_whole_numbers(divides || op == op::id<op::Mul>)) return -1;
-    switch (op) {
-      case op::id<op::Neg>: return difference(W(0), x).id;
-      case op::id<op::Abs>: return select(less(x, W(0)), difference(W(0), x), x).id;
-      case op::id<op::Add>: return sum(x, y).id;
-      case op::id<op::Sub>: return difference(x, y).id;
-      case op::id<op::Mul>: return product(x, y).id;
-      case op::id<op::LuaMin>: return select(less(x, y), x, y).id;
-      case op::id<op::LuaMax>: return select(less(y, x), x, y).id;
-      case op::id<op::Remainder>: return divided(x, y, true).id;
-      case op::id<op::FloorDivide>: return divided(x, y, false).id;
-      case op::id<op::Lt>: return less(x, y).id;
-      case op::id<op::BitwiseAnd>: return (x & y).id;
-      case op::id<op::BitwiseOr>: return (x | y).id;
-      case op::id<op::BitwiseXor>: return (x ^ y).id;
-      case op::id<op::Le>: return (!less(y, x)).id;
-      case op::id<op::Eq>: return (x == y).id;
-      case op::id<op::Ne>: return (x != y).id;
-      default: return -1;
-    }
-  }
-  /// Adds a guard: the code stops if this does not hold in an active lane.
-  void must(Mask m) { fine_ = fine_ & (inside_ ? m | !active_ : m); }
-  W sum(W x, W y) {
-    const W z = x + y;
-    if (kNarrow) must(!less((x ^ z) & (y ^ z), W(0)));
-    return z;
-  }
-  W difference(W x, W y) {
-    const W z = x - y;
-    if (kNarrow) must(!less((x ^ y) & (x ^ z), W(0)));
-    return z;
-  }
-  W product(W x, W y) {
-    if (kNarrow) must(fabs(F::to_float(x) * F::to_float(y)) < F(0x1p30));
-    return x * y;
-  }
-  /// The floor of x / y, or the remainder, for numbers below 2^24 or 2^52: their quotient as floats is an
-  /// integer, or further from the next integer than its rounding error, so that its floor is exact.
-  W divided(W x, W y, bool rest) {
-    const F a = F::to_float(x), b = F::to_float(y), most(kNarrow ? 0x1p24 : 0x1p52);
-    must((fabs(a) < most) & (fabs(b) < most));
-    const F quotient = floor(a / b);
-    return to_int(rest ? fma(-quotient, b, a) : quotient);
+    return Base::calculated(v, id);
   }
 
   const S& at_;
   const uint64_t lanes_;
-  const Isa isa_;
   const bool in_block_, leaves_, in_turns_;  // leaves_: lanes leave a loop one by one
   GridNative& out_;
-  ir::LaneBuilder builder_;
-  static constexpr bool kNarrow = sizeof(T) == 4;
-  Mask active_;       // in branches and loops that lanes leave
-  Mask fine_ = true;  // must hold in all lanes
-  bool inside_ = false,
-       in_uniform_ = false;  // in_uniform_: if lanes take the same branch, writes are not masked
+  bool in_uniform_ = false;  // if lanes take the same branch, writes are not masked
   // by register:
   std::map<int, bool> read_outside_;  // vectors that other statements read
   std::map<int, GridType> written_vector_;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "kernels/cpu/jit/grid_native.h"
+#include "kernels/cpu/jit/grid_rows.h"
 #include "kernels/cpu/jit/jit_x64.h"
 
 namespace mt {
@@ -63,20 +64,20 @@ bool is_column(const Grid& g, const V& access) {
   return varies && x.is == GridClass::scalar && x.kind >= V::variable;
 }
 
-/// Whether one thread after the other is faster than lanes. Lanes win without loops, in loops that are machine
-/// code, and in loops that access elements side by side or call functions. They lose where a loop stores, reads a
-/// row of a matrix in each lane, or only calculates with integers, often a different number of times.
+/// Whether one thread after the other is faster than lanes, or rows are machine code. Lanes win in loops that are
+/// machine code or access elements side by side, and where functions are called. They lose where a loop stores, reads
+/// a row of a matrix in each lane, or only calculates with integers, often a different number of times.
 bool prefers_threads(const Grid& g, bool calls_often) {
   const char* const setting = std::getenv("MTORCH_JIT");
-  if (setting && std::strcmp(setting, "threads") == 0) return true;
+  if ((setting && std::strcmp(setting, "threads") == 0) || rows_fit(g)) return true;
   if (setting && std::strcmp(setting, "lanes") == 0) return false;
-  bool loops = false, atomics = false, neighbours = false, stores = false, columns = false,
+  bool loops = false, neighbours = false, stores = false, columns = false,
        sums = false, native = true, reals = false;
   each_statement(g.program->body, 0, [&](const S& s, int depth) {
     const bool inside = depth > 0 || s.is_loop();
     bool nested = false;
     each_statement(s.body, 0, [&](const S& x, int) { nested |= x.is_loop(); });
-    loops |= inside, atomics |= s.kind == S::atomic_add, stores |= depth > 0 && s.place;
+    loops |= inside, stores |= depth > 0 && s.place;
     sums |= depth > 0 && s.kind == S::atomic_add && s.value->type == GridType::real;
     if (s.is_loop() && !nested) native &= grid_native(*g.program, s, ~uint64_t(0)).code != nullptr;
     values_of(s, [&](const V& v) {
@@ -90,7 +91,7 @@ bool prefers_threads(const Grid& g, bool calls_often) {
   if (sums) return true;  // in the order of threads, however many lanes there are
   if (lanes_class(g) < (gains ? 1 : calls_often || loops ? 2 : 3)) return true;
   if (calls_often || neighbours) return false;
-  return loops ? stores || columns || !native || !reals : atomics;
+  return !loops || stores || columns || !native || !reals;
 }
 
 ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {

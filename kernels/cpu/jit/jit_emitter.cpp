@@ -85,7 +85,17 @@ void Emitter::write_pool() {
     ones_ = put(~uint64_t(0), 8, 4);
     put(0, 8, 4);  // ones and zeros: masks of any number of lanes
     signs_ = put(uint64_t(1) << (8 * item_ - 1), item_, lanes_);
+    for (int k = 0; k < 2; ++k) {  // to the first bytes of each half: the lowest 1 or 2 bytes of its lanes
+      pack_[k] = asm_.getSize();
+      for (int half = 0; half < 2; ++half)
+        for (int byte = 0; byte < 16; ++byte) {
+          const int lane = byte >> k;
+          put(lane < 16 / item_ ? uint64_t(lane * item_ + (byte & k)) : 0x80, 1, 1);
+        }
+    }
   }
+  indices_ = asm_.getSize();
+  for (int lane = 0; lane < lanes_; ++lane) put(uint64_t(lane), item_, 1);
   pool_offset_.assign(plan_.code.size(), 0);
   for (size_t i = 0; i < plan_.code.size(); ++i)
     if (plan_.code[i].op == LaneOp::constant)
@@ -113,7 +123,7 @@ Emitter::Address Emitter::operand(uint64_t k, int item) {
 
 /// The address that a load reads: operands with a stride per iteration have a pointer register.
 Emitter::Address Emitter::source(const ir::LaneInstruction& x) {
-  if (!ir::is_moving(x.op)) return operand(x.bits, ir::operand_item(x.op, item_));
+  if (!ir::is_moving(x.op)) return operand(x.operand(), ir::operand_item(x, item_));
   const int offset = x.op == LaneOp::load_one ? 0 : copy_ * bytes_;
   return asm_.ptr[Reg64(pointer_[x.bits]) + offset];
 }
@@ -124,9 +134,9 @@ void Emitter::write_prologue() {
   int used = 0;
   for (const int32_t id : plan_.body) {
     const ir::LaneInstruction& x = plan_.code[id];
-    if ((is_load(x.op) || is_store(x.op)) && pointer_[x.bits] < 0 && used < kMaxPointers)
-      pointer_[x.bits] = int8_t(kPointers[used++]);
-    failed_ |= ir::is_moving(x.op) && pointer_[x.bits] < 0;
+    if ((reads(x.op) || is_store(x.op)) && pointer_[x.operand()] < 0 && used < kMaxPointers)
+      pointer_[x.operand()] = int8_t(kPointers[used++]);
+    failed_ |= ir::is_moving(x.op) && pointer_[x.operand()] < 0;
   }
   pushed_ = std::max(0, used - kFirstSaved);
   MT_EMIT(push, rbp);
@@ -185,12 +195,12 @@ void Emitter::write_sequence(const std::vector<int32_t>& sequence, const Uses& u
 void Emitter::prefetch(const ir::LaneInstruction& x, int copies) {
   constexpr int kLine = 64, kAhead = 1024;
   constexpr size_t kLong = 24;
-  const bool memory = is_load(x.op) || is_store(x.op);
-  if (!memory || pointer_[x.bits] < 0 || plan_.body.size() < kLong) return;
-  const int item = operand_item(x.op, item_);
+  const bool memory = (is_load(x.op) || is_store(x.op)) && !x.is_strided();
+  if (!memory || pointer_[x.operand()] < 0 || plan_.body.size() < kLong) return;
+  const int item = operand_item(x, item_);
   now_ = nullptr;
   for (int at = 0; at < copies * lanes_ * item; at += kLine) {
-    const Address line = asm_.ptr[Reg64(pointer_[x.bits]) + rdx * item + (at + kAhead)];
+    const Address line = asm_.ptr[Reg64(pointer_[x.operand()]) + rdx * item + (at + kAhead)];
     if (is_store(x.op)) MT_EMIT(prefetchw, line);
     else MT_EMIT(prefetcht0, line);
   }

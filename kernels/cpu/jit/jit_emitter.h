@@ -128,6 +128,21 @@ class Emitter {
   };
   Three three();
 
+  // jit_elements.cpp: elements of other dtypes and strides, masked stores
+  void write_position();
+  void write_load_as();
+  void write_gather();
+  void write_store_as();
+  void strided_address();
+  template <class F> void each_strided(int count, int offset, const F&);
+  void read_strided(const Xmm& to, int bytes, int offset);
+  void convert_loaded(const Xmm& to, const Xbyak::Operand& from);
+  Xmm packed_elements(const Xmm& from);
+  void write_halves(const Address& to, const Xmm& from);
+  void write_packed(const Address& to, const Xmm& packed, int bytes);
+  void write_strided(const Xmm& packed, int bytes);
+  void write_each(const Xmm& packed, int bytes);
+
   // jit_instructions.cpp: one lane instruction
   void write(int32_t id, int copy);
   void write_value();
@@ -156,7 +171,7 @@ class Emitter {
   Xbyak::Label pool_, stopped_;
   const Xbyak::Label* failing_ = &stopped_;  // the jump target of guards that fail
   std::vector<size_t> pool_offset_;
-  size_t ones_ = 0, signs_ = 0;  // in the pool
+  size_t ones_ = 0, signs_ = 0, indices_ = 0, pack_[2] = {};  // in the pool
   int8_t pointer_[kOperands];    // the register with the operand's address, or -1
   int pushed_ = 0;
   int rest_mask_ = -1;  // AVX2, programs with iterations: the register with the remainder's mask

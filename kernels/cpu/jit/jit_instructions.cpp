@@ -37,6 +37,10 @@ void Emitter::write(int32_t id, int copy) {
     case number:
     case constant:
     case truth: return write_value();
+    case position: return write_position();
+    case load_as: return write_load_as();
+    case gather: return write_gather();
+    case store_as: return write_store_as();
     case load_bool: return plan_.invariant[id] ? write_repeated_bool() : write_load_bool();
     case inverse:
     case rsqrt: return write_estimate(now_->op);

@@ -73,12 +73,12 @@ std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t 
   std::unique_ptr<Code> code(new Code(memory, bytes, entry, whole));
   code->operands_.resize(program.operands);
   for (const ir::LaneInstruction& x : program.code) {
-    const bool reads = is_load(x.op);
+    const bool reads = ir::reads(x.op);
     if (!reads && !is_store(x.op)) continue;
-    Code::Operand& o = code->operands_[x.bits];
-    o.item = operand_item(x.op, program.item);
+    Code::Operand& o = code->operands_[x.operand()];
+    o.item = operand_item(x, program.item);
     (reads ? o.read : o.written) = true;
-    o.repeated = repeated >> x.bits & 1;
+    o.repeated = repeated >> x.operand() & 1;
   }
   return code;
 }

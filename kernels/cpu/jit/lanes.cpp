@@ -64,10 +64,10 @@ template <class T> T exact_inverse(T x) {
 
 int inputs_of(LaneOp op) {
   using enum LaneOp;
-  if (op <= truth) return 0;
+  if (op <= position) return 0;
   if (op == fma || op == ternary || op == select) return 3;
   const bool one = (op >= sqrt && op <= rsqrt) || (op >= shl && op <= to_int) || op == mnot;
-  return one || op >= guard ? 1 : 2;
+  return one || op == gather || (op >= guard && op != store_as) ? 1 : 2;
 }
 bool is_mask(LaneOp op) {
   return op == LaneOp::load_bool || op == LaneOp::truth ||
@@ -289,7 +289,7 @@ LaneProgram LaneBuilder::finish() {
   }
   for (size_t i = 0; i < code_.size(); ++i) {
     const LaneOp op = code_[i].op;
-    if (needed[i] && (is_load(op) || op == LaneOp::guard)) last_barrier = i;
+    if (needed[i] && (reads(op) || op == LaneOp::guard)) last_barrier = i;
   }
   LaneProgram program;
   program.item = item_;
@@ -298,8 +298,8 @@ LaneProgram LaneBuilder::finish() {
     new_id[i] = int32_t(program.code.size());
     LaneInstruction x = code_[i];
     for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = new_id[x.in[k]];
-    if ((is_load(x.op) || is_store(x.op)) && int(x.bits) >= program.operands)
-      program.operands = int(x.bits) + 1;
+    if ((reads(x.op) || is_store(x.op)) && int(x.operand()) >= program.operands)
+      program.operands = int(x.operand()) + 1;
     program.code.push_back(x);
   };
   for (size_t i = 0; i < code_.size(); ++i) {

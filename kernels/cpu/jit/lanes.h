@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/base.h"
+
 namespace mt::ir {
 
 /// The function of `in` and `bits` that an instruction computes.
@@ -17,11 +19,13 @@ enum class LaneOp : uint8_t {
   // values: `bits` is the operand or the parameter of a run, or the bits of the constant
   load,       // an element of an operand
   load_bool,  // an element of a bool operand, as a mask
+  load_as,  // an element of an operand of another dtype or stride, converted; `bits`: element_bits
   load_turn,  // in a program with iterations: an element of an operand that moves per iteration
   load_one,   // the same, but one element for all lanes
   number,     // a parameter
   constant,   // bits of an element
   truth,      // a mask that is `bits` in all lanes
+  position,   // the index of the element, as an integer
   // floats
   add,
   sub,
@@ -59,11 +63,19 @@ enum class LaneOp : uint8_t {
   mxor,
   mnot,
   select,  // a ? b : c
+  gather,  // the element a after the first one of an operand, converted; `bits`: element_bits
   // effects
-  guard,      // a must be true in all lanes
-  store,      // a to operand `bits`
-  store_bool  // the mask a
+  guard,       // a must be true in all lanes
+  store,       // a to operand `bits`
+  store_bool,  // the mask a
+  store_as     // a, converted, where the mask b holds; `bits`: element_bits
 };
+
+/// The operand of a load or store with its dtype. A strided operand has its stride in bytes in data[operands + k].
+/// `high`: of int64 elements the upper half, in lanes of 32 bits.
+constexpr uint64_t element_bits(int operand, Dtype d, bool strided, bool high = false) {
+  return uint64_t(operand) | uint64_t(d) << 8 | uint64_t(strided) << 16 | uint64_t(high) << 17;
+}
 
 enum : uint64_t { kMinusProduct = 1, kMinusAddend = 2 };
 
@@ -76,6 +88,11 @@ struct LaneInstruction {
   int32_t in[3];  // instructions; -1: none
   int32_t line;   // of the Lua source; 0: unknown
   uint64_t bits;
+  // Of a load or store:
+  uint64_t operand() const { return bits & 0xff; }
+  Dtype dtype() const { return Dtype(bits >> 8 & 0xff); }
+  bool is_strided() const { return bits >> 16 & 1; }
+  bool is_high() const { return bits >> 17 & 1; }
 };
 
 /// The number of inputs in `in`.
@@ -88,12 +105,16 @@ inline bool is_estimate(LaneOp op) { return op == LaneOp::inverse || op == LaneO
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
 inline bool is_conversion(LaneOp op) { return op == LaneOp::to_float || op == LaneOp::to_int; }
 inline bool is_load(LaneOp op) { return op <= LaneOp::load_one; }
+/// Whether it reads an operand in memory.
+inline bool reads(LaneOp op) { return is_load(op) || op == LaneOp::gather; }
 /// Whether the operand moves with each iteration.
 inline bool is_moving(LaneOp op) { return op == LaneOp::load_turn || op == LaneOp::load_one; }
 inline bool is_store(LaneOp op) { return op >= LaneOp::store; }
 /// The element size in bytes of the operand of a load or store.
-inline int operand_item(LaneOp op, int item) {
-  return op == LaneOp::load_bool || op == LaneOp::store_bool ? 1 : item;
+inline int operand_item(const LaneInstruction& x, int item) {
+  if (x.op == LaneOp::load_as || x.op == LaneOp::gather || x.op == LaneOp::store_as)
+    return int(item_size(x.dtype()));
+  return x.op == LaneOp::load_bool || x.op == LaneOp::store_bool ? 1 : item;
 }
 
 /// A program is immutable. All loads and guards come before the first store. With `carries` it is a
