@@ -135,7 +135,6 @@ struct GridStatement {
     count,       // for variable = value, last, step
     loop,        // repeats the body
     scope,       // runs the body once
-    block,       // the same; it has no control flow, and may run as machine code
     leave,       // leaves the loop or scope `target`
     barrier,
     warp,   // variable = the function `what` of value; step: the distance or mask
@@ -148,7 +147,6 @@ struct GridStatement {
   bool divergent = false;            // its lanes may run different statements of it
   bool leaves = false;               // lanes may leave it or a statement around it
   bool masked = false;               // an assignment: lanes that are not active keep the old value
-  bool native = false;               // a block: large enough for machine code
   GridClass is = GridClass::scalar;  // of the variable
   int at = -1;                       // its register; -1: it is not read
   int id = 0;                        // its number in the program, from 0

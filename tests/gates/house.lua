@@ -370,8 +370,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 31839, ['kernels/cpu/verbs'] = 5721, ['kernels/cpu/simd'] = 1549, ['kernels/cpu/pool'] = 535,
-  ['kernels/cpu/jit'] = 4855, ['kernels/cpu/interpret'] = 2057, ['kernels/cpu/libraries'] = 2195,
+  ['kernels'] = 33380, ['kernels/cpu/verbs'] = 5721, ['kernels/cpu/simd'] = 1549, ['kernels/cpu/pool'] = 535,
+  ['kernels/cpu/jit'] = 6090, ['kernels/cpu/interpret'] = 2080, ['kernels/cpu/libraries'] = 2195,
   ['kernels/cuda'] = 7850, ['kernels/math'] = 2590,
   ['engine'] = 39135, ['engine/core'] = 2700, ['engine/autograd'] = 2857, ['engine/ops'] = 11679,
   ['engine/linalg'] = 1701, ['engine/io'] = 3796, ['engine/text'] = 2031, ['engine/profile'] = 720,

@@ -206,7 +206,9 @@ function Writer:statement(level)
     end
     return self:line 'end'
   end
-  if choice == 8 and (self.straight or random(4) == 1) then return self:line(('if %s then return end'):format(self:condition(1))) end
+  if choice == 8 and (self.straight or random(4) == 1) then
+    return self:line(('if %s then return end'):format(self:condition(1)))
+  end
   self:loop(level)
 end
 

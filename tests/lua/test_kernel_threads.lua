@@ -308,7 +308,7 @@ test('rows: strides of every sign, in place, and columns of matrices', function(
       if c[i] > 0 then out[2 * i] = 1 - out[2 * i - 1] end
     end, values(dtype, 260), c)
     same(nil, function(out, x)
-      local j, i = grid(2)
+      local i, j = grid(2)
       if i <= out.shape[1] and j <= out.shape[2] then out[i][j] = x[i][j][1] - x[i][j][3] + x[1][1][2] end
     end, values(dtype, 700):reshape(7, 100), values(dtype, 2100):reshape(7, 100, 3))
   end
@@ -364,7 +364,7 @@ test('rows: positions, parities, returns, functions, borders of pictures', funct
     return v
   end
   same(nil, function(out, p)
-    local j, i = grid(2)
+    local i, j = grid(2)
     if i > 1 and i < p.shape[1] and j > 1 and j < p.shape[2] then
       local sum = 0
       for a = -1, 1 do for b = -1, 1 do sum = sum + p[i + a][j + b] end end
@@ -382,6 +382,40 @@ test('rows: positions, parities, returns, functions, borders of pictures', funct
   end, mt.zeros(300), mt.randn(300), mt.randint(1, 300, {300}):long())
 end)
 
+test('rows that differ from their neighbours, or only from those far away', function()
+  local x, bias, table = mt.randn(900, 40), mt.randn(900), mt.randint(1, 900, {900}):long()
+  local function check(f, ...) same(nil, f, mt.zeros(900, 40), x, ...) end
+  check(function(out, x)
+    local i, j = grid(2)
+    if i > 900 or j > 40 then return end
+    if i > 308 and i < 315 then out[i][j] = x[i][j] + 1 else out[i][j] = x[901 - i][41 - j] end
+    if i * 3 >= 1200 and i <= 777 then out[i][j] = out[i][j] - i * 0.5 end
+  end)
+  check(function(out, x, bias, table)
+    local i, j = grid(2)
+    if i > 900 or j > 40 then return end
+    local k = i % 7
+    if k == 3 then out[i][j] = bias[i] * x[i][j]
+    elseif j <= i then out[i][j] = x[table[i]][j] + k
+    elseif i == 33 then out[i][j] = 7 end
+  end, bias, table)
+  check(function(out, x)
+    local i, j = grid(2)
+    if i < 2 or i > 899 or j > 39 then return end
+    local half = math.floor(i / 2)
+    out[i][j] = x[half][j] + x[i - 1][j + 1] + (i > 600 and 1 or half)
+    if x[i + 1][j] > 0.3 then out[i][j + 1 - 1] = i * j end
+  end)
+  check(function(out, x)
+    local i, j = grid(2)
+    if i <= 900 and j <= 40 then out[i][j] = x[i][j] * (i % 14 == 7 and 2 or 1) end
+  end)
+  same(nil, function(out, x) -- a row is stored where another one is read
+    local i, j = grid(2)
+    if i <= 450 and j <= 40 then out[2 * i][j] = out[2 * i - 1][j] + x[i][j] end
+  end, mt.randn(900, 40), x)
+end)
+
 test('rows: faults name the line, the index and the first thread, and others run', function()
   local k = mt.kernel(function(out, x, c)
     local i = grid(1)
@@ -397,6 +431,14 @@ test('rows: faults name the line, the index and the first thread, and others run
   raises(function() k[{2, 128}](out, mt.ones(300), mt.ones(300)) end, "index 201 .* 'out'.*thread %(201, 1, 1%)")
   c[200] = -1
   k[{1, 200}](out, x, c)
+  local places = mt.ones(200):long()
+  places[170], places[180] = 0, 201
+  raises(function()
+    mt.kernel(function(out, x, places)
+      local i = grid(1)
+      out[i] = x[places[i]]
+    end)[{1, 200}](out, x, places)
+  end, "index 0 is out of bounds in dimension 1 of 'x'.*thread %(170, 1, 1%)")
   local divide = mt.kernel(function(out, a)
     local i = grid(1)
     out[i] = 7 % a[i]

@@ -375,7 +375,6 @@ class KernelText {
         block(s.body);
         return end(s);
       case Statement::scope: block(s.body); return end(s);
-      case Statement::block: return body(s.body);
       case Statement::leave: return line(s, fmt::format("goto after_{};", labels_.at(s.target)));
       case Statement::barrier: return line(s, "__syncthreads();");
       case Statement::warp: return warp(s);

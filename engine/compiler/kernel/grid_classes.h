@@ -13,8 +13,8 @@ struct TileProgram {
 
 /// A number of a kernel with reals of this dtype.
 GridScalar scalar_of(double value, GridType, Dtype real);
-/// Unrolls short loops between literals, and joins statements without control flow to blocks.
-void find_blocks(Kernel&);
+/// Unrolls short loops between literals.
+void unroll(Kernel&);
 /// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.
 void find_needs(Kernel&);
 /// Rates memory accesses of lanes along an axis of the grid; `stride` by tensor and dimension.

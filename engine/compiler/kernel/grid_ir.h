@@ -94,10 +94,10 @@ struct Kernel {
   Body body;
   bool lua_numbers = false;  // they have no integers, as in mt.map
   bool loops = false;
-  bool in_blocks = false;    // a tile must be a block
-  bool in_order = false;     // threads and blocks must also run one after the other
-  bool by_thread = false;    // lanes are in the order of threads
-  GridMisfit misfit;         // why it could not be built
+  bool in_blocks = false;  // a tile must be a block
+  bool in_order = false;   // threads and blocks must also run one after the other
+  bool by_thread = false;  // lanes are in the order of threads
+  GridMisfit misfit;       // why it could not be built
   // The captured values that it was built with:
   std::vector<std::pair<Path, CapturedName>> captured;
   std::vector<std::pair<int, double>> numbers;

@@ -111,7 +111,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
     grid::infer_types(v->program);
     if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
     grid::expand_formulas(v->program);
-    grid::find_blocks(v->program);
+    grid::unroll(v->program);
   } catch (...) {
     misfit_ = v->program.misfit;
     throw;
@@ -213,7 +213,7 @@ struct GridKernel::Run {
       room = launch.tile[d] >= enough || parts > 1 ? 1 : room / launch.tile[d];
     }
   }
-  static constexpr int64_t kLanes = kGridLanes, kRow = 64;  // without loops, rows are run alone
+  static constexpr int64_t kLanes = kGridLanes, kRow = 32;  // without loops, rows are run alone
 
   void prepare() {
     cut();

@@ -1,10 +1,9 @@
-// grid_registers.cpp -- prepares the tree of a typed grid kernel for the CPU: blocks, and registers of values
+// grid_registers.cpp -- prepares the tree of a typed grid kernel for the CPU: unrolls loops, gives registers to values
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
 #include <mutex>
-#include <utility>
 
 #include "engine/compiler/kernel/grid_classes.h"
 #include "engine/ops/ops.h"
@@ -12,39 +11,25 @@
 namespace mt::grid {
 namespace {
 
-// ---- blocks ----------------------------------------------------------------------------------------
+// ---- short loops -----------------------------------------------------------------------------------
 
-class Blocks {
+class ShortLoops {
  public:
-  explicit Blocks(Kernel& k) : k_(k) {}
+  explicit ShortLoops(Kernel& k) : k_(k) {}
 
   void body(Body& to) {
     Body flat;
     for (Statement *s = to.first, *next; s; s = next) next = s->next, expand(s, flat, &to);
-    to = {};
-    Statement* block = nullptr;
-    for (Statement *s = flat.first, *next; s; s = next) {
-      next = s->next;
-      if (joins_ && is_plain(*s)) {
-        if (!block) to.append(block = k_.add({.kind = Statement::block, .line = s->line}));
-        block->body.append(s);
-        continue;
-      }
-      block = nullptr;
-      to.append(s);
-      if (s->kind == Statement::print) continue;
-      // a counting loop itself may be machine code
-      const bool before = std::exchange(joins_, joins_ && s->kind != Statement::count);
-      body(s->body), body(s->other);
-      joins_ = before;
-    }
+    to = flat;
+    for (Statement* s : to)
+      if (s->kind != Statement::print) body(s->body), body(s->other);
   }
 
  private:
   static bool is_plain(const Statement& s) {
     return s.kind == Statement::assign || s.kind == Statement::store;
   }
-  /// The size of a loop without control flow: a block of machine code is limited to 48 accesses.
+  /// The size of a loop without control flow: machine code is limited to about 48 accesses.
   static double cost(const Statement& s) {
     double sum = 0;
     if (is_plain(s)) {
@@ -92,7 +77,6 @@ class Blocks {
   }
 
   Kernel& k_;
-  bool joins_ = true;  // outside of counting loops
 };
 
 // ---- registers -------------------------------------------------------------------------------------
@@ -159,7 +143,7 @@ class Registers {
                 (v.args[1]->kind != Value::number || v.args[1]->value == 0);
     v.next = nullptr;
     *last_ = &v, last_ = &v.next;
-    ++length_, passes_ += code == GridCode::vector || code == GridCode::load;
+    ++length_;
   }
   static bool is_quotient(const Value& v) {
     return v.kind == Value::operation && v.op >= 0 &&
@@ -240,11 +224,11 @@ class Registers {
     length_ += s.kind != Statement::assign;
     s.first = nullptr, last_ = &s.first;
     operands(s);
-    const int before = length_, passes = passes_;
+    const int before = length_;
     s.id = statements_++;
     loops_ |= s.is_loop();
     if (s.kind != Statement::print) body(s.body), body(s.other);
-    s.length = length_ - before, s.native = passes_ - passes > 3;
+    s.length = length_ - before;
   }
   void operands(Statement& s) {
     if (s.place)
@@ -259,7 +243,6 @@ class Registers {
     if (s.kind == Statement::atomic_add && !reads_[s.variable]) s.at = -1;
     if (s.last) operand(s.last);
     if (s.step) operand(s.step);
-    passes_ += s.kind == Statement::store;
   }
   /// The value that a variable is set to: a number, or a vector in the variable's register.
   void first_value(Statement& s) {
@@ -316,7 +299,7 @@ class Registers {
   TileProgram& u_;
   std::vector<int> variable_;  // their registers
   Pool pool_, kept_;
-  int numbers_ = 0, level_ = 0, levels_ = 0, statements_ = 0, length_ = 0, passes_ = 0;
+  int numbers_ = 0, level_ = 0, levels_ = 0, statements_ = 0, length_ = 0;
   std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
   std::vector<std::pair<int, GridScalar>> known_;
   std::map<int, int> reads_;
@@ -336,7 +319,7 @@ GridScalar scalar_of(double value, GridType type, Dtype real) {
   return s;
 }
 
-void find_blocks(Kernel& k) { Blocks(k).body(k.body); }
+void unroll(Kernel& k) { ShortLoops(k).body(k.body); }
 
 void assign_registers(Kernel& k, TileProgram& u, const bool varying[3]) {
   u = {};

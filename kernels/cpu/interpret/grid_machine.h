@@ -37,7 +37,7 @@ struct GridCheck {
   bool grow();
 };
 
-/// Cached by a thread for a loop or block: whether it can be compiled, and its last machine code.
+/// Cached by a thread for a loop: whether it can be compiled, and its last machine code.
 struct GridCodeEntry {
   int64_t program = 0;
   int id = 0;  // of the statement

@@ -1,4 +1,4 @@
-// grid_native.cpp -- compiles loops and basic blocks of grid kernels, recorded as lane programs
+// grid_native.cpp -- compiles loops of grid kernels, recorded as lane programs
 #include "kernels/cpu/jit/grid_native.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void find_reads(const GridBody& body, const S& without, std::map<int, bool>& rea
   }
 }
 
-/// Records the body of a loop or block whose reals are T.
+/// Records the body of a loop whose reals are T.
 template <class T> class CodeRecorder : LaneArithmetic<T> {
   using Base = LaneArithmetic<T>;
   using typename Base::F, typename Base::W;
@@ -39,9 +39,7 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
       : Base(isa, at.kind != S::count || at.leaves, sizeof(T) == 4 || isa == Isa::avx512),
         at_(at),
         lanes_(lanes),
-        in_block_(at.kind == S::block),
-        leaves_(at.kind == S::loop || (!in_block_ && at.leaves)),
-        in_turns_(!in_block_ && !leaves_),
+        leaves_(at.kind == S::loop || at.leaves),
         out_(out) {
     find_reads(p.body, at, read_outside_);
   }
@@ -49,17 +47,17 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   /// Returns false if the code is left to the interpreter.
   bool record(ir::LaneProgram& program) {
     note_written(at_.body);
-    if (in_turns_) varying_number_[at_.at] = true;
     if (leaves_) start_lanes();
+    else varying_number_[at_.at] = true;
     if (!body(at_.body) || accesses_ > GridNative::kOperands) return false;
     builder_.set_line(at_.line);
-    if (!(in_block_ ? store_all() : carry_all())) return false;
+    if (!carry_all()) return false;
     if (leaves_ && !carry_lanes()) return false;
     if (fine_.id != Mask(true).id) builder_.guard(fine_.id);
     program = builder_.finish();
     program.operands = out_.operands;
     const auto guards = [](const ir::LaneInstruction& c) { return c.op == LaneOp::guard; };
-    return !in_turns_ || std::none_of(program.code.begin(), program.code.end(), guards);
+    return leaves_ || std::none_of(program.code.begin(), program.code.end(), guards);
   }
 
  private:
@@ -99,23 +97,6 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
     builder_.carry(counter_.id, sum(W::of(counter_.id), W::of(step)).id);
     return true;
   }
-  /// Stores what a block writes to memory, and variables that are read outside of it.
-  bool store_all() {
-    for (const auto& [vector, id] : vector_) {
-      if (!written_vector_.count(vector)) continue;
-      // a vector that was read is read again by the next iteration of an outer loop
-      const auto read = read_vector_.find(vector);
-      const bool in_place = read != read_vector_.end();
-      if (!in_place && !read_outside_.count(vector)) continue;
-      const int place = in_place ? read->second
-                                 : place_of({GridNative::written, written_vector_[vector], vector});
-      if (place < 0) return false;
-      out_.in_place |= in_place;
-      stores_.push_back({id, place});
-    }
-    for (const auto& [id, place] : stores_) builder_.store(place, id);
-    return !stores_.empty();
-  }
   void note_written(const GridBody& list) {
     for (const S* s : list) {
       const bool sets = s->kind == S::assign || s->kind == S::count;
@@ -149,8 +130,6 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   bool statement(const S& s) {
     switch (s.kind) {
       case S::assign: return s.is == GridClass::vector ? vector(s) : number(s);
-      case S::store: return in_block_ && store(s);
-      case S::block: return leaves_ && body(s.body);
       case S::branch: return s.exit() ? leave(*s.exit(), s.value) : branch(s);
       case S::leave: return leave(s, nullptr);
       default: return false;
@@ -181,15 +160,7 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
     if (id >= 0) active_ = condition ? active_ & !Mask::of(id) : Mask(false);
     return id >= 0;
   }
-  bool store(const S& s) {
-    if (!are_indices(*s.place)) return false;
-    const int32_t id = s.value->type == GridType::boolean ? -1 : value(*s.value);
-    const int place = id < 0 ? -1 : place_of({GridNative::memory, s.value->type, accesses_++});
-    stores_.push_back({id, place});
-    return place >= 0;
-  }
-  /// Integers are left to the caller, and in blocks all numbers, except those that depend on the counter
-  /// of a loop that lanes leave.
+  /// Integers are left to the caller, except those that depend on the counter of a loop that lanes leave.
   bool number(const S& s) {
     const V& v = *s.value;
     if (leaves_ && written_number_[s.at] > 1) return false;  // perhaps set in both branches
@@ -221,10 +192,9 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
 
   // ---- numbers -------------------------------------------------------------------------------------
 
-  /// Whether a number is computed by the code: reals in loops.
-  bool is_in_lanes(const V& v) const {
-    const bool reals = v.kind == V::operation && v.of == GridType::real;
-    return !in_block_ && (reals || v.type == GridType::real);
+  /// Whether a number is computed by the code.
+  static bool is_in_lanes(const V& v) {
+    return v.type == GridType::real || (v.kind == V::operation && v.of == GridType::real);
   }
   /// Whether a number can be computed before the code runs, also more than once; in a loop that lanes do
   /// not leave it is linear in the counter, or does not vary.
@@ -242,8 +212,8 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
       varying += one;
     }
     varies = varying > 0;
-    if (v.kind == V::load) return ++accesses_, in_block_ || (leaves_ && !varies);
-    if (!in_turns_ || v.kind != V::operation) return true;
+    if (v.kind == V::load) return ++accesses_, leaves_ && !varies;
+    if (leaves_ || v.kind != V::operation) return true;
     const bool linear = v.op == op::id<op::Add> || v.op == op::id<op::Sub> ||
                         v.op == op::id<op::Neg> || (v.op == op::id<op::Mul> && varying < 2);
     return v.type == GridType::integer && v.of == GridType::integer && !v.divides &&
@@ -260,7 +230,7 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   }
   /// The lanes' value of a scalar; -1: it is left to the interpreter.
   int32_t scalar(const V& v) {
-    if (v.kind == V::load && in_turns_) return are_indices(v) ? load(v, false) : -1;
+    if (v.kind == V::load && !leaves_) return are_indices(v) ? load(v, false) : -1;
     if (v.kind == V::operation && is_in_lanes(v) && v.of == GridType::real) return calculated(v);
     bool varies = false;
     if (v.kind >= V::operation && !look(v, varies)) return -1;
@@ -269,8 +239,8 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   /// A scalar broadcast to all lanes; -1: it is carried between iterations, or operands run out.
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
-    if (type == GridType::integer && in_turns_) return -1;
-    const bool made = !in_turns_ && varying_number_.count(s) && written_number_[s] == 1;
+    if (type == GridType::integer && !leaves_) return -1;
+    const bool made = leaves_ && varying_number_.count(s) && written_number_[s] == 1;
     if (written_number_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
   }
@@ -283,15 +253,15 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   /// The lanes' value of an operand.
   int32_t value(const V& v) {
     if (v.is == GridClass::scalar) return scalar(v);
-    if (is_of_positions(v)) return in_turns_ ? -1 : made_before(v);
+    if (is_of_positions(v)) return !leaves_ ? -1 : made_before(v);
     if (v.kind == V::variable) return vector_value(v.at, v.type);
     if (v.kind != V::load) return calculated(v);
     if (leaves_) return made_before(v);
     return are_indices(v) ? load(v, lanes_ >> accesses_ & 1) : -1;
   }
   int32_t load(const V& v, bool lanes) {
-    const LaneOp op = in_block_ ? LaneOp::load : lanes ? LaneOp::load_turn : LaneOp::load_one;
-    if (v.type == GridType::boolean || (in_turns_ && v.type != GridType::real)) return -1;
+    const LaneOp op = lanes ? LaneOp::load_turn : LaneOp::load_one;
+    if (v.type == GridType::boolean || (!leaves_ && v.type != GridType::real)) return -1;
     return operand(op, GridNative::memory, v.type, accesses_++);
   }
   /// Values that depend only on positions, and in a loop that lanes leave loads from loop-invariant
@@ -307,8 +277,8 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   }
   int32_t vector_value(int at, GridType type) {
     if (const auto found = vector_.find(at); found != vector_.end()) return found->second;
-    if (type != GridType::real && in_turns_) return -1;
-    const bool carried = !in_block_ && written_vector_.count(at);
+    if (type != GridType::real && !leaves_) return -1;
+    const bool carried = written_vector_.count(at);
     if (carried && type == GridType::boolean) return -1;
     const int place = read_vector_[at] = out_.operands;
     const int32_t id =
@@ -327,7 +297,7 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
 
   const S& at_;
   const uint64_t lanes_;
-  const bool in_block_, leaves_, in_turns_;  // leaves_: lanes leave a loop one by one
+  const bool leaves_;  // lanes leave the loop one by one
   GridNative& out_;
   bool in_uniform_ = false;  // if lanes take the same branch, writes are not masked
   // by register:
@@ -340,11 +310,6 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
   std::map<int, First> carried_;
   int accesses_ = 0;
   First mask_{-1, 0}, counter_{-1, 0};  // of a loop that lanes leave
-  struct Store {
-    int32_t id;
-    int place;
-  };
-  std::vector<Store> stores_;  // of a block
 };
 
 /// Null: it is left to the interpreter.
@@ -357,9 +322,7 @@ std::unique_ptr<Code> make(const GridProgram& p, const S& s, uint64_t lanes, Gri
     return nullptr;
   uint64_t repeated = 0;
   for (int k = 0; k < out.operands; ++k) {
-    const auto [kind, type, j] = out.operand[k];
-    const bool one = s.kind == S::block && kind == GridNative::memory && !(lanes >> j & 1);
-    repeated |= uint64_t(one || kind == GridNative::scalar) << k;
+    repeated |= uint64_t(out.operand[k].kind == GridNative::scalar) << k;
   }
   return compile(program, isa, repeated);
 }

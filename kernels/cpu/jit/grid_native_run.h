@@ -1,4 +1,4 @@
-// grid_native_run.h -- runs compiled loops and blocks (grid_native.h) over the rows of a grid kernel's tile
+// grid_native_run.h -- runs compiled loops (grid_native.h) over the rows of a grid kernel's tile
 #pragma once
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/jit/grid_native.h"
@@ -10,28 +10,17 @@ inline namespace MT_ISA {
 /// The elements that the lanes of a box access.
 struct GridAccess {
   GridMachine::AffineOffset place;
-  char *data, *first, *last;  // of lane 0; the lowest and the highest element
-  int64_t by;                 // in a loop: bytes from one iteration to the next
-  bool stores;
-  bool find(const GridMachine& w, const GridValue& x, bool is_store, const LaneBox& box) {
+  char* data;  // of lane 0
+  int64_t by;  // bytes from one iteration to the next
+  bool find(const GridMachine& w, const GridValue& x, const LaneBox& box) {
     const GridTensor& t = w.tensor[x.index];
-    stores = is_store, by = 0;
-    const bool whole = x.type == GridType::integer;
-    const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
-    if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
-    if (place.step[0] != 1 && (place.step[0] != 0 || stores)) return false;
-    first = last = data = static_cast<char*>(t.data) + place.offset * w.item;
-    for (int k = 0; k < 3; ++k) {
-      const int64_t a = place.step[k] * box.lo[k] * w.item,
-                    b = place.step[k] * (box.hi[k] - 1) * w.item;
-      first += a < b ? a : b, last += a < b ? b : a;
-    }
-    return true;
+    if (t.dtype != w.program.real || !w.affine_place(x, box, place)) return false;
+    data = static_cast<char*>(t.data) + place.offset * w.item, by = 0;
+    return place.step[0] == 0 || place.step[0] == 1;
   }
   char* row(int y, int z, int item) const {
     return data + (place.step[1] * y + place.step[2] * z) * item;
   }
-  bool meets(const GridAccess& x) const { return first <= x.last && x.first <= last; }
   bool is(const GridAccess& x) const {
     return data == x.data && place.step[0] == x.place.step[0] && place.step[1] == x.place.step[1] &&
            place.step[2] == x.place.step[2];
@@ -41,7 +30,7 @@ struct GridAccess {
 /// Computes what must exist before machine code runs, in the order of the statements: numbers, vectors that
 /// depend on positions alone, and where the accesses are. Functions return false if it cannot run.
 template <class Walk> struct GridPreparation {
-  enum Kind { block, turns, lanes } kind;  // as in GridNative: a block, and two kinds of loops
+  enum Kind { turns, lanes } kind;  // as in GridNative: two kinds of loops
   Walk& w;
   const Active a;
   const LaneBox& box;
@@ -56,7 +45,6 @@ template <class Walk> struct GridPreparation {
     for (const S* s = list.first; s; s = s->next) {
       for (const V* v = s->first; v; v = v->next)
         if (!value(*v)) return false;
-      if (s->place && !find(*s->place, true)) return false;
       if (s->kind == S::assign && !is_left(*s->value)) w.assign(*s);
       if (!body(s->body) || !body(s->other)) return false;
     }
@@ -64,7 +52,7 @@ template <class Walk> struct GridPreparation {
   }
   bool value(const V& v) {
     const bool loads = v.kind == V::load;
-    if (loads && !find(v, false)) return false;
+    if (loads && !find(v)) return false;
     if (v.divides && v.args.of[1]->is == GridClass::scalar && w.at(*v.args.of[1]).whole == 0)
       return false;
     if (!is_left(v)) w.step(v, a);
@@ -75,11 +63,11 @@ template <class Walk> struct GridPreparation {
     return v.code == GridCode::vector || (kind == turns && v.type != GridType::integer) ||
            (kind != lanes && v.code == GridCode::load);
   }
-  bool find(const V& v, bool stores) {
+  bool find(const V& v) {
     GridMachine::AffineOffset place;
     if (kind == lanes) return w.affine_place(v, box, place);
     GridAccess& now = access[accesses];
-    if (!now.find(w, v, stores, box)) return false;
+    if (!now.find(w, v, box)) return false;
     contiguous |= uint64_t(now.place.step[0]) << accesses++;
     return true;
   }
@@ -114,7 +102,7 @@ inline void widen(void* own, int lo, int hi) {
   }
 }
 
-/// The operands of a block or loop in the memory of the machine. From here on the integers of a
+/// The operands of a loop in the memory of the machine. From here on the integers of a
 /// float32 kernel are int32, except those of the operands from `fine` on.
 template <class R, class Walk>
 void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uint8_t* set, int lo,
@@ -263,61 +251,6 @@ Active native_lanes(Walk& w, const GridStatement& s, Active a, int64_t turns, ui
   widen_operands<R>(w, native, lo, hi, fine);
   for (int l = a.lo; l < a.hi; ++l) gone[l] = uint8_t(gone[l] | (a.has(l) & !set[l]));
   return w.lanes_of(set, a.lo, a.hi);
-}
-
-/// Whether the accesses of a block, in order, may be run lane by lane: a stored element is loaded
-/// only by the same lane and before the store, or not at all. `in_place`: it is loaded.
-inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
-  for (int s = 0; s < n; ++s) {
-    for (int k = 0; access[s].stores && k < n; ++k) {
-      if (k == s || !access[s].meets(access[k])) continue;
-      if (k > s || access[k].stores || !access[s].is(access[k])) return false;
-      in_place = true;
-    }
-  }
-  return true;
-}
-
-/// Runs one row of lanes. If nothing is both read and written, the last lanes are run as a full
-/// vector that overlaps the lanes before. Returns the lane before which it stopped.
-inline int run_row_block(const GridNative& native, void* const* data, bool in_place, int lo, int hi,
-                         int64_t item) {
-  const int width = int(64 / item),  // of a vector, at most
-      whole = lo + (hi - lo) / width * width;
-  if (in_place || hi - lo < width || whole == hi)
-    return int(run_native(*native.code, data, nullptr, lo, hi));
-  const int at = int(run_native(*native.code, data, nullptr, lo, whole));
-  return at < whole ? at : int(run_native(*native.code, data, nullptr, hi - width, hi));
-}
-
-/// Runs a block as machine code; returns the lanes left to the interpreter.
-template <class R, class Walk> Active run_block(Walk& w, const GridStatement& s, Active a) {
-  GridCodeEntry& e = w.code_entry(s);
-  LaneBox box;
-  if (!e.fits || w.grid.check || !w.box_of(a, box)) return a;
-  GridAccess access[GridNative::kOperands];
-  GridPreparation<Walk> ready{GridPreparation<Walk>::block, w, a, box, access};
-  if (!ready.body(s.body)) return a;
-  const GridNative& native = w.native(e, s, ready.contiguous);
-  bool in_place = native.in_place;
-  if (!native.code || !are_independent(access, ready.accesses, in_place)) return a;
-  constexpr int kWidth = 64 / sizeof(R);
-  const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
-  void* base[GridNative::kOperands];
-  int fine, left = a.hi;
-  lane_operands<R>(w, native, 0, a, nullptr, lo, hi, base, fine);
-  if (fine < native.operands) left = a.lo;
-  else
-    w.each_row_of(box, [&](int lane, int y, int z) {
-      if (left < a.hi) return;
-      void* data[GridNative::kOperands];
-      const int first = lane - box.lo[0];
-      row_operands(w, native, base, access, first, y, z, 0, data);
-      const int done = run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
-      if (done < box.hi[0]) left = first + done;
-    });
-  widen_operands<R>(w, native, lo, hi, fine);
-  return left < a.hi ? Active{left, a.hi, a.mask} : kNoLanes;
 }
 
 }  // namespace MT_ISA

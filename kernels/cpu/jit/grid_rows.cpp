@@ -306,17 +306,16 @@ Fit fit_of(const Grid& g, Isa isa) {
   Fit fit{};
   bool stores = false;
   each_statement(g.program->body, 0, [&](const S& s, int) {
-    fit.fits &= s.kind == S::assign || s.kind == S::store || s.kind == S::block ||
-                s.kind == S::branch || s.kind == S::scope || s.kind == S::leave;
+    fit.fits &= s.kind == S::assign || s.kind == S::store || s.kind == S::branch ||
+                s.kind == S::scope || s.kind == S::leave;
     stores |= s.kind == S::store;
     fit.fits = fit.fits && (!s.place || is_linear(*s.place));
     for (const V* v = s.first; v && fit.fits; v = v->next) {
       if (v->code == GridCode::load && !is_linear(*v)) fit.gathered.insert(v->index);
-      fit.fits = g.program->real == Dtype::f64 ? has_code<double>(*v, isa) : has_code<float>(*v, isa);
+      fit.fits =
+          g.program->real == Dtype::f64 ? has_code<double>(*v, isa) : has_code<float>(*v, isa);
     }
-    values_of(s, [&](const V& v) {
-      fit.by_blocks |= v.kind == V::thread || v.kind == V::block;
-    });
+    values_of(s, [&](const V& v) { fit.by_blocks |= v.kind == V::thread || v.kind == V::block; });
   });
   fit.fits &= stores;
   for (int axis = 0; axis < 3 && fit.fits; ++axis) fit.linear[axis] = are_linear(g, axis);
@@ -326,7 +325,7 @@ Fit fit_of(const Grid& g, Isa isa) {
 }  // namespace
 
 const RowFit* rows_fit(const Grid& g) {
-  constexpr int64_t kFewest = 64;
+  constexpr int64_t kFewest = 32;
   if (g.tile[g.axes[0]] < kFewest || g.tile[g.axes[1]] > 1 || g.tile[g.axes[2]] > 1) return nullptr;
   static const char* const setting = std::getenv("MTORCH_JIT");
   static std::mutex lock;

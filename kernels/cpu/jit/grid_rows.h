@@ -12,14 +12,14 @@ namespace mt {
 class Code;
 
 struct RowKey {
-  static constexpr int kMost = 248;
+  static constexpr int kMax = 248;
   int used = 0;
-  char bytes[kMost];
+  char bytes[kMax];
   void add(char c) {
-    if (used < kMost) bytes[used] = c;
+    if (used < kMax) bytes[used] = c;
     ++used;
   }
-  bool fits() const { return used <= kMost; }
+  bool fits() const { return used <= kMax; }
   bool operator==(const RowKey& k) const {
     return used == k.used && std::memcmp(bytes, k.bytes, size_t(used)) == 0;
   }
@@ -75,7 +75,6 @@ template <class D> class RowPath {
         if (s.is != GridClass::vector) self().assign(s), forget(s.at);
         return true;
       case S::store: return !is_full() && self().store(s);
-      case S::block: return body(s.body);
       case S::branch: {
         const char taken = self().decide(*s.value);
         return taken == '?' ? both(s) : body(taken == 'T' ? s.body : s.other);

@@ -1,4 +1,4 @@
-// grid_rows_run.h -- runs the rows of a kernel without loops: parts whose lanes take one way as vectors, others as threads
+// grid_rows_run.h -- runs the rows of a kernel without loops: as vectors where lanes take one way, else as threads
 #pragma once
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/jit/grid_rows.h"
@@ -22,16 +22,21 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
   /// the rows are `linear` in their number (RowFit), those between two that are alike are not looked at.
   template <class Start, class Threads>
   void run(int64_t count, bool linear, const Start& start, const Threads& threads) {
-    constexpr int64_t kFewest = 4;
+    constexpr int64_t kFewest = 4, kLongestPause = 32;
+    int64_t next_try = linear ? 0 : count, pause = 1;
     for (int64_t row = 0; row < count && !w_.interrupted();) {
       const int parts = look_at(row, part_[0], start);
-      int64_t many = linear && parts > 0 ? count - row : 0;
-      for (; many >= kFewest; many /= 2)
-        if (look_at(row + 1, part_[1], start) == parts &&
-            look_at(row + many - 1, part_[2], start) == parts && are_alike(parts, many))
-          break;
+      int64_t many = 1;
+      if (parts > 0 && row >= next_try && count - row >= kFewest) {
+        many = look_at(row + 1, part_[1], start) == parts ? count - row : 1;
+        while (many >= kFewest &&
+               !(look_at(row + many - 1, part_[2], start) == parts && are_alike(parts, many)))
+          many /= 2;
+        if (many < kFewest) many = 1, next_try = row + pause, pause = 2 * pause;
+        else pause = 1;
+        if (pause > kLongestPause) pause = kLongestPause;
+      }
       if (parts == 0) threads(row, 0, w_.n[0]);
-      if (many < kFewest) many = 1;
       for (int64_t k = 0; k < many && !w_.interrupted(); ++k)
         for (int j = 0; j < parts; ++j) {
           execute(part_[0][j], row + k, threads);
@@ -42,7 +47,7 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
   }
 
  private:
-  static constexpr int kMost = 64, kParts = 4;
+  static constexpr int kMax = 64, kParts = 8;
   struct Access {
     char *data, *first, *last;
     int64_t by;
@@ -58,11 +63,11 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
     bool effects, in_place;
     const Code* code;  // null: its threads are run one after the other, if there are effects
     int operands, accesses;
-    Access access[kMost];
-    void* data[2 * kMost];
-    int64_t by[kMost];
-    GridScalar held[kMost];
-    int64_t step[kMost];  // of `data` from a row to the next one
+    Access access[kMax];
+    void* data[2 * kMax];
+    int64_t by[kMax];
+    GridScalar held[kMax];
+    int64_t step[kMax];  // of `data` from a row to the next one
   };
   /// Divides a row into parts; 0: there are too many. Some values must be the same in all lanes of a part, so it ends
   /// where they change.
@@ -277,12 +282,12 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
     while (same < p_->accesses && !p_->access[same].is(now)) ++same;
     const bool again = same < p_->accesses;
     p_->access[p_->accesses++] = now;
-    if (one) return w_.load_scalar(v, {0, 1, nullptr}), p_->accesses < kMost;
+    if (one) return w_.load_scalar(v, {0, 1, nullptr}), p_->accesses < kMax;
     if (!stores && v.type == GridType::boolean) truth_[v.at] = unknown;
     p_->key.add(char('A' + int(t.dtype))), p_->key.add(step == 1 ? '1' : 'n');
     p_->key.add(char(again ? same + 1 : 0));
     p_->by[operands_] = step * item, p_->data[operands_++] = data;
-    return p_->accesses < kMost;
+    return p_->accesses < kMax;
   }
   /// Passes what the address of each lane is computed from.
   bool gather(const V& v, char* data) {
@@ -313,7 +318,7 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
       whole.last -= (f.base.whole - 1) * stride * item;
     }
     p_->access[p_->accesses++] = whole;
-    return p_->accesses < kMost && whole.last - whole.first < (int64_t(1) << 31);
+    return p_->accesses < kMax && whole.last - whole.first < (int64_t(1) << 31);
   }
   /// Whether lanes may run side by side: what is stored is loaded before, by the same lane, or not at all.
   static bool are_independent(Part& p) {

@@ -71,8 +71,8 @@ bool prefers_threads(const Grid& g, bool calls_often) {
   const char* const setting = std::getenv("MTORCH_JIT");
   if ((setting && std::strcmp(setting, "threads") == 0) || rows_fit(g)) return true;
   if (setting && std::strcmp(setting, "lanes") == 0) return false;
-  bool loops = false, neighbours = false, stores = false, columns = false,
-       sums = false, native = true, reals = false;
+  bool loops = false, neighbours = false, stores = false, columns = false, sums = false,
+       native = true, reals = false;
   each_statement(g.program->body, 0, [&](const S& s, int depth) {
     const bool inside = depth > 0 || s.is_loop();
     bool nested = false;

@@ -85,7 +85,8 @@ void Emitter::write_pool() {
     ones_ = put(~uint64_t(0), 8, 4);
     put(0, 8, 4);  // ones and zeros: masks of any number of lanes
     signs_ = put(uint64_t(1) << (8 * item_ - 1), item_, lanes_);
-    for (int k = 0; k < 2; ++k) {  // to the first bytes of each half: the lowest 1 or 2 bytes of its lanes
+    for (int k = 0; k < 2;
+         ++k) {  // to the first bytes of each half: the lowest 1 or 2 bytes of its lanes
       pack_[k] = asm_.getSize();
       for (int half = 0; half < 2; ++half)
         for (int byte = 0; byte < 16; ++byte) {

@@ -172,7 +172,7 @@ class Emitter {
   const Xbyak::Label* failing_ = &stopped_;  // the jump target of guards that fail
   std::vector<size_t> pool_offset_;
   size_t ones_ = 0, signs_ = 0, indices_ = 0, pack_[2] = {};  // in the pool
-  int8_t pointer_[kOperands];    // the register with the operand's address, or -1
+  int8_t pointer_[kOperands];  // the register with the operand's address, or -1
   int pushed_ = 0;
   int rest_mask_ = -1;  // AVX2, programs with iterations: the register with the remainder's mask
 

@@ -101,7 +101,8 @@ void LoopPlan::sort_out(uint64_t repeated) {
   invariant.assign(code.size(), false), uniform = direct = invariant;
   for (size_t i = 0; i < code.size(); ++i) {
     const LaneInstruction& x = code[i];
-    bool same = !is_effect(x.op) && x.op != LaneOp::position && x.op != LaneOp::gather, one = same && x.op != LaneOp::load_turn;
+    bool same = !is_effect(x.op) && x.op != LaneOp::position && x.op != LaneOp::gather,
+         one = same && x.op != LaneOp::load_turn;
     if (is_load(x.op)) same = repeated >> x.operand() & 1, one &= x.op == LaneOp::load_one;
     for (int k = 0; k < ir::inputs_of(x.op); ++k) {
       same &= bool(invariant[x.in[k]]);

@@ -134,7 +134,6 @@ class ThreadEmitter : ThreadValues {
       case S::store: store(s); break;
       case S::atomic_add: atomic_add(s); break;
       case S::branch: branch(s); break;
-      case S::block: body(s.body); break;
       case S::count: count(s); break;
       case S::loop:
       case S::scope: loop(s); break;
