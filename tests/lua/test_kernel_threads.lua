@@ -343,6 +343,16 @@ test('rows: whole numbers at the ends of int32 and int64, quotients, remainders,
   end
 end)
 
+test('rows: quotients and remainders by constants, of all numbers of 16 bits', function()
+  local x = mt.range(-32768, 32767):to 'int16'
+  same({256, 256}, function(out, x)
+    local i = grid(1)
+    local a = x[i]
+    out[i][1], out[i][2], out[i][3] = math.floor(a / 3), math.floor(a / 7) * 10 + a % 7, math.floor(a / 49)
+    out[i][4], out[i][5], out[i][6] = math.floor(a / 1000) + a % 1000, math.floor(a / 65535), a % 1048573
+  end, mt.zeros(65536, 6, 'int64'), x)
+end)
+
 test('rows: positions, parities, returns, functions, borders of pictures', function()
   for _, dtype in ipairs {'float32', 'float64'} do
     same(nil, function(out, x)

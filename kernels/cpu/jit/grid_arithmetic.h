@@ -186,6 +186,14 @@ template <class T> class LaneArithmetic {
       const W down = a.low >= 0 ? x >> n : select(less(x, W(0)), ~(~x >> n), x >> n);
       return with_range(down, std::floor(a.low / b.low), std::floor(a.high / b.low));
     }
+    // (x + 1/2) / y is at least 1 / 2y from an integer, which is more than the two rounding errors of the product
+    if (b.low == b.high && b.low > 0 && b.within(kNarrow ? 0x1p21 : 0x1p50) &&
+        a.within(kNarrow ? 0x1p21 : 0x1p50)) {
+      const F p = to_real(x), down = floor((p + F(0.5)) * F(T(1) / T(b.low)));
+      return rest ? with_range(to_whole(fma(-down, F(T(b.low)), p)), 0, b.low - 1)
+                  : with_range(to_whole(down), std::floor(a.low / b.low),
+                               std::floor(a.high / b.low));
+    }
     const double end = kNarrow ? 0x1p24 : by_doubles_ ? 0x1p51 : 0x1p52;
     const F p = to_real(x), q = to_real(y), most(end);
     if (!a.within(end)) must(fabs(p) < most);
