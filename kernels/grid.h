@@ -14,6 +14,8 @@ namespace mt {
 
 enum class GridType : uint8_t { none, boolean, integer, real };
 enum class GridClass : uint8_t { scalar, affine, vector };
+/// How a launch runs on the CPU: lanes in lockstep, rows of lanes as machine code, or thread after thread.
+enum class GridWay : uint8_t { lanes, rows, threads };
 /// How a value is computed.
 enum class GridCode : uint8_t {
   ready,  // its register has been set
@@ -248,7 +250,7 @@ struct Grid {
   bool check;   // stop at the first fault, and detect races
   bool spread;  // large enough for more than one thread
   GridFault* fault;
-  bool* scalar;  // set to whether scalar machine code ran
+  GridWay* way;  // set to how the launch runs
   MT_HD int64_t tiles(int axis) const { return (total[axis] + tile[axis] - 1) / tile[axis]; }
 };
 constexpr int kGridLanes = 1024;           // the most lanes of a tile

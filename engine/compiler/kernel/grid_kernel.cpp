@@ -73,7 +73,7 @@ struct GridKernel::Variant {
   grid::TileProgram unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
   // of the last launch on the CPU:
-  bool scalar = false;
+  GridWay way = GridWay::lanes;
   int64_t lanes = 0;  // of a tile
 
   bool fits(CaptureResolver& script, const std::vector<CapturedName>& given) const {
@@ -224,7 +224,7 @@ struct GridKernel::Run {
     if (axes != variant->axes) grid::assign_registers(variant->program, unit, varying);
     variant->axes = axes;
     launch.program = &unit.program;
-    launch.check = check, launch.fault = &fault, launch.scalar = &variant->scalar;
+    launch.check = check, launch.fault = &fault, launch.way = &variant->way;
     variant->lanes = launch.tile[0] * launch.tile[1] * launch.tile[2];
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
     launch.spread = double(cells) * unit.program.work > 200000;
@@ -330,7 +330,8 @@ std::string GridKernel::path() const {
   const Variant& v = *variants_.front();
   if (check_) return "the interpreter, because of check=true";
   if (v.lanes == 0) return "a GPU";
-  if (v.scalar) return "scalar machine code, thread after thread";
+  if (v.way == GridWay::threads) return "scalar machine code, thread after thread";
+  if (v.way == GridWay::rows) return "machine code, with vectors of the threads along a row";
   std::string text = fmt::format("vectors of up to {} threads, which run in lockstep", v.lanes);
   int native = 0;
   std::string others;
@@ -340,7 +341,7 @@ std::string GridKernel::path() const {
     else if (s.is_loop())
       others += fmt::format("{}{}", others.empty() ? "" : ", ", s.line & 0xfffff);
   });
-  text += native > 0 ? fmt::format("; {} of its loops and blocks as machine code", native)
+  text += native > 0 ? fmt::format("; {} of its loops as machine code", native)
                      : "; the interpreter computes one operation after the other";
   if (!others.empty())
     text += fmt::format("; the loops of these lines are interpreted: {}", others);

@@ -640,8 +640,8 @@ void launch_grid(const Grid& given) {
     return elementwise_loop(op, dtype, takes_one);
   };
   const ThreadCode code = given.check ? nullptr : thread_code(given, find_loop);
-  if (given.scalar) *given.scalar = code != nullptr;
   const RowFit* const rows = code ? rows_fit(given) : nullptr;
+  if (given.way) *given.way = rows ? GridWay::rows : code ? GridWay::threads : GridWay::lanes;
   Grid g = given;
   if (const int x = g.axes[0]; rows && !rows->by_blocks)
     g.tile[x] = g.total[x] < kLongestRow ? g.total[x] : kLongestRow;
