@@ -51,9 +51,10 @@ local function by_definition(z)
   return mt.complex(c:matmul(re) - s:matmul(im), s:matmul(re) + c:matmul(im))
 end
 
--- Every radix, primes by the definition and by convolution, and products of both; 1009 and 2^k in two steps.
-local lengths = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 27, 31, 32, 33, 35, 37, 49, 60, 64, 74, 97, 125, 143, 144,
-  210, 243, 256, 257, 360, 1000, 1009, 1024}
+-- Every radix, primes by the definition and by convolution (47: a padded one), and products of both; 1009 and 2^k in
+-- two steps.
+local lengths = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 27, 31, 32, 33, 35, 37, 47, 49, 60, 64, 74, 97, 125, 143,
+  144, 210, 243, 256, 257, 360, 1000, 1009, 1024}
 test('lengths, dimensions and layouts, by the definition', function()
   mt.manual_seed(2)
   for _, dtype in ipairs {'float64', 'float32'} do
@@ -114,7 +115,7 @@ test('the bits do not depend on the number of threads', function()
   mt.set_num_threads(before)
 end)
 
-for _, n in ipairs {1, 2, 5, 6, 37} do
+for _, n in ipairs {1, 2, 5, 6, 37, 47} do
   local half = math.floor(n / 2) + 1
   t.gradients('fft ' .. n, function(z) return F.fft(z) end, {2, n, 2})
   t.gradients('ifft ' .. n, function(z) return F.ifft(z, {dim = 1, norm = 'ortho'}) end, {n, 2, 2})

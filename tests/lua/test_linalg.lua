@@ -572,13 +572,17 @@ test('large matrices are reduced in blocks: residuals, values, bits', function()
   mt.set_num_threads(before)
 end)
 
-test('numbers in the unused triangle change neither method nor bits', function()
-  local a = randn(520, 520)
-  local p = a + mT(a)
-  local w, lower = la.eigvalsh(p), mt.ones(520, 520):tril():bool()
-  for _, other in ipairs{1 / 0, 1e200, 0 / 0} do
-    local x = mt.where(lower, p, other)
-    eq({other, la.eigvalsh(x):equal(w), la.eigvalsh(mT(x), 'U'):equal(w)}, {other, true, true})
+test('neither the choice of a triangle nor numbers in the unused one change method or bits', function()
+  for _, case in ipairs{{3, 1}, {40, 1}, {40, 1e-200}, {520, 1}, {520, 1e-200}} do
+    local n, scale = unpack(case)
+    local a = randn(n, n) * scale
+    local p = a + mT(a)
+    local w, lower = la.eigvalsh(p), mt.ones(n, n):tril():bool()
+    eq({n, (select(2, la.eigh(p, 'U')):equal(select(2, la.eigh(p))))}, {n, true})
+    for _, other in ipairs{1 / 0, 1e200, 0 / 0} do
+      local x = mt.where(lower, p, other)
+      eq({n, other, la.eigvalsh(x):equal(w), la.eigvalsh(mT(x), 'U'):equal(w)}, {n, other, true, true})
+    end
   end
 end)
 

@@ -206,8 +206,8 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
 
 template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
   const SerialBlasScope one;
-  // Both triangles are made equal, so that what the other one had changes neither method nor bits.
-  for (int j = 1; n >= kMinReduction && j < n; ++j)
+  // Both triangles are made equal, so that neither what the other one had nor the choice changes method or bits.
+  for (int j = 1; j < n; ++j)
     for (int i = 0; i < j; ++i) {
       T &above = a[i + int64_t(j) * n], &below = a[j + int64_t(i) * n];
       (upper ? below : above) = upper ? above : below;
@@ -219,7 +219,7 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
       3 + 5 * n,
       [&](T* work, const int* length, int* whole, const int* whole_length, int* info) {
         MT_ROUTINE(syevd)
-        (vectors ? "V" : "N", upper ? "U" : "L", &n, a, &ld, values, work, length, whole,
+        (vectors ? "V" : "N", "U", &n, a, &ld, values, work, length, whole,
          whole_length, info, 1, 1);
       },
       1 + 6.0 * n + 2.0 * n * n);
