@@ -1,4 +1,4 @@
-# networks_jax.py -- the steps of scripts/bench/whole_networks.lua in JAX: a whole step is one jit, an epoch of split one scan
+# networks_jax.py -- the steps of whole_networks.lua in JAX: a whole step is one jit, an epoch of split one scan
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-// split.cpp -- an epoch of split (scripts/bench/whole_networks.lua) as plain loops: 2 - HIDDEN - HIDDEN - 1, 50 points, SGD
+// split.cpp -- an epoch of step_split (whole_networks.lua) as plain loops: 2 - HIDDEN - HIDDEN - 1, 50 points, SGD
 //
 // bench.lua compiles it by g++ -O3 -march=native with -DHIDDEN=n -DCALL=name. Loops are left to the compiler.
 #include <cmath>
