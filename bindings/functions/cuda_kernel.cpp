@@ -61,8 +61,6 @@ const Entry kCudaKernelParts[] = {
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
      bind<[](LuaCudaKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
-    {"cuda_check(kernel, check=false)", "Whether launches run between guard regions.",
-     bind<[](LuaCudaKernel& k, bool check) { k.set_check(check); }>},
     {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",
      bind<[](LuaCudaKernel& k, const std::string& name, const Tensor& value) {
        k.set_constant(name, value);

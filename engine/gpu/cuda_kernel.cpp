@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
-#include "engine/gpu/cuda_check.h"
 #include "engine/gpu/cuda_preamble.h"
 #include "engine/ops/create.h"
 
@@ -298,25 +297,11 @@ void CudaKernel::launch(const LaunchSize& size, const std::vector<KernelArgument
     fail("{}: {} bytes of shared memory are requested; besides the {} that it declares, {} has {}",
          name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
-  Guarded guarded;
-  if (check_) {
-    check_may_wait(d);
-    for (int i = 0; i < n; ++i)
-      if (const Tensor* x = arguments[i].tensor)
-        guarded.add(*x, argument(i), parameters_[i].type.read_only);
-    guarded.fill();
-    for (int i = 0; i < n; ++i)
-      if (const Tensor* x = arguments[i].tensor)
-        values.first_word(i) = reinterpret_cast<uintptr_t>(guarded.place(*x));
-  }
   if (text_.prints) std::fflush(stdout);  // flushes earlier output of the script first
   queue_kernel(kernel, lasting_name_, size, values, d);
   check_device(d);
   for (int i = 0; i < n; ++i)
     if (arguments[i].tensor && !parameters_[i].type.read_only) bump(*arguments[i].tensor);
-  if (!check_) return;
-  synchronize(d);
-  if (const std::string found = guarded.finish(); !found.empty()) fail("{}: {}", name(), found);
 }
 
 void CudaKernel::set_constant(const std::string& variable, const Tensor& value) {

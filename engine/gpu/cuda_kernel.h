@@ -26,9 +26,6 @@ class CudaKernel {
   const LoadedKernel* loaded() const;
   /// Requires tensors for parameter i to have `rank` dimensions in later launches.
   void set_rank(int i, int rank) { rank_[i] = rank; }
-  /// Runs later launches between guard regions, and synchronizes: writes out of bounds of a tensor
-  /// become errors.
-  void set_check(bool check) { check_ = check; }
   /// "conv2d_k(float* m, const float* f, int w)"
   std::string text() const;
 
@@ -53,7 +50,6 @@ class CudaKernel {
   std::string device_, why_;      // the reason if there is no GPU
   const Device* home_ = nullptr;  // the GPU with that name
   int arch_ = 90;
-  bool check_ = false;
   bool filled_ = false;  // set_constant was called: the values are only on home_
   const char* lasting_name_;
   std::map<const Device*, LoadedKernel> loaded_;

@@ -100,11 +100,10 @@ return {
   device_count = core.declare('device_count()', 'The number of usable GPUs.', core.cuda_devices),
   device_name = core.declare("device_name(device: device = 'cuda')", 'The product name of a GPU.', core.device_name),
   kernel = core.declare('kernel(source: string, name: string = nil, options: strings = nil, ' ..
-    "defines: table = nil, rank: table = nil, device: device = 'cuda', check: bool = false)",
+    "defines: table = nil, rank: table = nil, device: device = 'cuda')",
     'A kernel in CUDA C, compiled by NVRTC and cached on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
     "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
-    "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
-    '__constant__. check=true finds what a launch writes beside its tensors.',
+    "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a __constant__.",
     function(...) return require('mtorch.cuda.kernel')(...) end),
   synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits until a GPU has finished its work.',
     core.synchronize),

@@ -165,7 +165,7 @@ end
 function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'about').signature end
 Kernel.__metatable = false
 
-return function(source, name, options, defines, rank, device, check)
+return function(source, name, options, defines, rank, device)
   if not source:find('[\n{;]') and source:find('%.[%w]+$') then
     fail("cuda.kernel: '%s' is the path of a file, source is its text: source = io.open('%s'):read('*a')", source,
       source)
@@ -174,6 +174,5 @@ return function(source, name, options, defines, rank, device, check)
   local handle = native.cuda_compile(source, name or '', device, origins, options or {}, lines)
   local about = native.cuda_about(handle)
   set_ranks(handle, about, rank)
-  native.cuda_check(handle, check)
   return setmetatable({[HANDLE] = handle, about = about}, Kernel)
 end

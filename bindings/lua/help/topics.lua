@@ -216,9 +216,9 @@ const where a kernel only reads: other tensors count as changed in place. `const
 columns; rank={f=2} any matrix. A tensor with its shape is mt::tensor2<float> m (tensor1 .. tensor4, of const T where a
 kernel only reads): any strides, m[row][col] or m(row, col) from 0, m.size(0). Numbers are whole and in range for
 integers, true or false for bool. name='scale<float>' is an instance.
-With check=true a launch runs between guard regions around each tensor and waits: what it writes there is an error that
-names the tensor and the side. Includes of a host program (stdio.h, cstdint, cuda_runtime.h, torch/extension.h) are
-accepted; its functions, TORCH_CHECK and the like are left out.
+Accesses out of bounds and races are found by `compute-sanitizer mtorch script.lua`, of the CUDA toolkit. Includes of a
+host program (stdio.h, cstdint, cuda_runtime.h, torch/extension.h) are accepted; its functions, TORCH_CHECK and the like
+are left out.
 k:set_constant('F', x) fills `__constant__ float F[..]`. What printf writes is shown by mt.cuda.synchronize().
 k.signature k.parameters k.cached k.milliseconds k.registers k.shared k.max_threads k.log. Compiled code is kept in
 $MTORCH_CACHE, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch, at most 256 MiB; MTORCH_CACHE=off keeps nothing.
