@@ -3,7 +3,6 @@
 #include <cmath>
 #include <map>
 
-#include "engine/core/constants.h"
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {
