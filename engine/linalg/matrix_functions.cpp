@@ -11,9 +11,8 @@ namespace {
 /// Linear combinations of matrices: one for each row of coefficients.
 template <size_t R, size_t N>
 std::array<Tensor, R> combine(const double (&rows)[R][N], const TensorList& x) {
-  const Tensor all = stack(x), weights = constants<double>({R, N}, [&](double* to) {
-                 std::copy_n(&rows[0][0], R * N, to);
-               });
+  const Tensor all = stack(x), weights = constants<double>(
+                                   {R, N}, [&](double*to) { std::copy_n(&rows[0][0], R * N, to); });
   const Tensor sums = matmul(to(weights, all.dtype()), reshape(all, {N, x[0].numel()}));
   std::array<Tensor, R> result;
   for (size_t i = 0; i < R; ++i) result[i] = reshape(pick(sums, 0, int64_t(i)), x[0].shape());
@@ -49,12 +48,11 @@ Tensor taylor(const Tensor& a, int degree) {
   if (degree == 8) {
     constexpr double root = 13.304134695650071, x = 2 / 3.0;  // of 177
     const Tensor a4 = matmul(a2, a * (x * (1 + root) / 88) + a2 * (x * (1 + root) / 352));
-    const auto [r, p, q] =
-        combine({{1, 1, (857 - 58 * root) / 630, 0},
-                 {0, 0, x, 1},
-                 {(29 * root - 271) / (315 * x), 11 * (root - 1) / (1260 * x),
-                  11 * (root - 9) / (5040 * x), (89 - root) / (5040 * x * x)}},
-                {one, a, a2, a4});
+    const auto [r, p, q] = combine({{1, 1, (857 - 58 * root) / 630, 0},
+                                    {0, 0, x, 1},
+                                    {(29 * root - 271) / (315 * x), 11 * (root - 1) / (1260 * x),
+                                     11 * (root - 9) / (5040 * x), (89 - root) / (5040 * x * x)}},
+                                   {one, a, a2, a4});
     return plus_product(r, p, q);
   }
   const Tensor a3 = matmul(a2, a);
@@ -70,17 +68,16 @@ Tensor taylor(const Tensor& a, int degree) {
         {one, a, a2, a3});
     return plus_products(r, s, t, p, p);
   }
-  const auto [p, r, s, t, q] =
-      combine({{0, -0.100365581030144618291, -8.02924648241156932449e-3, -8.92138498045729985177e-4, 0},
-               {0, 0.397849749499645077844, 1.36783778460411720168, 0.498289622525382669416,
-                -6.37898194594723280150e-4},
-               {-10.9676396052962061844, 1.68015813878906206114, 0.0571779846478865511061,
-                -6.98210122488052056106e-3, 3.34975017086070470649e-5},
-               {-0.0904316832390810593223, -0.0676404519071381882256, 0.0675961301770459654925,
-                0.0295552570429315521194, -1.39180257516060693404e-5},
-               {0, 0, -0.0923364619367118555360, -0.0169364939002081722752,
-                -1.40086798182036094347e-5}},
-              {one, a, a2, a3, matmul(a3, a3)});
+  const auto [p, r, s, t, q] = combine(
+      {{0, -0.100365581030144618291, -8.02924648241156932449e-3, -8.92138498045729985177e-4, 0},
+       {0, 0.397849749499645077844, 1.36783778460411720168, 0.498289622525382669416,
+        -6.37898194594723280150e-4},
+       {-10.9676396052962061844, 1.68015813878906206114, 0.0571779846478865511061,
+        -6.98210122488052056106e-3, 3.34975017086070470649e-5},
+       {-0.0904316832390810593223, -0.0676404519071381882256, 0.0675961301770459654925,
+        0.0295552570429315521194, -1.39180257516060693404e-5},
+       {0, 0, -0.0923364619367118555360, -0.0169364939002081722752, -1.40086798182036094347e-5}},
+      {one, a, a2, a3, matmul(a3, a3)});
   return plus_products(r, s, t, p, q);
 }
 

@@ -287,9 +287,9 @@ Tensor compute_prime(const Tensor& x, const Transform& t) {
     const int64_t k = inverse_power(q);
     return k <= half ? k : half + 1 + n - k;
   }));
-  return cat({first + sum(slice(re, d, 1, half), {d}, true) * t.inside,
-              read(sums, n - 1, log) + first},
-             d);
+  return cat(
+      {first + sum(slice(re, d, 1, half), {d}, true) * t.inside, read(sums, n - 1, log) + first},
+      d);
 }
 
 Tensor compute(const Tensor& x, const Transform& t) {
@@ -431,7 +431,6 @@ Tensor over(const char* name, const Tensor& original, Kind kind, bool inverse, c
   if (kind == kToReal) one(last, kind);
   return in_dtype_of(given, x);
 }
-
 
 }  // namespace
 

@@ -673,7 +673,7 @@ local wrong = {
   {'atomic_cas(x, 1, 2)', 1, "atomic_cas: 'x' has 1 dimension, got 0 indices"},
   {'atomic_max(x)', 1, "atomic_max takes a tensor, its indices and a number: atomic_max%(t, i, j, v%)"},
   {'atomic_cas(y, 1, 1, 0.5, 1)', 1, "atomic_cas: 'y' is a tensor of int64 and is compared with whole numbers"},
-  {'x[1.0] = 2', 1, "an index into 'x' is a float"},
+  {'local s = 1.0 s = s + 1 x[s] = 2', 1, "an index into 'x' is a float"},
   {'n(1)', 1, "a number is called, but is not a function; kernels call math%.%*"},
   {'x[threadIdx.x] = 1', 1, "'threadIdx' is nil: .*; kernels have thread_idx.x, from 1"},
   {'local i = cuda.grid(1)', 1, "'cuda' is nil: .*; kernels have grid%(n%)"},

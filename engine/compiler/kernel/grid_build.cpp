@@ -255,7 +255,8 @@ void Builder::assign(const ast::Statement& s) {
     refuse(s.line, "{} targets, but {} value{}", s.left.size(), values.size(),
            values.size() == 1 ? "" : "s");
   if (several)
-    for (Item& it : values) it = spilled(value_of(it, s.line), s.line);
+    for (Item& it : values)
+      if (Value* const v = value_of(it, s.line); !is_fixed(*v)) it = spilled(v, s.line);
   for (size_t k = s.left.size(); k-- > 0;)  // in LuaJIT's order
     assign_one(*s.left[k], places[k], values[k]);
 }

@@ -336,10 +336,9 @@ std::string GridKernel::path() const {
   int native = 0;
   std::string others;
   each_statement(k.body, 0, [&](const grid::Statement& s, int) {
-    if (!s.native && !s.is_loop()) return;
+    if (!s.is_loop()) return;
     if (grid_native(v.unit.program, s, ~uint64_t(0)).code) ++native;
-    else if (s.is_loop())
-      others += fmt::format("{}{}", others.empty() ? "" : ", ", s.line & 0xfffff);
+    else others += fmt::format("{}{}", others.empty() ? "" : ", ", s.line & 0xfffff);
   });
   text += native > 0 ? fmt::format("; {} of its loops as machine code", native)
                      : "; the interpreter computes one operation after the other";

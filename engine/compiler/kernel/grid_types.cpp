@@ -1,8 +1,8 @@
 // grid_types.cpp -- type inference of grid kernels: a fixpoint, then checks, then conversions
 //
-// A variable that is assigned both integers and reals, or a literal with a point (1.0), is real. Properties of all values are checked
-// at the end, when all types are known. With `lua_numbers` numbers are Lua's, so that only what counts is an integer:
-// whole literals, positions, counters of for, and these plus or minus a constant.
+// A variable that is assigned both integers and reals, or a literal with a point (1.0), is real. Properties of all
+// values are checked at the end, when all types are known. With `lua_numbers` numbers are Lua's, so that only what
+// counts is an integer: whole literals, positions, counters of for, and these plus or minus a constant.
 #include <cmath>
 
 #include "engine/compiler/kernel/grid_ir.h"
@@ -86,7 +86,8 @@ class Finder {
   /// Whether a number is 1.0, or is that or another one by a condition: a local that gets it is real, although 1.0 is
   /// an integer elsewhere, as 1 is.
   static bool is_float_literal(const Value& v) {
-    if (v.has(op::id<op::Where>)) return is_float_literal(*v.args[1]) || is_float_literal(*v.args[2]);
+    if (v.has(op::id<op::Where>))
+      return is_float_literal(*v.args[1]) || is_float_literal(*v.args[2]);
     return v.kind == Value::number && v.index == 1;
   }
   void give(int variable, T t) {

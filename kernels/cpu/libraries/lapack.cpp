@@ -219,8 +219,8 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
       3 + 5 * n,
       [&](T* work, const int* length, int* whole, const int* whole_length, int* info) {
         MT_ROUTINE(syevd)
-        (vectors ? "V" : "N", "U", &n, a, &ld, values, work, length, whole,
-         whole_length, info, 1, 1);
+        (vectors ? "V" : "N", "U", &n, a, &ld, values, work, length, whole, whole_length, info, 1,
+         1);
       },
       1 + 6.0 * n + 2.0 * n * n);
 }

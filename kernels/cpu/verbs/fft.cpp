@@ -105,7 +105,8 @@ template <int R, class T> struct Butterfly {
       for (int k = 1; k <= half; ++k) {
         Row<T> even = x, odd = difference[0] * sine[k];
         for (int j = 0; j < half; ++j) even = multiply_add(sum[j], cosine[(j + 1) * k % R], even);
-        for (int j = 1; j < half; ++j) odd = multiply_add(difference[j], sine[(j + 1) * k % R], odd);
+        for (int j = 1; j < half; ++j)
+          odd = multiply_add(difference[j], sine[(j + 1) * k % R], odd);
         a[k] = even + odd, a[R - k] = even - odd;
       }
     }
@@ -276,7 +277,8 @@ template <class T> struct Block {
                   rows = side.rows[0];
     T* const data = static_cast<T*>(side.s.data);
     if constexpr (!kStore)
-      if (!full || rows < length()) std::memset(static_cast<void*>(x), 0, size_t(c.n + 1) * sizeof *x);
+      if (!full || rows < length())
+        std::memset(static_cast<void*>(x), 0, size_t(c.n + 1) * sizeof *x);
     if (is_folded(side.s)) return copy_folded<kStore>(side, x);
     if (full && apart == 1) {
       if (!kStore && !im) std::memset(static_cast<void*>(x), 0, size_t(rows) * sizeof *x);
@@ -295,13 +297,14 @@ template <class T> struct Block {
     for (int v = 0; v < lines; ++v) {
       T *at = data + side.start[v], *row = reinterpret_cast<T*>(x) + v;
       for (int64_t e = 0; e < side.rows[v]; ++e, at += step, row += 2 * L) {
-        kStore ? *at = *row : *row = *at;
+        kStore ? * at = *row : * row = *at;
         if (im) kStore ? at[im] = row[L] : row[L] = at[im];
         else if (!kStore) row[L] = 0;
       }
     }
   }
-  /// Copies `count` elements of every line, `next` apart, to the first L of every `pitch` elements from row on, or back.
+  /// Copies `count` elements of every line, `next` apart, to the first L of every `pitch` elements from row on, or
+  /// back.
   template <bool kStore>
   static void copy_transposed(T* line, int64_t next, T* row, int64_t pitch, int64_t count) {
     constexpr int lane = simd::kLane<T>;
@@ -349,8 +352,8 @@ template <class T> struct Block {
       }
       for (int v = 0; v < lines; ++v) {
         const int64_t k = line[v] * s.line + e * s.step, f = smaller(k, c.total - k);
-        T *const z = data + side.start[v] + 2 * f * c.inner,
-                 *const row = reinterpret_cast<T*>(x + e) + v;
+        T *const z = data + side.start[v] + 2 * f * c.inner, *const row =
+                                                                 reinterpret_cast<T*>(x + e) + v;
         const T w = weight(f, c.total, inside), sign = f < k ? -w : w;
         kStore ? z[0] = row[0] * w : row[0] = z[0] * w;
         kStore ? z[1] = row[L] * sign : row[L] = z[1] * sign;
@@ -399,10 +402,10 @@ template <class T> struct Block {
   /// The power line * e is a product of two, of a multiple of `few` and of a smaller number.
   void multiply_twiddles(Row<T>* x) const {
     const int64_t n = c.out.layout == FftLayout::half ? c.n / 2 + 1 : c.n;
-    constexpr int64_t kMost = 64;
+    constexpr int64_t kMax = 64;
     int64_t few = 4;
-    while (few * few < n && few < kMost) few *= 2;
-    Row<T> low[kMost];
+    while (few * few < n && few < kMax) few *= 2;
+    Row<T> low[kMax];
     for (int64_t e = 0; e < smaller(few, n); ++e) low[e] = power(e), x[e] = x[e] * low[e];
     for (int64_t from = few; from < n; from += few) {
       const Row<T> high = power(from);
