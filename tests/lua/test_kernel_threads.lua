@@ -39,6 +39,19 @@ test('sums of one thread, every dtype', function()
   end, mt.randn(9):gt(0), mt.randn(9))
 end)
 
+test('rows of positions times a number, at steps that are in the code and at larger ones', function()
+  local k = mt.kernel(function(x, step, start) local i = grid(1); if i <= #x then x[i] = i * step + start end end)
+  for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32'} do
+    for _, step in ipairs{0, 1, -1, 3, 7, 8, -8, 9, -9, 127, 128, -128, 32767, 32768, -70000, 1000000} do
+      for _, n in ipairs{1, 32, 1000} do
+        local x = mt.zeros(n, dtype)
+        k:over(x)(x, step, -5)
+        eq(mt.equal(x, (mt.range(1, n):double() * step - 5):to(dtype)), true)
+      end
+    end
+  end
+end)
+
 test('rows that are sorted in place', function()
   same({2, 16}, function(rows)
     local i = grid(1)

@@ -114,14 +114,17 @@ template <class T> class RowRecorder : LaneArithmetic<T>, RowPath<RowRecorder<T>
   }
   /// start + step * lane.
   int32_t linear(const V& v) {
-    const auto low = uint8_t(next());
-    const int step = int16_t(uint16_t(low | uint8_t(next()) << 8));
+    const int step = static_cast<signed char>(next());
     const W start = W::of(number(operands_++)), lane = W::of(builder_.add(LaneOp::position));
     W x = W(0);
-    const unsigned size = unsigned(std::abs(step));
-    for (int bit = 0; bit < 16; ++bit)
-      if (size >> bit & 1) x = x + (lane << bit);
-    x = step < 0 ? start - x : start + x;
+    if (step == RowKey::kLargeStep) {
+      x = start + times(lane, number(operands_++));
+    } else {
+      const unsigned size = unsigned(std::abs(step));
+      for (int bit = 0; bit < 4; ++bit)
+        if (size >> bit & 1) x = x + (lane << bit);
+      x = step < 0 ? start - x : start + x;
+    }
     const double end = kNarrow ? 0x1p31 : 0x1p51;
     Base::with_range(x, -end + 1, end - 1);
     return v.type == GridType::real ? Base::to_real(x).id : x.id;

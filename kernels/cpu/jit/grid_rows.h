@@ -13,6 +13,8 @@ class Code;
 
 struct RowKey {
   static constexpr int kMax = 248;
+  static constexpr char kSmallStep = 8,
+                        kLargeStep = 127;  // small steps are in the key, others are operands
   int used = 0;
   char bytes[kMax];
   void add(char c) {

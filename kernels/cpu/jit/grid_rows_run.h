@@ -218,9 +218,11 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
   bool linear(const V& v) {
     const GridNumber& f = w_.number[v.args.of[0]->at];
     const int64_t step = f.step[0], end = int64_t(1) << (w_.item == 4 ? 31 : 51);
-    if (step != int16_t(step) || !within(f, -end + 1, end - 1)) return false;
-    p_->key.add(char(step & 0xff)), p_->key.add(char(step >> 8 & 0xff));
+    if (step != int32_t(step) || !within(f, -end + 1, end - 1)) return false;
+    const bool large = step < -RowKey::kSmallStep || step > RowKey::kSmallStep;
+    p_->key.add(large ? RowKey::kLargeStep : char(step));
     pass(operands_++, f.base);
+    if (large) pass(operands_++, GridScalar{step});
     return true;
   }
   void pass(int operand, const GridScalar& s) {
