@@ -156,7 +156,7 @@ foreach(isa base avx2 avx512)
 endforeach()
 
 # Grid kernels thread after thread, also those that would run in lanes.
-foreach(name kernel kernel_random)
+foreach(name kernel kernel_random kernel_threads)
   add_test(NAME threads.${name} COMMAND mtorch tests/lua/test_${name}.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(threads.${name} PROPERTIES ENVIRONMENT "MTORCH_JIT=threads")
 endforeach()

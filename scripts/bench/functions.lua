@@ -109,8 +109,40 @@ local kernels = {
     if i % 2 == 1 then o[i] = x[i] + x[i + 1] else o[i] = x[i] - x[i - 1] end
   end, 'for (long i = 0; i < n; ++i) o[i] = i % 2 == 0 ? x[i] + x[i + 1] : x[i] - x[i - 1];'},
 }
+kernels.block_sums = {262144, 'x=normal:262144', function(x, o)
+  local s = shared(256) -- luacheck: ignore 113
+  local t = thread_idx.x -- luacheck: ignore 113
+  s[t] = x[grid(1)] -- luacheck: ignore 113
+  barrier() -- luacheck: ignore 113
+  local h = 128
+  while h > 0 do
+    if t <= h then s[t] = s[t] + s[t + h] end
+    barrier() -- luacheck: ignore 113
+    h = math.floor(h / 2)
+  end
+  if t == 1 then o[block_idx.x] = s[1] end -- luacheck: ignore 113
+end, [[for (long b = 0; b < n / 256; ++b) {
+    float s[256];
+    for (int t = 0; t < 256; ++t) s[t] = x[b * 256 + t];
+    for (int h = 128; h > 0; h /= 2)
+      for (int t = 0; t < h; ++t) s[t] += s[t + h];
+    o[b] = s[0];
+  }]]}
+kernels.histogram = {262144, 'x=normal:262144', function(x, o)
+  local s = shared(64) -- luacheck: ignore 113
+  local t, v = thread_idx.x, x[grid(1)] -- luacheck: ignore 113
+  barrier() -- luacheck: ignore 113
+  atomic_add(s, math.floor(math.abs(v) * 16) % 64 + 1, 1.0) -- luacheck: ignore 113
+  barrier() -- luacheck: ignore 113
+  if t <= 64 then atomic_add(o, t, s[t]) end -- luacheck: ignore 113
+end, [[for (long b = 0; b < n / 256; ++b) {
+    float s[64] = {};
+    for (int t = 0; t < 256; ++t) s[long(std::abs(x[b * 256 + t]) * 16) % 64] += 1;
+    for (int t = 0; t < 64; ++t) o[t] += s[t];
+  }]]}
 local function add_kernels(row)
-  for _, name in ipairs {'scan', 'sort_rows', 'collatz', 'keep_positive', 'ring', 'pairs'} do
+  for _, name in ipairs {'scan', 'sort_rows', 'collatz', 'keep_positive', 'ring', 'pairs',
+    'block_sums', 'histogram'} do
     local k = kernels[name]
     local setup = ("local k = mt.kernel(require('bench.functions').kernels.%s[3]) local o = mt.zeros_like(x)")
       :format(name)

@@ -471,6 +471,124 @@ test('rows: faults name the line, the index and the first thread, and others run
   raises(function() divide[{1, 200}](out, a) end, 'a whole number is divided by zero, in thread %(150, 1, 1%)')
 end)
 
+-- ---- barriers --------------------------------------------------------------------------------------
+
+--- The text of a random kernel without races, whose threads exchange numbers through shared arrays.
+local function text_with_barriers(seed)
+  local state, lines, depth, names = seed * 7919 + 12345, {}, 1, 0
+  local function random(n)
+    state = (state * 48271) % 2147483647
+    return state % n + 1
+  end
+  local function one(list) return list[random(#list)] end
+  local function line(text, ...)
+    lines[#lines + 1] = ('  '):rep(depth) .. (select('#', ...) > 0 and text:format(...) or text)
+  end
+  for _ = 1, 5 do random(2) end
+  local uniform = {'u', 'b', 'n', '2', '5'}
+  local whole, number
+  function whole(level, same)
+    if level > 2 or random(3) == 1 then return one(same and uniform or {'t', 'w', 'w2', one(uniform)}) end
+    local a, b = whole(level + 1, same), whole(level + 1, same)
+    return one {('(%s + %s)'):format(a, b), ('(%s - %s * 3)'):format(a, b),
+      ('math.floor(%s / %d)'):format(a, random(9)), ('(%s %% %d)'):format(a, random(12)), ('math.max(%s, %s)'):format(a, b)}
+  end
+  local function index(same) return ('%s %% n + 1'):format(whole(1, same)) end
+  function number(level)
+    if level > 2 or random(3) == 1 then return one {'v', 'v2', 'x[i]', '0.5', 'w'} end
+    local a, b = number(level + 1), number(level + 1)
+    return one {('(%s + %s)'):format(a, b), ('(%s - %s * 0.25)'):format(a, b), ('math.min(%s, %s)'):format(a, b),
+      ('(%s < %s and %s or %s)'):format(a, b, b, a), ('math.exp(-math.abs(%s))'):format(a)}
+  end
+  local function assign() -- without barriers
+    local choice = random(6)
+    if choice == 1 then line('w = %s %% 13', whole(0))
+    elseif choice == 2 then line('if %s > %s then %s = %s %% 16 end', whole(1), whole(1), one {'v', 'v2'}, number(0))
+    elseif choice == 3 then
+      line('for k = t %% 3, %d do', random(5))
+      line('  %s = v * 0.5 + k', one {'v', 'v2'})
+      if random(2) == 1 then line('  if v > %d then break end', random(4)) end
+      line 'end'
+    elseif choice == 4 then line('u = %s %% 7', whole(0, true))
+    elseif choice == 5 then line('local f = %s; w2, v2 = w, f * 0.5', number(0))
+    else line('%s = %s %% 16 - 8', one {'v', 'v2'}, number(0)) end
+  end
+  local function block(level)
+    depth = depth + 1
+    for _ = 1, random(3) do
+      local choice = random(level > 2 and 7 or 11)
+      if choice <= 2 then assign()
+      elseif choice == 3 then line('s[t] = %s; barrier(); v = s[%s]; barrier()', number(0), index())
+      elseif choice == 4 then
+        line('q[t] = %s %% 50; barrier()', whole(0))
+        line('%s = q[%s] %% 9; barrier()', one {'w', 'w2'}, index())
+      elseif choice == 5 then
+        line('local old = atomic_add(h, %s %% 8 + 1, %s %% 5); barrier()', whole(1), whole(1))
+        line('w2 = h[t %% 8 + 1] + %s; barrier()', one {'0', 'old'})
+      elseif choice == 6 then line('q[t] = w; barrier(); u = q[%s] %% 7; barrier()', index(true))
+      elseif choice == 7 then
+        line('m[t %% 4 + 1][t] = %s; barrier(); v2 = m[%s %% 4 + 1][%s]; barrier()', number(1), whole(1), index())
+      elseif choice == 8 then
+        names = names + 1
+        line('for c%d = %s, %s %% 4 + 1 do', names, one {'1', '0', 'u'}, whole(1, true))
+        uniform[#uniform + 1] = 'c' .. names
+        block(level + 1)
+        if random(2) == 1 then line('  if %s == %s then break end', whole(1, true), whole(1, true)) end
+        if random(2) == 1 then block(level + 1) end
+        line 'end'
+        uniform[#uniform] = nil
+      elseif choice == 9 then
+        names = names + 1
+        local j = 'j' .. names
+        line('local %s = n', j)
+        line('while %s > 0 do', j)
+        block(level + 1)
+        line('  if t <= %s then v = v + 1 end', j)
+        line('  %s = math.floor(%s / %d)', j, j, random(3) + 1)
+        line 'end'
+      else
+        line('if %s %% 3 > 0 then', whole(0, true))
+        block(level + 1)
+        if random(2) == 1 then
+          line 'else'
+          block(level + 1)
+        end
+        line 'end'
+      end
+    end
+    depth = depth - 1
+  end
+  local place = one {'local t, b, i = thread_idx.x, block_idx.x, grid(1)',
+    'local t, b = thread_idx.x + (thread_idx.y - 1) * block_dim.x, block_idx.x\n' ..
+    '  local i = t + (b - 1) * block_dim.x * block_dim.y'}
+  line(place)
+  line('local s, q, h, m = shared(24%s), shared(24%s), shared(8%s), shared(4, 24)', one {'', ", 'float64'"},
+    one {", 'int64'", ", 'int32'", ", 'uint8'"}, one {", 'int64'", ", 'int32'"})
+  line 'local n, u, w, w2, v, v2 = block_dim.x * block_dim.y, b % 3, t % 5, 1, x[i], 0.5'
+  line 'for k = 1, 4 do m[k][t] = k end'
+  line 'for k = t, 8, n do h[k] = k end'
+  line 'barrier()'
+  block(0)
+  block(0)
+  if random(3) == 1 then line('if t > %d then return end', random(9)) end
+  line('out[i][1], out[i][2], out[i][3] = v, v2, w + 100 * w2')
+  if random(2) == 1 then line('if t == 1 then out[i][4] = u end') end
+  return 'return function(out, x)\n' .. table.concat(lines, '\n') .. '\nend'
+end
+
+test('random kernels with barriers, shared arrays and updates', function()
+  for seed = 1, tonumber(os.getenv 'MTORCH_RANDOM_KERNELS' or '') or 150 do
+    local text = text_with_barriers(seed)
+    local rows, columns = seed % 12 + 1, text:find('_idx.y', 1, true) and seed % 2 + 1 or 1
+    local count = rows * columns * 3
+    local dtype = seed % 2 == 0 and 'float32' or 'float64'
+    mt.manual_seed(seed)
+    local ok, why = pcall(same, {3, {rows, columns}}, assert(loadstring(text))(), mt.zeros(count, 4, dtype),
+      mt.randn(count):to(dtype))
+    if not ok then error(('seed %d: %s\n%s'):format(seed, why, text), 0) end
+  end
+end)
+
 -- With --foreground, timeout sends one signal: a second one would end the program at once.
 test('Ctrl-C ends a loop', function()
   for _, head in ipairs {'while i >= 0 do', 'for k = 1, 1e15 do'} do

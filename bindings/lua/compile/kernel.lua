@@ -6,7 +6,7 @@ local native = core.grid_kernel()
 local source = require 'mtorch.compile.source'
 
 local fail = core.fail
-local Kernel, HANDLE = {}, {} -- a private key for the C++ handle
+local Kernel, HANDLE, RUN, OVER = {}, {}, {}, {} -- private keys: the C++ handle, and functions that launch it
 
 --- Of a function of Lua or mt that kernels may know: its name, or {name, the function that defines it in kernels}.
 local builtins = {[print] = 'print'}
@@ -43,9 +43,15 @@ methods.over = core.declare('over(self, x: tensor)',
     local name, rank = rawget(self, 'name'), x.ndim
     local block = blocks[rank]
     if not block then fail('%s: over takes a tensor of 1 to 3 dimensions, got %d', name, rank) end
-    local count = {1, 1, 1}
-    for d = 1, rank do count[d] = math.ceil(x.shape[d] / block[d]) end
-    return launcher(name, {count, block}, runner(rawget(self, HANDLE)))
+    local handle, bx, by, bz = rawget(self, HANDLE), block[1], block[2], block[3]
+    local gx, gy, gz = math.ceil(x:size(1) / bx), 1, 1
+    if rank > 1 then gy = math.ceil(x:size(2) / by) end
+    if rank > 2 then gz = math.ceil(x:size(3) / bz) end
+    local last = rawget(self, OVER) -- the previous launch, which often had these sizes
+    if last and last[1] == gx and last[2] == gy and last[3] == gz and last.rank == rank then return last.run end
+    local function run(...) return grid_launch(handle, gx, gy, gz, bx, by, bz, ...) end
+    rawset(self, OVER, {gx, gy, gz, rank = rank, run = run})
+    return run
   end)
 
 methods.path = core.declare('path(self)', 'How the last launch ran on the CPU, in one line: mt.explain shows it.',
@@ -57,7 +63,7 @@ methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
 
 function Kernel.__index(self, key)
   local name = rawget(self, 'name')
-  if type(key) == 'table' then return launcher(name, key, runner(rawget(self, HANDLE))) end
+  if type(key) == 'table' then return launcher(name, key, rawget(self, RUN)) end
   if methods[key] then return methods[key] end
   if type(key) == 'number' then fail('%s: a launch is k[{blocks, threads}](..), with a table', name) end
   fail("%s: a kernel has no '%s'; it has k[{blocks, threads}](..), k:over(x)(..) and k.name", name, tostring(key))
@@ -73,7 +79,7 @@ Kernel.__metatable = false
 --- of fn's outputs by these inputs.
 local function make(fn, check, lua_numbers, tangents)
   local handle = native.grid_make(fn, source.locate, builtins, check, lua_numbers, tangents)
-  return setmetatable({[HANDLE] = handle, name = native.grid_name(handle)}, Kernel)
+  return setmetatable({[HANDLE] = handle, [RUN] = runner(handle), name = native.grid_name(handle)}, Kernel)
 end
 
 local kernel = core.declare('kernel(fn: function, check: bool = false)',

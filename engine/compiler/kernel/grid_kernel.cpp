@@ -62,6 +62,22 @@ void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor
   grid::fail_at(k, fault.line, k.name == "kernel" ? what : k.name + ": " + what);
 }
 
+CapturedName::Kind kind_of(const KernelArgument& a) {
+  if (a.tensor) return CapturedName::tensor;
+  if (a.kind == KernelArgument::boolean) return CapturedName::boolean;
+  if (a.kind != KernelArgument::number) return CapturedName::nothing;
+  return grid::is_whole(a.value) ? CapturedName::whole : CapturedName::real;
+}
+CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int i,
+                           const DescribeArgument& describe) {
+  CapturedName o{kind_of(a), i};
+  if (a.tensor) o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
+  if (o.kind == CapturedName::nothing)
+    fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
+         f.variables[size_t(i)], describe(i));
+  return o;
+}
+
 }  // namespace
 
 /// The kernel for one list of argument types.
@@ -76,8 +92,18 @@ struct GridKernel::Variant {
   GridWay way = GridWay::lanes;
   int64_t lanes = 0;  // of a tile
 
-  bool fits(CaptureResolver& script, const std::vector<CapturedName>& given) const {
-    if (given != arguments || made_for != default_dtype()) return false;
+  Grid launch{};
+  LaunchSize size;
+  std::vector<GridTensor> views;
+
+  bool fits(CaptureResolver& script, const std::vector<KernelArgument>& given) const {
+    if (made_for != default_dtype()) return false;
+    for (size_t k = 0; k < given.size(); ++k) {
+      const CapturedName& name = arguments[k];
+      const Tensor* const t = given[k].tensor;
+      if (name.kind != kind_of(given[k])) return false;
+      if (t && (name.dtype != t->dtype() || name.ndim != t->dim())) return false;
+    }
     for (const auto& [path, captured] : program.captured)
       if (script.resolve(path) != captured) return false;
     for (const auto& [index, value] : program.numbers)
@@ -97,17 +123,20 @@ const Kernel& GridKernel::last() const {
 }
 
 std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
-    CaptureResolver& script, const std::vector<CapturedName>& arguments) {
+    CaptureResolver& script, const std::vector<KernelArgument>& given,
+    const DescribeArgument& describe) {
   for (auto& v : variants_)
-    if (v->fits(script, arguments)) {
+    if (v->fits(script, given)) {
       std::rotate(variants_.begin(), variants_.begin() + (&v - variants_.data()),
                   variants_.begin() + (&v - variants_.data()) + 1);
       return variants_.front();
     }
   auto v = std::make_shared<Variant>();
+  for (size_t k = 0; k < given.size(); ++k)
+    v->arguments.push_back(argument_name(script.function(0), given[k], int(k), describe));
   v->program.lua_numbers = lua_numbers_;
   try {
-    grid::build(v->program, script, arguments);
+    grid::build(v->program, script, v->arguments);
     grid::infer_types(v->program);
     if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
     grid::expand_formulas(v->program);
@@ -117,7 +146,6 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
     throw;
   }
   grid::find_needs(v->program);
-  v->arguments = arguments;
   if (variants_.size() == kVariants) variants_.pop_back();
   variants_.insert(variants_.begin(), std::move(v));
   return variants_.front();
@@ -143,6 +171,7 @@ struct GridKernel::Run {
   const Device& collect() {
     size_t next = 0;
     const Device* device = nullptr;
+    tensors.reserve(program().tensors.size()), views.reserve(program().tensors.size());
     for (const grid::Tensor& t : program().tensors) {
       mt::Tensor x;
       if (!t.shared && t.captured >= 0) x = script.tensor(t.captured);
@@ -215,7 +244,21 @@ struct GridKernel::Run {
   }
   static constexpr int64_t kLanes = kGridLanes, kRow = 32;  // without loops, rows are run alone
 
-  void prepare() {
+  /// Whether a launch was divided before whose sizes and layouts were the same.
+  bool is_divided() const {
+    const LaunchSize& last = variant->size;
+    if (!variant->launch.program || !std::equal(size.grid, size.grid + 3, last.grid) ||
+        !std::equal(size.block, size.block + 3, last.block))
+      return false;
+    for (size_t k = 0; k < views.size(); ++k) {
+      const GridTensor &a = views[k], &b = variant->views[k];  // the variant determines ndim
+      if (!std::equal(a.size, a.size + a.ndim, b.size) ||
+          !std::equal(a.stride, a.stride + a.ndim, b.stride))
+        return false;
+    }
+    return true;
+  }
+  void divide() {
     cut();
     bool varying[3];
     for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
@@ -224,16 +267,20 @@ struct GridKernel::Run {
     if (axes != variant->axes) grid::assign_registers(variant->program, unit, varying);
     variant->axes = axes;
     launch.program = &unit.program;
-    launch.check = check, launch.fault = &fault, launch.way = &variant->way;
+    launch.check = check, launch.way = &variant->way;
     variant->lanes = launch.tile[0] * launch.tile[1] * launch.tile[2];
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
     launch.spread = double(cells) * unit.program.work > 200000;
-    launch.tensors = views.data();
-    scalars = unit.scalars;
+    variant->launch = launch, variant->size = size, variant->views = views;
+  }
+  void prepare() {
+    if (is_divided()) launch = variant->launch;
+    else divide();
+    launch.fault = &fault, launch.tensors = views.data();
+    std::vector<GridScalar>& scalars = variant->unit.scalars;
     fill_scalars(scalars.data() + kGridNumbers);
     launch.scalars = scalars.data();
   }
-  std::vector<GridScalar> scalars = {};
 
   void fill_scalars(GridScalar* out) {
     for (size_t k = 0; k < program().scalars.size(); ++k) {
@@ -289,7 +336,7 @@ struct GridKernel::Run {
     if (fault.kind != GridFaultKind::none) raise(program(), fault, views);
   }
   void queue(const Device& device) {
-    scalars.resize(program().scalars.size());
+    std::vector<GridScalar> scalars(program().scalars.size());
     fill_scalars(scalars.data());
     const auto kept = variant;
     launch_grid_cuda({program(), size, tensors, views, scalars, variant->compiled,
@@ -306,21 +353,6 @@ void check_count(const std::string& name, const LaunchSize& s) {
   double all = 1;
   for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);
   if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
-}
-
-CapturedName argument_name(const ast::Function& f, const KernelArgument& a, int i,
-                           const DescribeArgument& describe) {
-  CapturedName o;
-  o.index = i;
-  if (a.tensor)
-    o.kind = CapturedName::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
-  else if (a.kind == KernelArgument::number)
-    o.kind = grid::is_whole(a.value) ? CapturedName::whole : CapturedName::real;
-  else if (a.kind == KernelArgument::boolean) o.kind = CapturedName::boolean;
-  else
-    fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
-         f.variables[size_t(i)], describe(i));
-  return o;
 }
 
 }  // namespace
@@ -345,13 +377,9 @@ std::string GridKernel::path() const {
   if (!others.empty())
     text += fmt::format("; the loops of these lines are interpreted: {}", others);
   const char* why = nullptr;
-  for (const grid::Tensor& t : k.tensors)
-    if (t.shared) why = "shared memory";
-    else if (is_reduced_float(t.dtype)) why = "16-bit floats";
   each_statement(k.body, 0, [&](const grid::Statement& s, int) {
-    if (s.kind == grid::Statement::barrier || s.kind == grid::Statement::warp ||
-        s.kind == grid::Statement::print)
-      why = "barriers, warp functions or print";
+    if (s.kind == grid::Statement::warp || s.kind == grid::Statement::print)
+      why = "warp functions or print";
   });
   return text + (why ? fmt::format("; no scalar machine code, because of {}", why)
                      : "; scalar machine code is possible where it is faster");
@@ -369,10 +397,7 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
     fail("{}: {} argument{} given, it takes {}: {}({})", f.name, arguments.size(),
          arguments.size() == 1 ? "" : "s", f.parameters, f.name, list);
   }
-  std::vector<CapturedName> types;
-  for (size_t k = 0; k < arguments.size(); ++k)
-    types.push_back(argument_name(f, arguments[k], int(k), describe));
-  const std::shared_ptr<Variant> v = variant_for(script, types);
+  const std::shared_ptr<Variant> v = variant_for(script, arguments, describe);
   Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();
   int64_t bytes = 0;

@@ -42,8 +42,8 @@ class GridKernel {
  private:
   struct Variant;
   struct Run;
-  std::shared_ptr<Variant> variant_for(grid::CaptureResolver&,
-                                       const std::vector<grid::CapturedName>&);
+  std::shared_ptr<Variant> variant_for(grid::CaptureResolver&, const std::vector<KernelArgument>&,
+                                       const DescribeArgument&);
   const bool check_, lua_numbers_;
   grid::GridMisfit misfit_;
   const std::vector<grid::Tangent> tangents_;

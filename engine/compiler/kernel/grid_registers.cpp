@@ -265,9 +265,11 @@ class Registers {
     g.statements = statements_, g.levels = levels_ + 1, g.work = length_ * (loops_ ? 64.0 : 1.0);
     g.in_order = k_.in_order;
     g.tensors = int(k_.tensors.size());
-    for (const Tensor& t : k_.tensors)
-      if (t.shared)
-        g.shared_bytes += (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
+    for (const Tensor& t : k_.tensors) {
+      if (!t.shared) continue;
+      g.shared_bytes += (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
+      for (const int64_t n : t.size) put(n);
+    }
     put(int64_t(k_.real)), put(g.variables), put(numbers_), put(k_.body);
     static std::mutex lock;
     static auto* const known = new std::map<std::string, int64_t>;

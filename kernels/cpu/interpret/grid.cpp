@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "kernels/cpu/interpret/grid_arena.h"
 #include "kernels/cpu/interpret/grid_machine.h"
@@ -521,30 +522,42 @@ template <class R> struct TreeInterpreter : GridMachine {
     return place;
   }
   /// Runs the threads of a part of a tile's rows one after the other.
-  void run_threads(ThreadCode code, ThreadFrame& f, int64_t at, int64_t part, int64_t parts) {
+  void run_threads(const ThreadCode& code, ThreadFrame& f, int64_t at, int64_t part,
+                   int64_t parts) {
     const std::array<int64_t, 3> place = locate(at);
     const int from = int(n[0] * part / parts), to = int(n[0] * (part + 1) / parts);
     for (int z = 0; z < n[2]; ++z)
       for (int y = 0; y < n[1]; ++y) run_threads(code, f, place, {from, y, z}, to);
   }
   /// Runs the threads from a lane on, before lane `to` of its row.
-  void run_threads(ThreadCode code, ThreadFrame& f, const std::array<int64_t, 3>& place,
+  void run_threads(const ThreadCode& code, ThreadFrame& f, const std::array<int64_t, 3>& place,
                    const std::array<int, 3>& lane, int to) {
     for (int k = 0; k < 3; ++k) {
       const int d = grid.axes[k];
-      f.block[d] = place[d] + 1, f.thread[d] = lane[k] + 1, f.place[d] = first[d] + lane[k] + 1;
+      f.block[d] = place[d] + 1, f.before[d] = first[d];
+      f.thread[d] = lane[k] + 1, f.place[d] = first[d] + lane[k] + 1;
     }
-    f.end = f.place[grid.axes[0]] + to - lane[0];
+    const int64_t end = f.end[grid.axes[0]] = f.place[grid.axes[0]] + to - lane[0];
     int64_t& place_now = f.place[grid.axes[0]];
-    for (; place_now < f.end && !mt_interrupted; ++place_now, ++f.thread[grid.axes[0]]) {
-      code(&f);
+    for (; place_now < end && !mt_interrupted; ++place_now) {
+      code.run(&f);
       if (f.fault < 0) break;
-      if (fault.kind == GridFaultKind::none) report_fault(f, lane.data());
-      f.fault = -1;  // the threads after it run
+      report_fault(f);  // the threads after it run
     }
   }
+  /// Runs the threads of a block from barrier to barrier; a fault ends it.
+  void run_block(const ThreadCode& code, ThreadFrame& f, int64_t at) {
+    const std::array<int64_t, 3> place = locate(at);
+    for (int d = 0; d < 3; ++d) {
+      f.block[d] = place[d] + 1, f.thread[d] = 1, f.before[d] = first[d];
+      f.place[d] = first[d] + 1, f.end[d] = first[d] + 1 + grid.tile[d];
+    }
+    if (code.clears) std::memset(f.own, 0, size_t(8 * code.kept * lanes));
+    code.run(&f);
+    if (f.fault >= 0) report_fault(f);
+  }
   /// Runs rows of lanes as vectors where that is possible: the tiles from `from` on, before tile `to`.
-  void run_rows(RowRunner<TreeInterpreter>& rows, const RowFit& fit, ThreadCode code,
+  void run_rows(RowRunner<TreeInterpreter>& rows, const RowFit& fit, const ThreadCode& code,
                 ThreadFrame& f, int64_t from, int64_t to) {
     int axis = 0;
     while (axis < 2 && grid.tiles(axis) == 1) ++axis;
@@ -558,10 +571,11 @@ template <class R> struct TreeInterpreter : GridMachine {
           });
     }
   }
-  void report_fault(const ThreadFrame& f, const int* lane) {
-    const V& v = *grid_value(program, f.fault);
-    const int x = int(f.place[grid.axes[0]] - first[grid.axes[0]] - 1);
-    const int l = (lane[2] * n[1] + lane[1]) * n[0] + x;
+  void report_fault(ThreadFrame& f) {
+    const V& v = *grid_value(program, std::exchange(f.fault, -1));
+    int at[3];
+    for (int k = 0; k < 3; ++k) at[k] = int(f.place[grid.axes[k]] - first[grid.axes[k]] - 1);
+    const int l = (at[2] * n[1] + at[1]) * n[0] + at[0];
     if (v.kind == V::load) report(GridFaultKind::out_of_bounds, v, l, int(f.dim), f.index);
     else report(GridFaultKind::division_by_zero, v, l);
   }
@@ -578,13 +592,16 @@ template <class R> struct TreeInterpreter : GridMachine {
       number[kGridPlace + d] = position;
     }
   }
-  void run_tile(int64_t at) {
-    start(locate(at));
-    std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
+  void clear_shared() {
     for (int k = 0; k < program.tensors; ++k) {
       const GridTensor& t = tensor[k];
       if (t.shared) std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
     }
+  }
+  void run_tile(int64_t at) {
+    start(locate(at));
+    std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
+    clear_shared();
     ++epoch;
     run(program.body, {0, lanes, nullptr}, 0);
   }
@@ -596,37 +613,42 @@ thread_local ThreadArena memory;
 
 /// Runs tiles in lanes or, with `code`, parts of tiles thread after thread, or as rows.
 template <class R>
-void run_tiles(const Grid& g, ThreadCode code, const RowFit* rows, int64_t parts, int64_t from,
-               int64_t to) {
+void run_tiles(const Grid& g, const ThreadCode& code, const RowFit* rows, int64_t parts,
+               int64_t from, int64_t to) {
   TreeInterpreter<R> m{{g, *g.program, int(sizeof(R))}};
-  ThreadFrame frame{};
-  frame.tensors = g.tensors, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
-  frame.fault = -1;
-  if (code && !rows) {
-    for (int64_t t = from; t < to && !mt_interrupted; ++t)
-      m.run_threads(code, frame, t / parts, t % parts, parts);
-    if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
-    return;
-  }
+  ThreadFrame frame;
+  const bool threads = code.run && !rows;
   ArenaLayout layout{nullptr};
-  lay_out(m, layout, false, rows);
+  const auto lay = [&](bool real) {
+    if (!threads) return lay_out(m, layout, real, rows);
+    lay_out_tensors(m, layout, real);
+    frame.own = layout.take<char>(8 * code.kept * g.tile[0] * g.tile[1] * g.tile[2]);
+  };
+  lay(false);
   if (!memory.need(layout.used)) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
   layout = {memory.data};
-  lay_out(m, layout, true, rows);
+  lay(true);
+  if (rows) m.tensor = const_cast<GridTensor*>(g.tensors);
+  frame.tensors = m.tensor, frame.scalars = g.scalars, frame.interrupted = &mt_interrupted;
+  frame.fault = -1;
   if (rows) {
-    m.tensor = const_cast<GridTensor*>(g.tensors);
     RowRunner<TreeInterpreter<R>> row(m, *memory.rows, m.valid);
     m.run_rows(row, *rows, code, frame, from, to);
-    if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
-    return;
+  } else if (threads) {
+    for (int64_t t = from; t < to && !mt_interrupted; ++t) {
+      m.clear_shared();
+      if (code.by_block) m.run_block(code, frame, t);
+      else m.run_threads(code, frame, t / parts, t % parts, parts);
+    }
+  } else {
+    GridCheck checks;
+    m.checks = &checks, m.code_cache = memory.code;
+    if (g.check) m.watch();
+    for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   }
-  GridCheck checks;
-  m.checks = &checks, m.code_cache = memory.code;
-  if (g.check) m.watch();
-  for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }
 
@@ -639,16 +661,19 @@ void launch_grid(const Grid& given) {
     bool takes_one;
     return elementwise_loop(op, dtype, takes_one);
   };
-  const ThreadCode code = given.check ? nullptr : thread_code(given, find_loop);
-  const RowFit* const rows = code ? rows_fit(given) : nullptr;
-  if (given.way) *given.way = rows ? GridWay::rows : code ? GridWay::threads : GridWay::lanes;
+  static const ThreadCode none;
+  const ThreadCode& code = given.check ? none : thread_code(given, find_loop);
+  const bool waits = code.by_block || given.program->shared_bytes > 0;
+  const RowFit* const rows = code.run && !waits ? rows_fit(given) : nullptr;
+  if (given.way) *given.way = rows ? GridWay::rows : code.run ? GridWay::threads : GridWay::lanes;
   Grid g = given;
   if (const int x = g.axes[0]; rows && !rows->by_blocks)
     g.tile[x] = g.total[x] < kLongestRow ? g.total[x] : kLongestRow;
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;
-  const int64_t parts = code && !rows && !alone && tiles < 32 ? 32 / tiles : 1, all = tiles * parts;
+  const bool cuts = code.run && !rows && !waits && !alone && tiles < 32;
+  const int64_t parts = cuts ? 32 / tiles : 1, all = tiles * parts;
   const int64_t least = all < 32 ? all : 32,
                 many = all / (rows ? 32 : 8);  // each has its own layout
   const int64_t pieces = alone ? 1 : many > 256 ? 256 : many > least ? many : least;

@@ -41,14 +41,29 @@ struct ArenaLayout {
   }
 };
 
+/// Copies the tensors of a launch, with memory of shared arrays.
+inline void lay_out_tensors(GridMachine& m, ArenaLayout& parts, bool real) {
+  const GridProgram& p = m.program;
+  m.tensor = parts.take<GridTensor>(p.tensors);
+  char* next = parts.take<char>(p.shared_bytes);
+  if (!real) return;
+  std::copy_n(m.grid.tensors, p.tensors, m.tensor);
+  for (int k = 0; k < p.tensors; ++k) {
+    GridTensor& t = m.tensor[k];
+    if (!t.shared) continue;
+    t.data = next;
+    next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
+  }
+}
+
 /// Assigns its memory to the machine, or counts it; for rows, only that of numbers.
 inline void lay_out(GridMachine& m, ArenaLayout& parts, bool real, bool rows) {
   const GridProgram& p = m.program;
   m.number = parts.take<GridNumber>(p.numbers);
   m.valid = parts.take<uint8_t>(rows ? p.vectors : kGridLanes);
   if (rows) return;
+  lay_out_tensors(m, parts, real);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
-  m.tensor = parts.take<GridTensor>(p.tensors);
   m.left = parts.take<uint8_t*>(p.statements);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
   m.condition = parts.take<bool>(kGridLanes);
@@ -61,16 +76,6 @@ inline void lay_out(GridMachine& m, ArenaLayout& parts, bool real, bool rows) {
     void* const own = parts.take<char>(bytes);
     if (real)
       m.own[v] = std::memset(own, 0, size_t(bytes));  // lanes that are inactive hold numbers
-  }
-  char* const shared = parts.take<char>(p.shared_bytes);
-  if (!real) return;
-  char* next = shared;
-  std::copy_n(m.grid.tensors, p.tensors, m.tensor);
-  for (int k = 0; k < p.tensors; ++k) {
-    GridTensor& t = m.tensor[k];
-    if (!t.shared) continue;
-    t.data = next;
-    next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
   }
 }
 

@@ -1,10 +1,13 @@
 // grid_threads.cpp -- chooses between lanes and threads for a grid kernel, and keeps the code of its threads
 #include "kernels/cpu/jit/grid_threads.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "kernels/cpu/jit/grid_native.h"
 #include "kernels/cpu/jit/grid_rows.h"
@@ -25,10 +28,15 @@ int lanes_class(const Grid& g) {
 /// All that the code depends on; 0s where it ends. Larger kernels have no code.
 struct CodeKey {
   int64_t program = 0;
-  char bytes[56] = {};
+  char bytes[120] = {};
   size_t used = 0;
   explicit CodeKey(const Grid& g) : program(g.program->number) {
     add(char('0' + g.axes[0])), add(char('0' + lanes_class(g)));
+    for (int d = 0; d < 3; ++d) {
+      const int64_t lanes = g.tile[g.axes[d]];
+      add(char('0' + g.axes[d])), add(lanes == 1 ? '1' : 'n');
+      if (g.program->shared_bytes) add(char(lanes & 127)), add(char(lanes >> 7));
+    }
     for (int k = 0; k < g.program->tensors; ++k) {
       const GridTensor& t = g.tensors[k];
       add(char('A' + int(t.dtype)));
@@ -46,10 +54,17 @@ struct CodeKey {
   }
 };
 
+/// Whether an index grows with the lane; a counter whose end differs between lanes is affine too.
+bool grows(const V& v, const std::set<int>& counters) {
+  if (v.is != GridClass::affine) return false;
+  if (v.kind == V::variable) return !counters.count(v.index);
+  return v.kind != V::operation ||
+         std::any_of(v.args.begin(), v.args.end(), [&](const V* a) { return grows(*a, counters); });
+}
 /// Whether lanes read or write this element side by side, so that they share cache lines.
-bool is_side_by_side(const Grid& g, const V& access) {
+bool is_side_by_side(const Grid& g, const V& access, const std::set<int>& counters) {
   for (int d = 0; d < access.args.count; ++d)
-    if (g.tensors[access.index].stride[d] == 1 && access.args[size_t(d)]->is == GridClass::affine)
+    if (g.tensors[access.index].stride[d] == 1 && grows(*access.args[size_t(d)], counters))
       return true;
   return false;
 }
@@ -64,15 +79,36 @@ bool is_column(const Grid& g, const V& access) {
   return varies && x.is == GridClass::scalar && x.kind >= V::variable;
 }
 
+/// Whether lanes are faster in a kernel with barriers: long rows of lanes that only access elements side by side.
+bool suits_lanes(const Grid& g, const ThreadMachineCode& code) {
+  bool suits = !code.narrows && g.tile[g.axes[0]] >= 64;
+  each_statement(g.program->body, 0, [&](const S& s, int) {
+    bool waits = s.kind == S::barrier || s.kind == S::warp;
+    each_statement(s.body, 0, [&](const S& x, int) { waits |= x.kind == S::barrier; });
+    suits = suits && s.kind != S::atomic_add && (waits || !s.is_loop());
+    values_of(s, [&](const V& v) {
+      for (const V* a : v.args) suits = suits && (v.kind != V::load || a->is != GridClass::vector);
+    });
+  });
+  return suits;
+}
+
 /// Whether one thread after the other is faster than lanes, or rows are machine code. Lanes win in loops that are
 /// machine code or access elements side by side, and where functions are called. They lose where a loop stores, reads
 /// a row of a matrix in each lane, or only calculates with integers, often a different number of times.
-bool prefers_threads(const Grid& g, bool calls_often) {
+bool prefers_threads(const Grid& g, const ThreadMachineCode& code) {
   const char* const setting = std::getenv("MTORCH_JIT");
-  if ((setting && std::strcmp(setting, "threads") == 0) || rows_fit(g)) return true;
+  const bool waits = code.by_block || g.program->shared_bytes > 0;
+  if ((setting && std::strcmp(setting, "threads") == 0) || (!waits && rows_fit(g))) return true;
   if (setting && std::strcmp(setting, "lanes") == 0) return false;
+  if (code.by_block) return !suits_lanes(g, code);
+  const bool calls_often = code.calls_often;
   bool loops = false, neighbours = false, stores = false, columns = false, sums = false,
        native = true, reals = false;
+  std::set<int> counters;  // that have the same first value in all lanes
+  each_statement(g.program->body, 0, [&](const S& s, int) {
+    if (s.kind == S::count && s.value->is == GridClass::scalar) counters.insert(s.variable);
+  });
   each_statement(g.program->body, 0, [&](const S& s, int depth) {
     const bool inside = depth > 0 || s.is_loop();
     bool nested = false;
@@ -81,7 +117,7 @@ bool prefers_threads(const Grid& g, bool calls_often) {
     sums |= depth > 0 && s.kind == S::atomic_add && s.value->type == GridType::real;
     if (s.is_loop() && !nested) native &= grid_native(*g.program, s, ~uint64_t(0)).code != nullptr;
     values_of(s, [&](const V& v) {
-      neighbours |= depth > 0 && v.kind == V::load && is_side_by_side(g, v);
+      neighbours |= depth > 0 && v.kind == V::load && is_side_by_side(g, v, counters);
       columns |= depth > 0 && v.kind == V::load && is_column(g, v);
       reals |=
           inside && v.kind == V::operation && GridType::real == (v.op == kConvert ? v.type : v.of);
@@ -96,25 +132,28 @@ bool prefers_threads(const Grid& g, bool calls_often) {
 
 ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
   Isa isa;
-  if (!jit_isa(isa)) return nullptr;
+  if (!jit_isa(isa)) return {};
   const ThreadMachineCode code = emit_threads(g, find_loop);
-  if (code.bytes.empty() || !prefers_threads(g, code.calls_often)) return nullptr;
+  if (code.bytes.empty() || !prefers_threads(g, code)) return {};
   size_t bytes = 0;
-  return reinterpret_cast<ThreadCode>(executable(code.bytes, bytes));
+  void* const entry = executable(code.bytes, bytes);
+  return {reinterpret_cast<void (*)(ThreadFrame*)>(entry), code.by_block, code.clears, code.kept};
 }
 
 }  // namespace
 
-ThreadCode thread_code(const Grid& g, FindLoop* find_loop) {
+const ThreadCode& thread_code(const Grid& g, FindLoop* find_loop) {
+  static const ThreadCode none;
   static std::mutex lock;
   static auto* const all = new std::map<CodeKey, ThreadCode>;
-  for (int k = 0; k < g.program->tensors; ++k)  // the program's number does not tell them apart
-    if (g.tensors[k].shared) return nullptr;
   const CodeKey key(g);
-  if (!key.fits()) return nullptr;
+  if (!key.fits()) return none;
+  static const std::pair<const CodeKey, ThreadCode>* last = nullptr;
   const std::lock_guard guard(lock);
-  const auto [found, is_new] = all->try_emplace(key, nullptr);
+  if (last && !(last->first < key) && !(key < last->first)) return last->second;
+  const auto [found, is_new] = all->try_emplace(key, none);
   if (is_new) found->second = compile_threads(g, find_loop);
+  last = &*found;
   return found->second;
 }
 

@@ -15,16 +15,16 @@ struct ThreadFrame {
   const GridTensor* tensors;
   const GridScalar* scalars;
   const void* interrupted;  // an int
-  int64_t block[3], thread[3], place[3];
-  int64_t
-      end;  // the place along axes[0] after the last thread; at a fault, `place` is the thread's
+  int64_t block[3], thread[3],
+      place[3];  // along axes[0], `place` is set at the end, and `thread` unused
+  int64_t before[3],
+      end[3];          // the places before the first thread of a tile, and after the last one
+  char* own;           // kept variables of the first thread of a block
   int64_t fault;       // the number of the value at fault (grid_value), or -1
   int64_t dim, index;  // of an access out of bounds
   char* data[4];       // arguments of a loop
   GridScalar slots[kSlots];
 };
-using ThreadCode = void (*)(ThreadFrame*);
-
 /// The loop over elements that the code calls for an operation without instructions; null: there is none.
 using ThreadLoop = void (*)(char* const* data, int64_t n, const double*, int one);
 using FindLoop = ThreadLoop(int op, Dtype);
@@ -32,13 +32,21 @@ using FindLoop = ThreadLoop(int op, Dtype);
 struct ThreadMachineCode {
   std::vector<uint8_t> bytes;  // position-independent; empty: the kernel cannot be compiled
   bool calls_often = false;    // loops, for operations in its own loops
+  bool by_block = false;       // it runs a block, with barriers; otherwise a row of threads
+  bool clears = false;         // the kept variables must be 0
+  bool narrows = false;        // some statements run only in the first threads of a block
+  int kept = 0;                // variables of a thread that keep their values at barriers
 };
-/// Kernels with statements of blocks or warps, and those with 16-bit floats, cannot be compiled.
+/// Kernels with divergent barriers or prints cannot be compiled.
 ThreadMachineCode emit_threads(const Grid&, FindLoop*);
 
-/// The code for launches with these tensors and axes, cached for the lifetime of the process. Null if the
-/// kernel has statements of blocks or warps, or lanes are faster.
-ThreadCode thread_code(const Grid&, FindLoop*);
+struct ThreadCode {
+  void (*run)(ThreadFrame*) = nullptr;  // null: there is no code, or lanes are faster
+  bool by_block = false, clears = false;
+  int kept = 0;
+};
+/// The code for launches with these tensors and axes, cached for the lifetime of the process.
+const ThreadCode& thread_code(const Grid&, FindLoop*);
 /// A value of the program by its number.
 const GridValue* grid_value(const GridProgram&, int64_t number);
 

@@ -3,6 +3,7 @@
 #include <set>
 #include <vector>
 
+#include "kernels/cpu/jit/grid_phases.h"
 #include "kernels/cpu/jit/jit_thread_values.h"
 
 namespace mt {
@@ -13,26 +14,37 @@ class ThreadEmitter : ThreadValues {
 
  public:
   ThreadEmitter(const Grid& g, FindLoop* find_loop, std::vector<uint8_t>& buffer)
-      : ThreadValues(g, find_loop, buffer.data(), buffer.size()) {}
+      : ThreadValues(g, find_loop, buffer.data(), buffer.size()),
+        phases_(*g.program),
+        once_(phases_.divides()) {}
 
   /// Returns false if the kernel cannot be compiled, or the buffer is too small.
   bool emit() {
+    if (!phases_.fine()) return false;
     Xbyak::ClearError();
     number_values();
-    place_variables();
+    find_variables();
     prologue();
-    Label thread;
-    asm_.L(thread);
-    for (const auto& [index, home] : homes_) clear(home);
-    body(grid_.program->body);
-    if (reads_thread_) asm_.inc(MT_FIELD(thread, grid_.axes[0]));
-    asm_.inc(r13);
-    asm_.cmp(r13, MT_FIELD(end, 0));
-    asm_.jl(thread);
+    if (once_) {
+      body(grid_.program->body);
+    } else {
+      const GridBody& all = grid_.program->body;
+      const List list = GridPhases::listed(all);
+      give_registers(list);
+      Label thread;
+      asm_.L(thread);
+      for (const auto& [index, home] : homes_)
+        if (!GridPhases::defines(list, index)) clear(home);
+      body(all);
+      next_thread(thread);
+    }
     epilogue();
     return fine_ && Xbyak::GetError() == 0;
   }
   size_t size() const { return asm_.getSize(); }
+  const GridPhases& phases() const { return phases_; }
+  /// Whether some statements run only in the first threads of a block.
+  bool narrows() const { return narrows_; }
 
   /// Whether it calls functions in loops, or has no loops and calls functions.
   bool calls_often() const { return calls_in_loops_ || (!has_loops_ && calls_elsewhere_); }
@@ -40,32 +52,45 @@ class ThreadEmitter : ThreadValues {
  private:
   void number_values() {
     int64_t next = 0;  // as grid_value counts: a value that several others share, each time
-    const auto number = [&](const V& v) {
-      numbers_.emplace(&v, next++);
-      reads_thread_ |= v.kind == V::thread && v.index == grid_.axes[0];
-    };
+    const auto number = [&](const V& v) { numbers_.emplace(&v, next++); };
     each_statement(grid_.program->body, 0, [&](const S& s, int) { values_of(s, number); });
   }
-  /// Registers are given to the variables that are used most often, by the depth of loops.
-  void place_variables() {
-    std::map<int, double> uses;
+  void find_variables() {
     each_statement(grid_.program->body, 0, [&](const S& s, int depth) {
       has_loops_ |= depth > 0;
+      if (s.variable >= 0 && !only_.try_emplace(s.variable, &s).second) only_[s.variable] = nullptr;
+      if (s.variable >= 0 && homes_.try_emplace(s.variable, Home{-1, 0, s.value->type}).second)
+        homes_[s.variable].slot = take();
+    });
+    const List all = GridPhases::listed(grid_.program->body);
+    for (auto& [variable, s] : only_)
+      if (!GridPhases::defines(all, variable)) s = nullptr;  // it may be 0
+  }
+  using List = std::vector<const S*>;
+  /// f(statement, depth) for statements and those in them.
+  template <class F> static void each_of(const List& list, const F& f) {
+    for (const S* s : list) {
+      f(*s, 0);
+      const int inside = s->is_loop();
+      each_statement(s->body, inside, f), each_statement(s->other, inside, f);
+    }
+  }
+  /// Registers are given to the variables that are used most often, by the depth of loops.
+  void give_registers(const List& list) {
+    std::map<int, double> uses;
+    each_of(list, [&](const S& s, int depth) {
       const double weight = double(int64_t(1) << std::min(4 * depth, 40));
       values_of(s, [&](const V& v) {
         if (v.kind == V::variable) uses[v.index] += weight;
       });
-      if (s.variable < 0) return;
-      homes_.try_emplace(s.variable, Home{-1, 0, s.value->type});
-      uses[s.variable] += weight * (s.kind == S::count ? 16 : 1);
+      if (s.variable >= 0) uses[s.variable] += weight * (s.kind == S::count ? 16 : 1);
     });
     std::vector<std::pair<double, int>> order;
-    for (const auto& [index, home] : homes_) order.push_back({-uses[index], index});
+    for (const auto& [index, use] : uses) order.push_back({-use, index});
     std::sort(order.begin(), order.end());
-    int whole = 0, real = kReals;
+    int whole = phases_.kept_count() > 0, real = kReals;  // r12: the kept variables
     for (const auto& [weight, index] : order) {
-      Home& home = homes_[index];
-      home.slot = take();
+      Home& home = homes_.at(index);
       if (home.type == GridType::real) home.reg = real < 16 ? real++ : -1;
       else home.reg = whole < int(std::size(kVariables)) ? kVariables[whole++] : -1;
     }
@@ -92,6 +117,7 @@ class ThreadEmitter : ThreadValues {
     asm_.mov(r13, MT_FIELD(place, grid_.axes[0]));
     asm_.mov(r15, MT_FIELD(tensors, 0));
     asm_.mov(r14, MT_FIELD(scalars, 0));
+    if (phases_.kept_count() > 0) asm_.mov(r12, MT_FIELD(own, 0));
   }
   void epilogue() {
     asm_.L(end_);
@@ -122,13 +148,142 @@ class ThreadEmitter : ThreadValues {
       asm_.dq(bits), asm_.dq(bits);
     }
   }
+
+  // ---- threads ---------------------------------------------------------------------------------------
+
+  /// Jumps back to `again` unless this was the last thread along axes[0].
+  void next_thread(Label& again) {
+    asm_.inc(r13);
+    asm_.cmp(r13, MT_FIELD(end, grid_.axes[0]));
+    asm_.jl(again);
+  }
+  bool is_thread(const V& v) const {
+    if (v.kind == V::operation && v.op == kConvert) return is_thread(*v.args[0]);
+    if (v.kind == V::thread) return v.index == grid_.axes[0];
+    const auto found = v.kind == V::variable ? only_.find(v.index) : only_.end();
+    return found != only_.end() && found->second && found->second->kind == S::assign &&
+           is_thread(*found->second->value);
+  }
+  /// Where only the first threads of a row run statements, the others are left out: end[axes[0]] is
+  /// reduced. Returns whether it was.
+  bool reduce_end(const List& list, Label& skip) {
+    const S& s = *list[0];
+    if (list.size() > 1 || s.kind != S::branch || !s.other.empty()) return false;
+    if (grid_.tile[grid_.axes[1]] * grid_.tile[grid_.axes[2]] != 1) return false;
+    const V& v = *s.value;
+    const bool less = v.has(op::id<op::Lt>), one = v.has(op::id<op::Eq>);
+    if (!less && !one && !v.has(op::id<op::Le>)) return false;
+    if (!is_thread(*v.args[0]) || v.args[1]->is != GridClass::scalar) return false;
+    bool own = false;
+    each_value(*v.args[1],
+               [&](const V& x) { own |= x.kind == V::variable && phases_.is_own(x.index); });
+    if (own) return false;
+    const int64_t tile = grid_.tile[grid_.axes[0]];
+    evaluate(*v.args[1], kNone);  // the last thread, if it is not less
+    if (less) asm_.dec(temporary(0));
+    asm_.mov(rax, tile);
+    asm_.cmp(temporary(0), rax);
+    asm_.cmovg(temporary(0), rax);
+    asm_.test(temporary(0), temporary(0));
+    asm_.jle(skip, Xbyak::CodeGenerator::T_NEAR);
+    asm_.add(temporary(0), r13);
+    asm_.mov(MT_FIELD(end, grid_.axes[0]), temporary(0));
+    return narrows_ = true;
+  }
+  /// Copies the kept value of a variable to its home, or back.
+  void move_kept(const Home& h, int kept, bool load) {
+    const RegExp at = r12 + 8 * kept;
+    if (h.reg < 0 && load) asm_.mov(rdx, asm_.ptr[at]), asm_.mov(whole_slot(h.slot), rdx);
+    else if (h.reg < 0) asm_.mov(rdx, whole_slot(h.slot)), asm_.mov(asm_.ptr[at], rdx);
+    else if (h.type != GridType::real && load) asm_.mov(Reg64(h.reg), asm_.ptr[at]);
+    else if (h.type != GridType::real) asm_.mov(asm_.ptr[at], Reg64(h.reg));
+    else if (load) move_real(Xmm(h.reg), asm_.ptr[at]);
+    else move_real(asm_.ptr[at], Xmm(h.reg));
+  }
+  /// Runs statements for each thread of a block, and is the first thread again.
+  void threads(const List& list) {
+    std::set<int> loads, stores;
+    each_of(list, [&](const S& s, int) {
+      const auto note = [&](int v) {
+        if (phases_.kept(v) >= 0 && !GridPhases::assigns(list, v)) loads.insert(v);
+      };
+      if (s.variable >= 0) note(s.variable);
+      if (phases_.kept(s.variable) >= 0) stores.insert(s.variable);
+      values_of(s, [&](const V& v) {
+        if (v.kind == V::variable) note(v.index);
+      });
+    });
+    Label skip;
+    const bool reduced = reduce_end(list, skip);
+    give_registers(list);
+    for (const auto& [index, h] : homes_)
+      if (h.reg >= 0 && !phases_.is_own(index)) {
+        if (h.type == GridType::real) move_real(Xmm(h.reg), slot(h.slot));
+        else asm_.mov(Reg64(h.reg), whole_slot(h.slot));
+      }
+    once_ = false;
+    Label again[3], thread_end;
+    thread_end_ = &thread_end;
+    for (int k = 3; k-- > 0;) asm_.L(again[k]);
+    for (const int v : loads) move_kept(homes_[v], phases_.kept(v), true);
+    for (const S* s : list) statement(*s);
+    asm_.L(thread_end);
+    for (const int v : stores) move_kept(homes_[v], phases_.kept(v), false);
+    if (phases_.kept_count() > 0) asm_.add(r12, 8 * phases_.kept_count());
+    next_thread(again[0]);
+    for (int k = 1; k < 3; ++k) {
+      const int d = grid_.axes[k];
+      first_thread(k - 1);
+      if (grid_.tile[d] == 1) continue;
+      asm_.inc(MT_FIELD(thread, d));
+      asm_.mov(rax, MT_FIELD(place, d));
+      asm_.inc(rax);
+      asm_.mov(MT_FIELD(place, d), rax);
+      asm_.cmp(rax, MT_FIELD(end, d));
+      asm_.jl(again[k]);
+    }
+    first_thread(2);
+    if (reduced) {
+      asm_.lea(rax, asm_.ptr[r13 + int(grid_.tile[grid_.axes[0]])]);
+      asm_.mov(MT_FIELD(end, grid_.axes[0]), rax);
+    }
+    asm_.L(skip);
+    if (phases_.kept_count() > 0) asm_.mov(r12, MT_FIELD(own, 0));
+    once_ = true;
+    for (auto& [index, h] : homes_) h.reg = -1;
+  }
+  /// Sets the position along axes[k] to that of the first thread.
+  void first_thread(int k) {
+    const int d = grid_.axes[k];
+    if (k > 0 && grid_.tile[d] == 1) return;
+    const Reg64 at = k == 0 ? r13 : rax;
+    asm_.mov(at, MT_FIELD(before, d));
+    asm_.inc(at);
+    if (k > 0) asm_.mov(MT_FIELD(place, d), at), asm_.mov(MT_FIELD(thread, d), 1);
+  }
+  /// The values of variables in the first thread, for a statement that runs once.
+  void read_first_thread(const S& s) {
+    values_of(s, [&](const V& v) {
+      if (v.kind == V::variable && phases_.kept(v.index) >= 0)
+        move_kept(homes_[v.index], phases_.kept(v.index), true);
+    });
+  }
+
   // ---- statements ----------------------------------------------------------------------------------
 
   void body(const GridBody& list) {
-    for (const S* s : list) statement(*s);
+    if (const auto* steps = phases_.steps(list)) {
+      for (const GridPhase& step : *steps)
+        if (step.once) statement(*step.once);
+        else threads(step.threads);
+    } else {
+      for (const S* s : list) statement(*s);
+    }
   }
+  Label& end_of(const S& s) { return !once_ && phases_.is_control(s) ? *thread_end_ : ends_[&s]; }
   void statement(const S& s) {
     const int slots = slots_;
+    if (once_) read_first_thread(s);
     switch (s.kind) {
       case S::assign: evaluate(*s.value, kNone), set(s.variable); break;
       case S::store: store(s); break;
@@ -137,13 +292,13 @@ class ThreadEmitter : ThreadValues {
       case S::count: count(s); break;
       case S::loop:
       case S::scope: loop(s); break;
-      case S::leave: asm_.jmp(ends_[s.target]); break;
+      case S::leave: asm_.jmp(end_of(*s.target)); break;
       default: fine_ = false;
     }
     slots_ = slots;
   }
   void branch(const S& s) {
-    if (const S* leaves = s.exit()) return jump(*s.value, true, ends_[leaves->target], kNone);
+    if (const S* leaves = s.exit()) return jump(*s.value, true, end_of(*leaves->target), kNone);
     Label other, after;
     jump(*s.value, false, other, kNone);
     body(s.body);
@@ -187,6 +342,7 @@ class ThreadEmitter : ThreadValues {
   static constexpr int kRowSlots = ThreadFrame::kSlots / 2;
   /// Before a loop: the rows that its accesses read and write.
   void find_rows(const S& loop) {
+    if (once_) return;
     std::set<int> assigned;
     if (loop.variable >= 0) assigned.insert(loop.variable);
     each_statement(loop.body, 0, [&](const S& s, int) {
@@ -195,7 +351,8 @@ class ThreadEmitter : ThreadValues {
     each_statement(loop.body, 0, [&](const S& s, int) {
       values_of(s, [&](const V& v) {
         if (v.kind != V::load || v.args.count < 2 || row_of(v) || slots_ > kRowSlots) return;
-        bool fits = grid_.tensors[v.index].stride[v.args.count - 1] == 1;
+        bool fits =
+            !grid_.tensors[v.index].shared && grid_.tensors[v.index].stride[v.args.count - 1] == 1;
         for (int d = 0; d + 1 < v.args.count; ++d)
           fits = fits && is_invariant(*v.args[size_t(d)], assigned);
         if (fits) find_row(v);
@@ -240,6 +397,16 @@ class ThreadEmitter : ThreadValues {
     body(s.body);
     --depth_;
     check_interrupt();
+    if (const Home& h = homes_.at(s.variable);
+        h.reg >= 0 && is_immediate(*s.step) && s.value->type == GridType::integer) {
+      asm_.add(Reg64(h.reg), int(s.step->value));
+      asm_.jo(end);
+      asm_.cmp(Reg64(h.reg), whole_slot(last));
+      if (s.step->value > 0) asm_.jle(again);
+      else asm_.jge(again);
+      asm_.L(end);
+      return void(rows_.resize(rows));
+    }
     if (s.value->type == GridType::integer) {
       evaluate_variable(s.variable);
       if (is_immediate(*s.step)) asm_.add(temporary(0), int(s.step->value));
@@ -282,21 +449,6 @@ class ThreadEmitter : ThreadValues {
     asm_.L(go_on);
   }
 
-  void store_to(const RegExp& to, Dtype dtype, const Xmm& real, const Reg64& word) {
-    switch (dtype) {
-      case Dtype::f32:
-        if (item_ == 8) asm_.vcvtsd2ss(real, real, real);
-        return asm_.vmovss(asm_.ptr[to], real);
-      case Dtype::f64: return asm_.vmovsd(asm_.ptr[to], real);
-      case Dtype::i64: return asm_.mov(asm_.ptr[to], word);
-      case Dtype::i32: return asm_.mov(asm_.ptr[to], word.cvt32());
-      case Dtype::i16: return asm_.mov(asm_.ptr[to], word.cvt16());
-      case Dtype::i8:
-      case Dtype::u8:
-      case Dtype::b8: return asm_.mov(asm_.ptr[to], word.cvt8());
-      default: fine_ = false;
-    }
-  }
   void store(const S& s) {
     const Dtype dtype = grid_.tensors[s.place->index].dtype;
     const bool real = s.value->type == GridType::real;
@@ -309,6 +461,9 @@ class ThreadEmitter : ThreadValues {
     const bool real = s.value->type == GridType::real;
     evaluate(*s.value, kNone);
     const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
+    const bool adds = s.at < 0 && s.update == GridUpdate::add;
+    if (adds && dtype == Dtype::i64) return asm_.add(asm_.qword[to], temporary(0));
+    if (adds && dtype == Dtype::i32) return asm_.add(asm_.dword[to], temporary(0).cvt32());
     load_from(to, dtype, xmm1, 2);
     if (s.at >= 0) set(s.variable, {2, 1});
     update(s.update, real);
@@ -329,7 +484,10 @@ class ThreadEmitter : ThreadValues {
           how == GridUpdate::min ? asm_.cmovg(old, value) : asm_.cmovl(old, value);
   }
 
-  bool reads_thread_ = false, has_loops_ = false;
+  const GridPhases phases_;
+  bool once_;  // the code runs once in a block, not in each thread
+  Label* thread_end_ = nullptr;
+  bool has_loops_ = false, narrows_ = false;
   std::map<const S*, Label> ends_;  // of loops and scopes
   Label end_;
 };
@@ -341,7 +499,9 @@ ThreadMachineCode emit_threads(const Grid& g, FindLoop* find_loop) {
   ThreadEmitter emitter(g, find_loop, buffer);
   if (!emitter.emit()) return {};
   buffer.resize(emitter.size());
-  return {std::move(buffer), emitter.calls_often()};
+  const GridPhases& p = emitter.phases();
+  return {std::move(buffer), emitter.calls_often(), p.divides(),
+          p.clears(),        emitter.narrows(),     p.kept_count()};
 }
 
 }  // namespace mt
