@@ -370,11 +370,11 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 33380, ['kernels/cpu/verbs'] = 5721, ['kernels/cpu/simd'] = 1549, ['kernels/cpu/pool'] = 535,
-  ['kernels/cpu/jit'] = 6090, ['kernels/cpu/interpret'] = 2080, ['kernels/cpu/libraries'] = 2195,
+  ['kernels'] = 34349, ['kernels/cpu/verbs'] = 5896, ['kernels/cpu/simd'] = 1580, ['kernels/cpu/pool'] = 535,
+  ['kernels/cpu/jit'] = 6823, ['kernels/cpu/interpret'] = 2143, ['kernels/cpu/libraries'] = 2195,
   ['kernels/cuda'] = 7850, ['kernels/math'] = 2590,
   ['engine'] = 38338, ['engine/core'] = 2542, ['engine/autograd'] = 2857, ['engine/ops'] = 11679,
-  ['engine/linalg'] = 1701, ['engine/io'] = 3524, ['engine/text'] = 1856, ['engine/profile'] = 720,
+  ['engine/linalg'] = 1759, ['engine/io'] = 3524, ['engine/text'] = 1856, ['engine/profile'] = 720,
   ['engine/dist'] = 1768, ['engine/gpu'] = 1939, ['engine/compiler'] = 9622,
   ['bindings'] = 39449, ['bindings/core'] = 4566, ['bindings/functions'] = 6381, ['bindings/program'] = 1832,
   ['bindings/lua/core'] = 1215, ['bindings/lua/nn'] = 3468, ['bindings/lua/optim'] = 1808,

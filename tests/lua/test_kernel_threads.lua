@@ -490,8 +490,8 @@ local function text_with_barriers(seed)
   function whole(level, same)
     if level > 2 or random(3) == 1 then return one(same and uniform or {'t', 'w', 'w2', one(uniform)}) end
     local a, b = whole(level + 1, same), whole(level + 1, same)
-    return one {('(%s + %s)'):format(a, b), ('(%s - %s * 3)'):format(a, b),
-      ('math.floor(%s / %d)'):format(a, random(9)), ('(%s %% %d)'):format(a, random(12)), ('math.max(%s, %s)'):format(a, b)}
+    return one {('(%s + %s)'):format(a, b), ('(%s - %s * 3)'):format(a, b), ('math.max(%s, %s)'):format(a, b),
+      ('math.floor(%s / %d)'):format(a, random(9)), ('(%s %% %d)'):format(a, random(12))}
   end
   local function index(same) return ('%s %% n + 1'):format(whole(1, same)) end
   function number(level)

@@ -239,7 +239,7 @@ end
 local function describe_call(f, text, options, ...)
   local signature = core.entry(f)
   local is_launch = not signature and debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/'
-  local grid = is_launch and upvalue_of(upvalue_of(f, 'run'), 'handle')
+  local grid = is_launch and (upvalue_of(f, 'handle') or upvalue_of(upvalue_of(f, 'run'), 'handle'))
   text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or
     grid and 'a launch of kernel ' .. core.grid_kernel().grid_name(grid) or is_launch and 'a launch' or
     'the function at ' .. source_of(f))
