@@ -19,7 +19,7 @@ local function same(size, f, out, ...)
 end
 
 test('sums of one thread, every dtype', function()
-  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'int16', 'int8', 'uint8'} do
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'int16', 'int8', 'uint8', 'float16', 'bfloat16'} do
     local x = mt.randint(dtype == 'uint8' and 0 or -60, 100, {50}):to(dtype)
     same({1, 1}, function(out, x)
       local sum = x[1] - x[1]
@@ -576,6 +576,22 @@ local function text_with_barriers(seed)
   return 'return function(out, x)\n' .. table.concat(lines, '\n') .. '\nend'
 end
 
+test('a fault between barriers names the line, the index and the thread, and other blocks run', function()
+  local x, out = mt.zeros(12), mt.zeros(3)
+  local k = mt.kernel(function(x, out)
+    local s, t = shared(4), thread_idx.x
+    s[t] = t
+    barrier()
+    x[grid(1)] = s[t + (block_idx.x == 2 and 1 or 0)]
+    barrier()
+    if t == 1 then out[block_idx.x] = s[4] end
+  end)
+  local text = raises(function() k[{3, 4}](x, out) end,
+    "index 5 is out of bounds in dimension 1 of 's', .* 1 to 4, in thread %(8, 1, 1%)")
+  assert(text:find(':' .. debug.getinfo(1, 'l').currentline - 6 .. ':', 1, true), text)
+  eq({out[1]:item(), out[3]:item()}, {4, 4})
+end)
+
 test('random kernels with barriers, shared arrays and updates', function()
   for seed = 1, tonumber(os.getenv 'MTORCH_RANDOM_KERNELS' or '') or 150 do
     local text = text_with_barriers(seed)
@@ -591,7 +607,7 @@ end)
 
 -- With --foreground, timeout sends one signal: a second one would end the program at once.
 test('Ctrl-C ends a loop', function()
-  for _, head in ipairs {'while i >= 0 do', 'for k = 1, 1e15 do'} do
+  for _, head in ipairs {'while i >= 0 do', 'for k = 1, 1e15 do', 'while i >= 0 do barrier()'} do
     local text = testing.run('timeout --foreground -s INT 1', ([[
       local x = mt.zeros(1)
       local k = mt.kernel(function(x)
