@@ -97,7 +97,7 @@ Tensor exp_by(const Tensor& a, Way way) {
   return e;
 }
 
-/// Matrices with the same way are computed together; a matrix has the same bits in every batch.
+/// Matrices with the same way are computed together, so that no matrix changes how another one is computed.
 Tensor exp_values(const Tensor& given) {
   const Tensor a = reshape(given.detach(), {-1, rows_of(given), rows_of(given)}),
                norms = to(amax(sum(abs(a), {-2}), {-1}), Dtype::f64);
