@@ -10,6 +10,10 @@ endif()
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
+if(MTORCH_PCH)
+  target_precompile_headers(mtorch_tests PRIVATE tests/unit/support.h)
+  set_source_files_properties(tests/unit/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON) # it needs Catch2's own code
+endif()
 # What is declared of cuDNN and NCCL is compared with their own headers, where those are there.
 foreach(header cudnn.h cuda_runtime_api.h nccl.h)
   find_path(folder_of_${header} ${header} HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
