@@ -167,6 +167,18 @@ test('updates in the order of threads, with the old values', function()
   end, mt.zeros(1), mt.randn(1000))
 end)
 
+test('updates of 16-bit floats', function()
+  for _, dtype in ipairs {'float16', 'bfloat16'} do
+    for _, columns in ipairs {1, 3} do
+      same({2, 30}, function(out)
+        local i = grid(1)
+        atomic_add(out, i % 3 + 1, #out[1], 0.5)
+        atomic_max(out, 1, 1, i % 7)
+      end, mt.zeros(3, columns, dtype))
+    end
+  end
+end)
+
 test('positions of threads and blocks in two dimensions', function()
   same({{2, 3}, {3, 2}}, function(out)
     local i, j = grid(2)

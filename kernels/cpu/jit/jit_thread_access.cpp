@@ -144,9 +144,9 @@ void ThreadValues::load_from(const RegExp& from, Dtype dtype, const Xmm& real, i
     case Dtype::b8: return asm_.movzx(word, asm_.byte[from]);
     case Dtype::f16:
     case Dtype::bf16:
-      asm_.movzx(eax, asm_.word[from]);
-      if (dtype == Dtype::bf16) asm_.shl(eax, 16);
-      asm_.vmovd(real, eax);
+      asm_.movzx(edx, asm_.word[from]);  // rax may be part of the address, which is used again
+      if (dtype == Dtype::bf16) asm_.shl(edx, 16);
+      asm_.vmovd(real, edx);
       if (dtype == Dtype::f16) asm_.vcvtph2ps(real, real);
       if (item_ == 8) asm_.vcvtss2sd(real, real, real);
       return;
