@@ -485,6 +485,16 @@ end)
 
 -- ---- barriers --------------------------------------------------------------------------------------
 
+test('barriers: large offsets in indices of shared arrays', function()
+  same({1, 3}, function(out)
+    local s = shared(3, 1000)
+    local far = thread_idx.x + 1000000
+    s[far - 1000000][1] = far
+    barrier()
+    out[thread_idx.x] = s[far - 1000000][1]
+  end, mt.zeros(3))
+end)
+
 --- The text of a random kernel without races, whose threads exchange numbers through shared arrays.
 local function text_with_barriers(seed)
   local state, lines, depth, names = seed * 7919 + 12345, {}, 1, 0

@@ -82,9 +82,10 @@ ThreadValues::RegExp ThreadValues::element(const V& v, Used used) {
     const Reg64 k = temporary(now.whole);
     if (inside) {
       int64_t offset = -1;
-      const V& rest = without_offset(x, offset);
+      const V* rest = &without_offset(x, offset);
+      if (std::abs(offset) > 1 << 12) rest = &x, offset = -1;  // a displacement has 32 bits
       shift += offset * t.stride[d];
-      const Reg64 from = whole(rest, now);
+      const Reg64 from = whole(*rest, now);
       if (t.stride[d] != 1) asm_.imul(k, from, int(t.stride[d]));
       else if (from.getIdx() != k.getIdx()) asm_.mov(k, from);
     } else {
