@@ -261,6 +261,24 @@ test('kernels that differ only in a shared array', function()
     x[2] = s[4]
   end)[{1, 1}](x)
   eq(x:tolist(), {3, 4, 0, 0})
+  local all = mt.zeros(32)
+  local few = all:narrow(1, 1, 8)
+  mt.kernel(function(x)
+    local t, s = thread_idx.x, shared(32)
+    s[t] = x[t]
+    barrier()
+    all[t] = s[t]
+  end)[{1, 32}](mt.zeros(32))
+  raises(function()
+    mt.kernel(function(x)
+      local t = thread_idx.x
+      few[t] = x[t]
+      barrier()
+      local s = shared(32)
+      s[t] = few[t]
+    end)[{1, 32}](mt.ones(32))
+  end, "index 9 is out of bounds in dimension 1 of 'few'")
+  eq(all:sum():item(), 8)
 end)
 
 test('sums of floats in loops do not depend on the layout', function()

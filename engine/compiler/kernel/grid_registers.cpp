@@ -266,6 +266,7 @@ class Registers {
     g.in_order = k_.in_order;
     g.tensors = int(k_.tensors.size());
     for (const Tensor& t : k_.tensors) {
+      put(t.shared);
       if (!t.shared) continue;
       g.shared_bytes += (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
       for (const int64_t n : t.size) put(n);
