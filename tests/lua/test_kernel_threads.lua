@@ -503,6 +503,17 @@ end)
 
 -- ---- barriers --------------------------------------------------------------------------------------
 
+test('barriers: blocks of several sizes', function()
+  for _, n in ipairs {20, 60, 8} do
+    same({1, n}, function(out, limit)
+      local t = thread_idx.x
+      if t <= limit then out[t] = 1 end
+      barrier()
+      out[t] = out[t] + t
+    end, mt.zeros(n), 5)
+  end
+end)
+
 test('barriers: large offsets in indices of shared arrays', function()
   same({1, 3}, function(out)
     local s = shared(3, 1000)

@@ -165,8 +165,8 @@ class ThreadEmitter : ThreadValues {
            is_thread(*found->second->value);
   }
   /// Where only the first threads of a row run statements, the others are left out: end[axes[0]] is
-  /// reduced. Returns whether it was.
-  bool reduce_end(const List& list, Label& skip) {
+  /// reduced, and the slot `end` holds what it was. Returns whether it was.
+  bool reduce_end(const List& list, int end, Label& skip) {
     const S& s = *list[0];
     if (list.size() > 1 || s.kind != S::branch || !s.other.empty()) return false;
     if (grid_.tile[grid_.axes[1]] * grid_.tile[grid_.axes[2]] != 1) return false;
@@ -178,10 +178,12 @@ class ThreadEmitter : ThreadValues {
     each_value(*v.args[1],
                [&](const V& x) { own |= x.kind == V::variable && phases_.is_own(x.index); });
     if (own) return false;
-    const int64_t tile = grid_.tile[grid_.axes[0]];
     evaluate(*v.args[1], kNone);  // the last thread, if it is not less
     if (less) asm_.dec(temporary(0));
-    asm_.mov(rax, tile);
+    asm_.mov(rdx, MT_FIELD(end, grid_.axes[0]));
+    asm_.mov(whole_slot(end), rdx);
+    asm_.mov(rax, rdx);
+    asm_.sub(rax, r13);
     asm_.cmp(temporary(0), rax);
     asm_.cmovg(temporary(0), rax);
     asm_.test(temporary(0), temporary(0));
@@ -214,7 +216,8 @@ class ThreadEmitter : ThreadValues {
       });
     });
     Label skip;
-    const bool reduced = reduce_end(list, skip);
+    const int slots = slots_, end = take();
+    const bool reduced = reduce_end(list, end, skip);
     give_registers(list);
     for (const auto& [index, h] : homes_)
       if (h.reg >= 0 && !phases_.is_own(index)) {
@@ -244,12 +247,12 @@ class ThreadEmitter : ThreadValues {
     }
     first_thread(2);
     if (reduced) {
-      asm_.lea(rax, asm_.ptr[r13 + int(grid_.tile[grid_.axes[0]])]);
+      asm_.mov(rax, whole_slot(end));
       asm_.mov(MT_FIELD(end, grid_.axes[0]), rax);
     }
     asm_.L(skip);
     if (phases_.kept_count() > 0) asm_.mov(r12, MT_FIELD(own, 0));
-    once_ = true;
+    once_ = true, slots_ = slots;
     for (auto& [index, h] : homes_) h.reg = -1;
   }
   /// Sets the position along axes[k] to that of the first thread.
