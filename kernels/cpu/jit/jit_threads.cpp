@@ -173,6 +173,7 @@ class ThreadEmitter : ThreadValues {
     const V& v = *s.value;
     const bool less = v.has(op::id<op::Lt>), one = v.has(op::id<op::Eq>);
     if (!less && !one && !v.has(op::id<op::Le>)) return false;
+    if (v.args[1]->type != GridType::integer) return false;
     if (!is_thread(*v.args[0]) || v.args[1]->is != GridClass::scalar) return false;
     bool own = false;
     each_value(*v.args[1],
