@@ -525,6 +525,19 @@ test('barriers: positions compared with floats', function()
   end
 end)
 
+test('barriers: a fault in a row of a loop names the index', function()
+  local k = mt.kernel(function(x, out, columns)
+    local t = thread_idx.x
+    local sum = 0.0
+    for c = 1, columns do sum = sum + x[t][c] end
+    out[t] = sum
+    barrier()
+    out[t] = out[t] + 1
+  end)
+  raises(function() k[{1, 8}](mt.ones(8, 5), mt.zeros(8), 6) end, "index 6 .* dimension 2 of 'x'.*thread %(1, 1, 1%)")
+  raises(function() k[{1, 9}](mt.ones(8, 5), mt.zeros(9), 5) end, "index 9 .* dimension 1 of 'x'.*thread %(9, 1, 1%)")
+end)
+
 test('barriers: large offsets in indices of shared arrays', function()
   same({1, 3}, function(out)
     local s = shared(3, 1000)

@@ -127,11 +127,7 @@ class ThreadEmitter : ThreadValues {
          {Operand::R15, Operand::R14, Operand::R13, Operand::R12, Operand::RBX, Operand::RBP})
       asm_.pop(Reg64(r));
     asm_.ret();
-    for (Outside& o : outside_) {  // computed again index by index
-      asm_.L(o.label);
-      element(*o.access, o.used);
-      asm_.jmp(end_);
-    }
+    report_outside();
     for (Fault& f : faults_) {
       asm_.L(f.label);
       asm_.mov(MT_FIELD(fault, 0), uint32_t(f.value));
@@ -147,6 +143,16 @@ class ThreadEmitter : ThreadValues {
       asm_.L(label);
       asm_.dq(bits), asm_.dq(bits);
     }
+  }
+
+  /// Finds the index that is out of bounds, while variables have the registers of the access.
+  void report_outside() {
+    for (Outside& o : outside_) {
+      asm_.L(o.label);
+      element(*o.access, o.used);
+      asm_.jmp(end_);
+    }
+    outside_.clear();
   }
 
   // ---- threads ---------------------------------------------------------------------------------------
@@ -250,6 +256,10 @@ class ThreadEmitter : ThreadValues {
     if (reduced) {
       asm_.mov(rax, whole_slot(end));
       asm_.mov(MT_FIELD(end, grid_.axes[0]), rax);
+    }
+    if (!outside_.empty()) {
+      asm_.jmp(skip);
+      report_outside();
     }
     asm_.L(skip);
     if (phases_.kept_count() > 0) asm_.mov(r12, MT_FIELD(own, 0));
