@@ -384,6 +384,11 @@ test('rows: whole numbers at the ends of int32 and int64, quotients, remainders,
       end, mt.zeros(n, 10, 'int64'), x, y, mt.randn(n):to(other) * 1e9)
     end
   end
+  same({1, 64}, function(out, m) -- the difference of 2^63 - 1 and -2^63 + i is beyond int64
+    local i = grid(1)
+    local least = m * 2048
+    if least + i < -(least + 1) then out[i] = 1 else out[i] = 2 end
+  end, mt.zeros(64), 2 ^ 52)
 end)
 
 test('rows: quotients and remainders by constants, of all numbers of 16 bits', function()

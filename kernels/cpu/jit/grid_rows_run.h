@@ -208,6 +208,7 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
   bool compare(const V& v) {
     GridNumber d = w_.number[v.args.of[0]->at];
     const GridNumber& y = w_.number[v.args.of[1]->at];
+    if (!w_.is_small(d) || !w_.is_small(y)) return false;  // they may wrap around
     d.base.whole -= y.base.whole, d.step[0] -= y.step[0];
     constexpr int64_t kFar = int64_t(1) << 62;
     const bool holds = within(d, -kFar, v.op == op::id<op::Lt> ? -1 : 0);
