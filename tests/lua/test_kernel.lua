@@ -1030,6 +1030,7 @@ test('a launch says how it ran', function()
     if i <= #x then for k = 2, x.shape[2] do x[i][k] = x[i][k] + x[i][k - 1] end end
   end)
   eq(mt.explain(scan, {}):find('was not launched yet', 1, true) ~= nil, true)
+  eq(mt.explain(scan[{0, 64}], x):find('\nas nothing', 1, true) ~= nil, true)
   local text = mt.explain(scan[{1, 64}], x)
   local programs = mt.explain(mt.map(function(v) return v * 2 + 1 end), mt.ones(10000), {show = 'machine'})
   local has_code = not os.getenv 'MTORCH_JIT' and not programs:find 'no machine code of float32'

@@ -88,9 +88,9 @@ struct GridKernel::Variant {
   std::shared_ptr<void> compiled;  // for GPUs
   grid::TileProgram unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
-  // of the last launch on the CPU:
+  // of the last launch:
   GridWay way = GridWay::lanes;
-  int64_t lanes = 0;  // of a tile
+  int64_t lanes = -1;  // of a tile; 0: on a GPU, -1: no thread ran yet
 
   Grid launch{};
   LaunchSize size;
@@ -268,7 +268,6 @@ struct GridKernel::Run {
     variant->axes = axes;
     launch.program = &unit.program;
     launch.check = check, launch.way = &variant->way;
-    variant->lanes = launch.tile[0] * launch.tile[1] * launch.tile[2];
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
     launch.spread = double(cells) * unit.program.work > 200000;
     variant->launch = launch, variant->size = size, variant->views = views;
@@ -276,6 +275,7 @@ struct GridKernel::Run {
   void prepare() {
     if (is_divided()) launch = variant->launch;
     else divide();
+    variant->lanes = launch.tile[0] * launch.tile[1] * launch.tile[2];
     launch.fault = &fault, launch.tensors = views.data();
     std::vector<GridScalar>& scalars = variant->unit.scalars;
     fill_scalars(scalars.data() + kGridNumbers);
@@ -301,7 +301,7 @@ struct GridKernel::Run {
   void go(const Device& device) {
     if (is_cpu(device)) run_here(device);
     else if (check) check_on_cpu(device);
-    else queue(device);
+    else queue(device), variant->lanes = 0;
   }
   /// Only the CPU checks for races: it runs the kernel on copies of a GPU's tensors.
   void check_on_cpu(const Device& device) {
@@ -361,6 +361,7 @@ std::string GridKernel::path() const {
   const Kernel& k = last();
   const Variant& v = *variants_.front();
   if (check_) return "the interpreter, because of check=true";
+  if (v.lanes < 0) return "nothing, because it failed or had no threads";
   if (v.lanes == 0) return "a GPU";
   if (v.way == GridWay::threads) return "scalar machine code, thread after thread";
   if (v.way == GridWay::rows) return "machine code, with vectors of the threads along a row";
