@@ -31,8 +31,9 @@ class DynamicLibrary {
     const char* name;
     void** to;
     template <class T>
-    Symbol(const char* name, T*& to) : name(name),
-                                       to(reinterpret_cast<void**>(&to)) {}
+    Symbol(const char* symbol, T*& pointer)
+        : name(symbol),
+          to(reinterpret_cast<void**>(&pointer)) {}
   };
   /// Sets all pointers; returns the first name that the library does not have, or null.
   const char* lacks(std::initializer_list<Symbol> symbols) const {
