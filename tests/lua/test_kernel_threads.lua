@@ -173,8 +173,8 @@ test('updates of 16-bit floats', function()
       same({2, 30}, function(out)
         local i = grid(1)
         atomic_add(out, i % 3 + 1, #out[1], 0.5)
-        atomic_max(out, 1, 1, i % 7)
-      end, mt.zeros(3, columns, dtype))
+        atomic_max(out, 4, 1, i % 7)
+      end, mt.zeros(4, columns, dtype))
     end
   end
 end)
