@@ -382,8 +382,7 @@ std::string GridKernel::path() const {
     if (s.kind == grid::Statement::warp || s.kind == grid::Statement::print)
       why = "warp functions or print";
   });
-  return text + (why ? fmt::format("; no scalar machine code, because of {}", why)
-                     : "; scalar machine code is possible where it is faster");
+  return text + (why ? fmt::format("; no scalar machine code, because of {}", why) : "");
 }
 
 void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,

@@ -315,7 +315,7 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
       const GridNumber& f = w_.number[x.at];
       const int64_t by = f.step[0] * stride;
       p_->key.add(by == 0 ? '0' : 'n');
-      if (by != int32_t(by)) return false;
+      if (by != int32_t(by) || Path::is_full()) return false;
       if (by != 0) pass(operands_++, GridScalar{by});
       whole.first -= (f.base.whole - 1) * stride * item;
       whole.last -= (f.base.whole - 1) * stride * item;
