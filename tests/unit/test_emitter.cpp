@@ -483,6 +483,19 @@ TEST_CASE("elements of other dtypes, strides and masks", "[emitter]") {
       }
 }
 
+TEST_CASE("elements are read while AVX-512 holds more than 16 values in registers", "[emitter]") {
+  if (!runs(Isa::avx2)) return;
+  LaneBuilder builder(4);
+  std::vector<F> held;
+  for (int k = 3; k < 23; ++k) held.push_back(sqrt(F::load(k)));
+  const uint64_t strided = ir::element_bits(1, Dtype::i16, true), far = ir::element_bits(2, Dtype::f32, false);
+  F sum = F::of(builder.add(LaneOp::load_as, -1, -1, -1, strided));
+  sum = sum + F::of(builder.add(LaneOp::gather, builder.add(LaneOp::position), -1, -1, far));
+  for (const F& x : held) sum = sum + x;
+  builder.store(0, sum.id);
+  CHECK(compile(builder.finish(), Isa::avx512, 0));
+}
+
 namespace {
 
 /// A random program with turns: operands 0.. are carried, then read only, then they move by lanes, by one.
@@ -599,6 +612,28 @@ template <class T> void check_turns(int programs) {
 TEST_CASE("programs with turns keep what is carried in registers", "[emitter]") {
   check_turns<float>(8000);
   check_turns<double>(4000);
+}
+
+TEST_CASE("carried masks are exchanged, as vectors are", "[emitter]") {
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (!runs(isa)) continue;
+    LaneBuilder builder(4);
+    const int32_t a = builder.add(LaneOp::load_bool, -1, -1, -1, 0);
+    const int32_t b = builder.add(LaneOp::load_bool, -1, -1, -1, 1);
+    const F x = F::load(2), y = x * F(2) + select(ir::Mask::of(a), F(1), F(0));
+    builder.carry(a, b), builder.carry(b, a), builder.carry(x.id, y.id);
+    builder.store(0, a), builder.store(1, b), builder.store(2, x.id);
+    const auto code = compile(builder.finish(), isa, 0);
+    REQUIRE(code);
+    std::vector<char> p(100), q(100);
+    for (size_t i = 0; i < 100; ++i) p[i] = i % 3 == 0, q[i] = i % 2;
+    std::vector<float> sum(100);
+    void* data[] = {p.data(), q.data(), sum.data(), nullptr, nullptr, nullptr, reinterpret_cast<void*>(3)};
+    REQUIRE(code->run(data, nullptr, 0, 100) == 100);
+    for (size_t i = 0; i < 100; ++i)
+      REQUIRE((p[i] == char(i % 2) && q[i] == (i % 3 == 0) &&
+               sum[i] == float(5 * (i % 3 == 0) + 2 * (i % 2))));
+  }
 }
 
 TEST_CASE("programs fold constants and keep what is exact", "[emitter]") {

@@ -98,14 +98,14 @@ template <class F> void Emitter::each_strided(int count, int offset, const F& f)
   }
 }
 
-/// Reads elements of so many bytes to the first bytes of a register.
+/// Reads elements of so many bytes to the first bytes of a register. AVX-512 has vxorps of all registers, not vpxor.
 void Emitter::read_strided(const Xmm& to, int bytes, int offset) {
   strided_address();
   const int each = std::min(16 / bytes, lanes_), r = to.getIdx();
   const int other = each < lanes_ ? temporary().getIdx() : r;
   for (int part = 0; part * each < lanes_; ++part) {
     const Xmm x(part == 0 ? r : other);
-    if (bytes < 4) MT_EMIT(vpxor, x, x, x);
+    if (bytes < 4) MT_EMIT(vxorps, x, x, x);
     each_strided(each, offset, [&](int k, const Address& from) {
       if (bytes == 1) return MT_EMIT(vpinsrb, x, x, from, uint8_t(k));
       if (bytes == 2) return MT_EMIT(vpinsrw, x, x, from, uint8_t(k));
@@ -130,7 +130,7 @@ void Emitter::write_gather() {
   if (pointer_[x.operand()] < 0) MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * x.operand()]);
   const Reg64 base = pointer_[x.operand()] >= 0 ? Reg64(pointer_[x.operand()]) : rax;
   const Xbyak::RegExp at = base + vector(i) * bytes + (x.is_high() ? 4 : 0);
-  MT_EMIT(vpxor, Xmm(r), Xmm(r), Xmm(r));
+  MT_EMIT(vxorps, Xmm(r), Xmm(r), Xmm(r));
   if (wide_) {
     const Mask all(1);  // of the rest, which whole vectors do not use
     MT_KMASK(kxnor, all, all, all);

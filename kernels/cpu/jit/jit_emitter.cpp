@@ -209,13 +209,14 @@ void Emitter::prefetch(const ir::LaneInstruction& x, int copies) {
 
 /// Frees the registers of all values that are not pinned.
 void Emitter::forget() {
-  for (File* file : {&vectors_, &masks_})  // the next sequence finds only pinned values
+  for (File* file : {&vectors_, &masks_}) {  // the next sequence finds only pinned values
     for (int r = 0; r < 32; ++r) {
       const int32_t value = file->holds[r];
       if (value >= 0) reg_[value] = -1;
       if (value >= 0 || (file->temporary >> r & 1)) file->holds[r] = kFree;
     }
-  vectors_.temporary = 0;
+    file->temporary = 0;
+  }
 }
 
 void Emitter::write_loops() {

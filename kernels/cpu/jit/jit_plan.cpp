@@ -251,7 +251,7 @@ void LoopPlan::choose_copies(const Uses& uses, const RegisterFile& file, bool pi
       wanted.push_back({-uses.count(int32_t(i)), int32_t(i)});
   const int temporary = carries.empty() ? 2 : 3;   // one for the mask of the remainder
   for (const ir::LaneProgram::Carry& c : carries)  // a carried load needs a second register
-    most[0] += code[c.next].op == LaneOp::load && c.next != c.first;
+    most[is_in_masks(c.next)] += is_entry(c.next) && c.next != c.first;
   if (carries.empty()) copies = std::min(copies, 4);
   if (active >= 0) copies = std::min(copies, 2);  // all copies run until the last lane has left
   for (; copies > 1; --copies)

@@ -48,8 +48,9 @@ void Emitter::move_operands() {
 /// At the end of an iteration: moves carried values into the registers of their loads.
 void Emitter::carry_on(int copies) {
   now_ = nullptr;
-  vectors_.locked = 0;
+  vectors_.locked = masks_.locked = 0;
   struct Move {
+    int32_t value;
     int to, from;
   };
   std::vector<Move> last;
@@ -60,10 +61,11 @@ void Emitter::carry_on(int copies) {
   };
   each([&](int32_t first, int32_t next, bool entry) {  // carried loads may be overwritten
     if (!entry || first == next) return;
-    const int spare = allocate(vectors_, kTaken);
-    vectors_.temporary |= 1u << spare;
-    MT_EMIT(vmovaps, vector(spare), vector(reg_[next]));
-    last.push_back({reg_[first], spare});
+    File& file = file_of(id_of(next));
+    const int spare = allocate(file, kTaken);
+    file.temporary |= 1u << spare;
+    move(next, spare, reg_[next]);
+    last.push_back({next, reg_[first], spare});
   });
   each([&](int32_t first, int32_t next, bool entry) {
     if (entry) return;
@@ -71,7 +73,7 @@ void Emitter::carry_on(int copies) {
     const int to = reg_[first], from = reg_[next];
     if (to != from) move(next, to, from);
   });
-  for (const Move& m : last) MT_EMIT(vmovaps, vector(m.to), vector(m.from));
+  for (const Move& m : last) move(m.value, m.to, m.from);
   each([&](int32_t, int32_t next, bool entry) {
     if (entry || plan_.invariant[id_of(next)]) return;
     const int r = reg_[next];
