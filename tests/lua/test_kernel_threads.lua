@@ -520,13 +520,13 @@ test('barriers: blocks of several sizes', function()
 end)
 
 test('barriers: positions compared with floats', function()
-  for _, limit in ipairs {6.5, -1.5, 90.5} do
+  for _, last in ipairs {6.5, -1.5, 90.5} do
     same({1, 20}, function(out, q, limit)
       local t = thread_idx.x
       q[t] = 0
       barrier()
       if t <= limit then out[t] = 1 end
-    end, mt.zeros(20), mt.zeros(20, 'int64'), limit)
+    end, mt.zeros(20), mt.zeros(20, 'int64'), last)
   end
 end)
 

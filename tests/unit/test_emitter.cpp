@@ -488,7 +488,8 @@ TEST_CASE("elements are read while AVX-512 holds more than 16 values in register
   LaneBuilder builder(4);
   std::vector<F> held;
   for (int k = 3; k < 23; ++k) held.push_back(sqrt(F::load(k)));
-  const uint64_t strided = ir::element_bits(1, Dtype::i16, true), far = ir::element_bits(2, Dtype::f32, false);
+  const uint64_t strided = ir::element_bits(1, Dtype::i16, true),
+                 far = ir::element_bits(2, Dtype::f32, false);
   F sum = F::of(builder.add(LaneOp::load_as, -1, -1, -1, strided));
   sum = sum + F::of(builder.add(LaneOp::gather, builder.add(LaneOp::position), -1, -1, far));
   for (const F& x : held) sum = sum + x;
@@ -628,7 +629,8 @@ TEST_CASE("carried masks are exchanged, as vectors are", "[emitter]") {
     std::vector<char> p(100), q(100);
     for (size_t i = 0; i < 100; ++i) p[i] = i % 3 == 0, q[i] = i % 2;
     std::vector<float> sum(100);
-    void* data[] = {p.data(), q.data(), sum.data(), nullptr, nullptr, nullptr, reinterpret_cast<void*>(3)};
+    void* data[] = {
+        p.data(), q.data(), sum.data(), nullptr, nullptr, nullptr, reinterpret_cast<void*>(3)};
     REQUIRE(code->run(data, nullptr, 0, 100) == 100);
     for (size_t i = 0; i < 100; ++i)
       REQUIRE((p[i] == char(i % 2) && q[i] == (i % 3 == 0) &&
