@@ -40,7 +40,7 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
       for (int64_t k = 0; k < many && !w_.interrupted(); ++k)
         for (int j = 0; j < parts; ++j) {
           execute(part_[0][j], row + k, threads);
-          if (k + 1 < many) move(part_[0][j], part_[1][j]);
+          if (k + 1 < many) move_to_next_row(part_[0][j]);
         }
       row += many;
     }
@@ -129,7 +129,7 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
     a.first = a.first < b.first ? a.first : b.first, a.last = a.last > b.last ? a.last : b.last;
     return a;
   }
-  static void move(Part& p, const Part&) {
+  static void move_to_next_row(Part& p) {
     for (int k = 0; k < p.operands && p.code; ++k)
       p.data[k] = static_cast<char*>(p.data[k]) + p.step[k];
   }
