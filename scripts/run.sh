@@ -264,18 +264,16 @@ make_in() {
 gpu() { [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null; }
 
 # The build in build/ with the instruction sets $1, or those that it was configured with before, if they are more:
-# best (the program alone, for this processor and compiled sooner: `train`), native (`build`), all (with the tests).
+# best (the program alone, for this processor and compiled sooner: `train`), native (`build`), test (all of them, with
+# the tests).
 make_normal() {
-  isas=$1 kind='' target='' cuda=${MTORCH_CUDA:-AUTO}
+  isas=$1 kind=$(best_isa) target='' cuda=${MTORCH_CUDA:-AUTO}
   case $isas:$(sed -n 's/^MTORCH_ISAS:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null) in
-    *:all) isas=all ;;
+    *:test) isas=test ;;
     best:native) isas=native ;;
   esac
   set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_ISAS=$isas"
-  if [ $isas = all ]; then set -- "$@" -DMTORCH_TESTS=ON; else
-    set -- "$@" -DMTORCH_TESTS=OFF
-    kind=$(best_isa)
-  fi
+  if [ $isas = test ]; then set -- "$@" -DMTORCH_TESTS=ON; else set -- "$@" -DMTORCH_TESTS=OFF; fi
   if [ $isas = best ]; then
     target=training # the program, and the plug-in if it is configured
     if [ "$cuda" = AUTO ] && ! gpu; then cuda=OFF; fi
@@ -368,7 +366,7 @@ tests() {
   # shellcheck disable=SC2086
   ensure $core $tests
   want "$faster" "$several" "$forms" "$figures" "$graphs" "$jupyter" "$notebooks" "$pages"
-  make_normal all
+  make_normal test
   ctest_in "$build" "$@"
 }
 
