@@ -11,7 +11,6 @@
 local mt = require 'mtorch'
 local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
-local text = require 'char_text'
 
 local options = mt.args{
   {'data', help = 'text file; default: sentences of a small grammar', metavar = 'FILE'},
@@ -32,15 +31,70 @@ local options = mt.args{
 }
 local small = options.dry_run
 local steps = small and 6 or options.steps
+local log_2 = math.log(2) -- losses are in nats, the curve in bits
 
--- ---- data ----------------------------------------------------------------------------------------
+-- ---- the text ------------------------------------------------------------------------------------
 
-local all, source, target_of = text.load(options.data, small)
+-- A sentence of the grammar takes one entry of each list, all equally likely; the verb agrees with the noun
+-- before the place. The entropy is therefore known: the logarithm of the number of sentences.
+local subjects = {'cat', 'dog', 'bird', 'teacher', 'sailor', 'doctor', 'painter', 'child'}
+local plurals = {child = 'children'}
+local adjectives = {'small', 'old', 'hungry', 'quiet', 'happy', 'clever', 'tired', 'famous'}
+local places = {'in the garden', 'near the river', 'at the market', 'on the hill'}
+local verbs = {'see', 'find', 'want', 'remember', 'follow', 'need', 'paint', 'sell'}
+local objects = {'house', 'boat', 'letter', 'picture', 'lamp', 'garden', 'book', 'clock'}
+local colours = {'red', 'green', 'blue', 'white'}
+
+--- Returns n sentences as one text, and its entropy in bits per character, which no model can go below.
+local function sentences(n)
+  local lists = {subjects, adjectives, places, verbs, objects, colours, {false, true}}
+  local columns, bits = {}, 0
+  local generator = mt.Generator('philox', 1)
+  for k, list in ipairs(lists) do
+    columns[k] = mt.randint(1, #list, {n}, {generator = generator}):tolist()
+    bits = bits + math.log(#list) / log_2
+  end
+  local lines = {}
+  for i = 1, n do
+    local function pick(k) return lists[k][columns[k][i]] end
+    local is_plural, noun, verb = pick(7), pick(1), pick(4)
+    if is_plural then noun = plurals[noun] or noun .. 's' end
+    if not is_plural then verb = verb .. 's' end
+    lines[i] = ('the %s %s %s %s a %s %s.\n'):format(pick(2), noun, pick(3), verb, pick(6), pick(5))
+  end
+  local all = table.concat(lines)
+  return all, bits * n / #all
+end
+
+--- Returns the conditional entropy of a character given the previous one, in bits, as counted in the text. A model
+--- with a longer context must be better.
+local function bigram_entropy(ids)
+  local pairs_seen, first_seen, n = {}, {}, #ids
+  for i = 1, n - 1 do
+    local pair = ids[i] * 65536 + ids[i + 1]
+    pairs_seen[pair], first_seen[ids[i]] = (pairs_seen[pair] or 0) + 1, (first_seen[ids[i]] or 0) + 1
+  end
+  local bits = 0
+  for pair, count in pairs(pairs_seen) do
+    bits = bits - count / (n - 1) * math.log(count / first_seen[math.floor(pair / 65536)]) / log_2
+  end
+  return bits
+end
+
+local all, entropy
+if options.data then
+  local file = io.open(options.data)
+  if not file then refuse("--data: '%s' cannot be opened", options.data) end
+  file:close()
+  all = data.text(options.data)
+else
+  all, entropy = sentences(small and 60 or 6000)
+end
 local tokenizer = data.CharTokenizer(all)
 local ids = tokenizer:encode(all):to(options.device)
 local cut = math.floor(#ids * 0.9)
-local target = options.target or target_of(ids:tolist())
-print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
+local target = options.target or entropy and entropy + 0.1 or bigram_entropy(ids:tolist())
+print(('%s: %d characters, %d different ones'):format(options.data or 'sentences', #ids, tokenizer:size()))
 
 --- Returns the ids as rows [batch x ..].
 local function rows(list, batch)
@@ -110,10 +164,33 @@ local function next_loss()
   h, c = h:detach(), c:detach() -- keep the state, but not its graph
   return loss
 end
-local training = {net = net, opt = opt, sched = sched, loss = next_loss, evaluate = evaluate}
-local curve, seconds = text.train(training, steps, 10)
+
+local curve, every = {}, math.max(1, math.floor(steps / 10))
+local bar = mt.progress(steps, {label = 'char_lstm'})
+local seconds = mt.time(function()
+  for step = 1, steps do
+    opt:zero_grad()
+    local loss = next_loss()
+    loss:backward()
+    nn.clip_grad_norm_(net:parameters(), 1) -- a long chain of products can make gradients very large
+    opt:step()
+    sched:step()
+    curve[step] = loss:item() / log_2
+    if step % every == 0 then
+      bar:print(('step %5d  train %.3f  test %.3f bits per character'):format(step, curve[step], evaluate() / log_2))
+    end
+    bar:update(step, {bits = curve[step]})
+  end
+end, {quiet = true}).wall
+bar:finish()
 
 -- ---- generation ----------------------------------------------------------------------------------
+
+--- Samples the next character from logits [characters], as a tensor [1]; temperature 0 takes the most probable.
+local function choose(scores)
+  if options.temperature == 0 then return scores:argmax():view(1) end
+  return mt.multinomial((scores / options.temperature):softmax(1), 1)
+end
 
 --- Generates n characters, starting with the first one of the text.
 local function generate(n)
@@ -123,7 +200,7 @@ local function generate(n)
     local last = ids:narrow(1, 1, 1)
     for i = 1, n do
       scores, state, cell = net(last:view(1, 1), state, cell)
-      last = text.choose(scores[{1, 1}], options.temperature)
+      last = choose(scores[{1, 1}])
       list[i] = last:item()
     end
     return tokenizer:decode(mt.tensor(list, {dtype = 'int64'}))
@@ -131,4 +208,18 @@ local function generate(n)
 end
 print('it writes:\n' .. generate(small and 20 or options.sample))
 
-text.finish(training, options, curve, target, steps * options.batch * options.length / seconds)
+-- ---- results -------------------------------------------------------------------------------------
+
+if options.plot then
+  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits per character'})
+end
+if options.save then
+  data.save_safetensors(options.save, net:state_dict())
+  print('parameters: ' .. options.save)
+end
+local bits = evaluate() / log_2
+print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits, target,
+  steps, steps * options.batch * options.length / seconds))
+if not small and not (bits <= target) then
+  refuse('%.4f bits per character on test text, above the target of %.4f', bits, target)
+end
