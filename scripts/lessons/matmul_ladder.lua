@@ -9,9 +9,9 @@
 -- notebook's own numbers appear. Each step is checked against the first and timed; speed-ups are
 -- relative to the first step. On the whole set (--rows) "broadcasting" creates a tensor of 784 x 10 for
 -- each of 50000 rows, which takes seconds; it runs once as a check and --runs times before its line
--- appears. cuda_matmul.lua goes on with the notebook's kernel on a GPU.
+-- appears. notebooks/01_matmul_ladder.ipynb explains the steps; cuda_matmul.lua goes on with the notebook's
+-- kernel on a GPU.
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
 local util = mt.extend.util
 
 local options = mt.args{
@@ -38,38 +38,22 @@ local function images(name)
   end
 end
 
---- Returns n blobs that resemble digits: most pixels are 0, as in MNIST.
-local function generated(n)
-  mt.manual_seed(3)
-  local centre, width = mt.rand(n, 2, 1) * 12 + 8, mt.rand(n, 2, 1) * 20 + 4
-  local pixel = mt.range(1, 28):float()
-  local square = (pixel - centre):square() / width
-  local bump = (-square):exp()
-  local image = bump[{{}, 1, {}, mt.newaxis}] * bump[{{}, 2, mt.newaxis}]
-  return mt.where(image:gt(0.05), image, mt.zeros_like(image)):view(n, 784)
-end
-
 --- Returns x_train (rows x 784), x_valid (at least 5 x 784), and whether they are the notebook's.
 local function load_digits()
-  if not options.data then
-    print('digits: generated (give --data DIR for real ones)')
-    local all = generated(options.rows)
-    return all, all, false
-  end
-  local train = images('train-images-idx3-ubyte')
+  local train = options.data and images 'train-images-idx3-ubyte'
   if train then
     print(('digits: %d training images of %s; rows 50001.. are the validation data'):format(#train, options.data))
     return train[{{1, math.min(options.rows, 50000)}}], train[{{50001, -1}}], true
   end
-  local test = images('t10k-images-idx3-ubyte')
-  if not test then
+  local some = mt.data.digits(2000).x:view(-1, 784)
+  if options.data then some = images 't10k-images-idx3-ubyte' end
+  if not some then
     io.stderr:write(("matmul_ladder: '%s' has neither train- nor t10k-images-idx3-ubyte(.gz)\n"):format(options.data))
     os.exit(1)
   end
-  print(('digits: the %d test images of %s (without the training images the numbers are not the notebook\'s)')
-    :format(#test, options.data))
-  local times = math.ceil(options.rows / #test)
-  return test:tile(times, 1)[{{1, options.rows}}], test, false
+  print(('digits: %s; the numbers are the notebook\'s with the training images of MNIST (--data DIR)'):format(
+    options.data and 'the test images of ' .. options.data or 'generated'))
+  return some:tile(math.ceil(options.rows / #some), 1)[{{1, options.rows}}], some, false
 end
 
 local x_train, x_valid, is_notebook = load_digits()
@@ -159,55 +143,16 @@ local function grid_kernel(a, b)
   return c
 end
 
--- ---- the first step, and the small tables of the notebook ---------------------------------------
+-- ---- the first step --------------------------------------------------------------------------------
 
 title('Three Lua loops')
 local t1 = three_loops(m1, m2)
-print(t1)
 mt.set_printoptions {precision = 2, linewidth = 140, sci_mode = false}
 print(t1)
 if is_notebook then
   mt.test_close(t1[1], mt.tensor {-10.9417, -0.6844, -7.0038, -4.0066, -2.0857, -3.3588, 3.9127, -3.4375, -11.4696,
                                   -2.1153}, 1e-3)
   print("these are the notebook's numbers")
-end
-
-title('Elementwise')
-local a, b = mt.tensor {10, 6, -4}, mt.tensor {2, 8, 7}
-print(a + b)
-print(('(a < b) mean: %.2f'):format(a:lt(b):float():mean():item()))
-local m = mt.tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, {dtype = 'int64'})
-print(('Frobenius norm of m: %.2f'):format((m * m):sum():float():sqrt():item()))
-print(a:gt(0))
-print(a + 1)
-print(2 * m)
-
-title('Broadcasting a vector to a matrix')
-local c = mt.tensor {10, 20, 30}
-print(m + c)
-local t = c:expand_as(m)
-print(t)
-print(('no copy: strides %s, shape %s, storage of %d numbers'):format(tostring(t:stride()), tostring(t.shape),
-  #t:storage()))
-print(m + c[{{}, mt.newaxis}])
-print(("m1['1, :, newaxis'] * m2 summed over dimension 1, the first row of the product:"))
-print((m1['1, :, newaxis'] * m2):sum(1))
-
-title('Outer product, comparisons')
-print(c[{mt.newaxis}] * c[{{}, mt.newaxis}])
-print(c[{mt.newaxis}]:gt(c[{{}, mt.newaxis}]))
-
-title('One dot product, first and second call')
--- A new function: its first call is interpreted and then compiled.
-local new_dot = loadstring [[return function(a, b, n, step)
-  local sum = 0
-  for k = 0, n - 1 do sum = sum + a[k] * b[k * step] end
-  return sum
-end]]()
-for call = 1, 2 do
-  local began = core.time()
-  new_dot(m1:data(), m2:data(), 784, 10)
-  print(('call %d: %6.1f us%s'):format(call, (core.time() - began) * 1e6, call == 1 and ', compiling' or ''))
 end
 
 title('One cell by a kernel')
@@ -240,28 +185,12 @@ end
 
 title('The whole set, ' .. tostring(x_train.shape) .. ' x ' .. tostring(m2.shape))
 local expected = matmul(x_train, weights)
-
--- Digits and weights are read once and the result is written once: the least memory traffic of a product.
-local bytes = 4 * (x_train:numel() + weights:numel() + expected:numel())
-local read_bandwidth -- bytes per second, measured by the sum of all digits
-
---- Times a step on the whole set and prints the memory bandwidth that it reaches.
-local function time_whole(name, f, n)
-  mt.test_close(expected, f(), 1e-3)
-  io.write(('%-28s'):format(name))
-  local _, _, median = mt.timeit(f, {n = n, runs = options.runs})
-  print(('%28s%.1f GB/s, %.0f %% of what reading alone reaches'):format('', bytes / median / 1e9,
-    100 * bytes / median / read_bandwidth))
-end
-
-io.write(('%-28s'):format('reading alone: x:sum()'))
-local _, _, sum_time = mt.timeit(function() return (x_train:sum()) end, {n = 5, runs = options.runs})
-read_bandwidth = 4 * x_train:numel() / sum_time
-print(('%28s%.1f GB/s'):format('', read_bandwidth / 1e9))
 print(('broadcasting: %d tensors of (784 x 10), %d times ..'):format(#x_train, options.runs + 1))
 for _, step in ipairs {{'broadcasting', broadcasting, 1}, {'einsum', einsum, 5}, {'matmul', matmul, 5}} do
   local name, f, n = unpack(step)
-  time_whole(name, function() return (f(x_train, weights)) end, n)
+  mt.test_close(expected, f(x_train, weights), 1e-3)
+  io.write(('%-28s'):format(name))
+  mt.timeit(function() return (f(x_train, weights)) end, {n = n, runs = options.runs})
 end
 
 title('Speed-up per step')
