@@ -43,7 +43,6 @@ function rows.all(o, selected)
   require('bench.whole_networks').add_steps(row)
   if o.device == 'cpu' then
     require('bench.whole_networks').add(row, o)
-    require('bench.notebooks').add(row)
   end
   require 'bench.jobs'(row, o)
   return list
