@@ -239,8 +239,6 @@ check(script.custom_ops RUN mtorch scripts/lessons/custom_ops.lua --epochs 60 --
 check(script.train_parallel RUN mtorch scripts/train_parallel.lua --epochs 10 PASS "1 process with equal nets")
 check(script.compiled RUN mtorch scripts/lessons/compiled.lua --largest 16384 --runs 2
   PASS "where the time goes.*mt.map.*right: ")
-check(script.bench_threads RUN mtorch scripts/bench/threads.lua --runs 2 --busy 1
-  PASS "exp +1 .*512\\^3 +1 +[0-9.]+ ")
 check(script.bench RUN mtorch scripts/bench.lua --quick --only add)
 check(script.bench_sittings RUN mtorch scripts/bench.lua --quick --only matmul/64x --peer cblas --sittings 2
   PASS "matmul/64x64x64 +[0-9.]+ +[0-9.]+ +[0-9.]+")

@@ -7,7 +7,6 @@ local ffi = require 'ffi'
 ffi.cdef [[
 int posix_spawnp(int *pid, const char *file, const void *, const void *, char *const argv[], char *const env[]);
 int waitpid(int pid, int *status, int options);
-int kill(int pid, int signal);
 extern char **environ;
 void openblas_set_num_threads(int n);
 char *openblas_get_config(void);
@@ -49,34 +48,16 @@ function tools.output(words)
   return text:match('status (%d+)%s*$') == '0', (text:gsub('status %d+%s*$', ''))
 end
 
---- Starts a program; returns its process.
-function tools.start(...)
-  local words, pid = {...}, ffi.new('int[1]')
+--- Returns the microseconds of a process.
+function tools.process(...)
+  local words, pid, status = {...}, ffi.new('int[1]'), ffi.new('int[1]')
   local argv = ffi.new('const char *[?]', #words + 1)
   for i, word in ipairs(words) do argv[i - 1] = word end
-  if ffi.C.posix_spawnp(pid, words[1], nil, nil, ffi.cast('char *const *', argv), ffi.C.environ) ~= 0 then
-    error('cannot start ' .. words[1], 0)
-  end
-  return pid[0]
-end
-
---- Waits for a process; returns whether it succeeded.
-local function ended(pid)
-  local status = ffi.new('int[1]')
-  ffi.C.waitpid(pid, status, 0)
-  return status[0] == 0
-end
-
-function tools.kill(pid)
-  ffi.C.kill(pid, 9)
-  ended(pid)
-end
-
-function tools.process(...)
   local began = core.time()
-  local ok = ended(tools.start(...))
+  local started = ffi.C.posix_spawnp(pid, words[1], nil, nil, ffi.cast('char *const *', argv), ffi.C.environ) == 0
+  if started then ffi.C.waitpid(pid[0], status, 0) end
   local seconds = core.time() - began
-  if not ok then error('cannot run ' .. table.concat({...}, ' '), 0) end
+  if not started or status[0] ~= 0 then error('cannot run ' .. table.concat(words, ' '), 0) end
   return seconds * 1e6
 end
 
