@@ -240,7 +240,7 @@ check(script.train_parallel RUN mtorch scripts/train_parallel.lua --epochs 10 PA
 check(script.compiled RUN mtorch scripts/lessons/compiled.lua --largest 16384 --runs 2
   PASS "where the time goes.*mt.map.*right: ")
 check(script.bench RUN mtorch scripts/bench.lua --quick --only add)
-check(script.bench_sittings RUN mtorch scripts/bench.lua --quick --only matmul/64x --peer cblas --sittings 2
+check(script.bench_peer RUN mtorch scripts/bench.lua --quick --only matmul/64x --peer cblas
   PASS "matmul/64x64x64 +[0-9.]+ +[0-9.]+ +[0-9.]+")
 
 # ---- which tests run ---------------------------------------------------------------------------------

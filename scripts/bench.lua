@@ -2,7 +2,7 @@
 --
 --   mtorch scripts/bench.lua --peer torch --save now.json
 --   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.json
---   mtorch scripts/bench.lua --only '^exp/' --sizes 4,1Ki,64Ki,1Mi --peer torch,copy --plot exp.svg --graph sizes
+--   mtorch scripts/bench.lua --only '^exp/' --sizes 4,1Ki,64Ki,1Mi --peer torch,copy --plot exp.svg
 --   mtorch scripts/bench.lua --device cuda --peer torch
 --
 -- Prints `name<TAB>microseconds`. With peers the columns are: name, mtorch's time, and for each peer its time and the
@@ -29,13 +29,12 @@ local options = mt.args {
   {'threads', 1, 'CPU threads, also of the peers', min = 1},
   {'peer', 'none', 'peers to compare with, separated by commas, or all', metavar = 'NAME,..'},
   {'sizes', '4,1Ki,1Mi', 'numbers of elements of elementwise rows and reductions', metavar = 'N,..'},
-  {'sittings', 1, 'how often all rows are measured; the median is over all turns', type = 'int', min = 1},
   {'alone', false, 'measure the peer only, not mtorch'},
   {'save', '', 'file for the rows (.json, or .tsv with times only)', metavar = 'FILE'},
   {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE,..'},
   {'compare', '', 'file of earlier rows; with .json, status 1 if a row is slower beyond noise', metavar = 'FILE'},
   {'plot', '', 'file for a graph (.svg)', metavar = 'FILE'},
-  {'graph', {'ratios', 'sizes', 'roofline'}, 'what the graph shows'},
+  {'graph', {'sizes', 'roofline'}, 'what the graph shows'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
 }
 local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true, tinygrad = true}
@@ -243,9 +242,6 @@ local function check_options()
   if options.plot ~= '' and not options.plot:match('%.svg$') then
     quit("--plot writes SVG, so '%s' must end in .svg", options.plot)
   end
-  if options.plot ~= '' and options.graph == 'ratios' and options.peer == 'none' and options.from == '' then
-    quit('--plot draws ratios; give --peer too')
-  end
   for _, path in ipairs {options.save, options.plot} do
     if path ~= '' then core.check_writable('bench', path) end
   end
@@ -269,16 +265,14 @@ end
 --- Measures all rows; prints each one when it is done, with the times of an earlier file.
 local function measure_all(list, contenders, shown)
   local run = {rows = {}, columns = columns_of(contenders), machine = machine()}
-  local bar = mt.progress(#list * options.sittings, {label = 'rows'})
-  for sitting = 1, options.sittings do
-    for _, row in ipairs(list) do
-      measure(row, contenders)
-      bar:update()
-      if sitting == options.sittings and next(row.turns) then
-        local r = finished(row)
-        run.rows[#run.rows + 1] = r
-        bar:print(shown(r))
-      end
+  local bar = mt.progress(#list, {label = 'rows'})
+  for _, row in ipairs(list) do
+    measure(row, contenders)
+    bar:update()
+    if next(row.turns) then
+      local r = finished(row)
+      run.rows[#run.rows + 1] = r
+      bar:print(shown(r))
     end
   end
   return run

@@ -1,4 +1,4 @@
--- graphs.lua -- the graphs of bench.lua: ratios in colours, time over size, a roofline
+-- graphs.lua -- the graphs of bench.lua: time over size, a roofline
 local mt = require 'mtorch'
 local report = require 'bench.report'
 local util = require 'mtorch.core.util'
@@ -10,24 +10,6 @@ local function titled(text, run)
   local m = run.machine or {}
   return ('%s (%s, %s, threads: %s, %s)'):format(text, m.processor or '?', m.isa or '?', m.threads or '?',
     m.date or '?')
-end
-
---- Draws a cell for each row and peer, with its time / mtorch's; above 1 mtorch is faster.
-function graphs.ratios(path, run, columns)
-  local ours, ratios, names, peers = columns[1].name, {}, {}, {}
-  for k = 2, #columns do peers[k - 1] = columns[k].name end
-  for _, r in ipairs(run.rows) do
-    local cells, reference = {}, r.results[ours]
-    for k, peer in ipairs(peers) do
-      local result = r.results[peer]
-      cells[k] = reference and result and result.us / reference.us or 0 / 0
-    end
-    ratios[#ratios + 1], names[#names + 1] = cells, r.name
-  end
-  if #peers == 0 or #ratios == 0 then return 'there are no rows with times of a peer' end
-  mt.plot.heatmap{ratios, rows = names, cols = peers, cmap = 'diverging', vmin = 0, vmax = 2, path = path,
-    title = titled(('Time of the peer / time of %s'):format(ours), run), width = 480 + 80 * #peers,
-    height = math.min(120 + 20 * #names, 4000)}
 end
 
 --- Groups the rows by operation, in the order of their sizes: {{name=, {n=, results=}, ..}, ..}.

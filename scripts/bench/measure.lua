@@ -20,7 +20,7 @@ local limit_to_avx2 = 'ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONE
 local parts = {
   {'steps', 'Training steps', 'An epoch of split (50 points in batches of 10) at three widths, and a step of a ' ..
     'perceptron: forward, backward, update. `_compiled`: through `mt.compile`; JAX by `jax.jit`, an epoch as one ' ..
-    'scan; Numba and C++ are hand-written loops.', "--only '^step_split,^step_mlp' --peer torch,jax,numba,cpp"},
+    'scan; C++ is hand-written loops.', "--only '^step_split,^step_mlp' --peer torch,jax,cpp"},
   {'networks', 'Training steps of larger networks', 'Columns as above; `no_onednn`: without oneDNN.',
     "--only '^step_cnn,^step_lstm,^step_gru,^step_transformer' --peer torch,jax,no_onednn"},
   {'steps_compiled', 'Training steps through torch.compile', '',

@@ -4,7 +4,7 @@
 -- step_mlp/64x784x128x10; step_cnn/64x28x28: two convolutions (16, 32) with pooling, then 10 classes; SGD.
 -- step_lstm/32x50x128 and step_gru: sequences (32 x 50 x 64), hidden 128, the last output to 10 classes, SGD.
 -- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
--- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, and loops in Numba and C++.
+-- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, and loops in C++.
 --
 -- net_<name>_train: forward, backward, update; net_<name>: inference; of gpt2 and llama: a prompt, and as _decode one
 -- token after 128 others. _bf16: weights in bfloat16; training by autocast. _compiled: through mt.compile; PyTorch's
@@ -378,7 +378,7 @@ local function add_steps(row)
     row('training steps', ('step_%s/%s'):format(name, size), '', made('step_' .. name, 'train', hidden or ''))
     local sides = made('step_' .. name, 'train_compiled', hidden or '')
     sides.torch, sides.jax = nil, text_of 'networks_jax'
-    if name == 'split' then sides.numba, sides.cpp = text_of 'split_numba', {'split.cpp', '-DHIDDEN=' .. hidden} end
+    if name == 'split' then sides.cpp = {'split.cpp', '-DHIDDEN=' .. hidden} end
     row('training steps', ('step_%s_compiled/%s'):format(name, size), '', sides)
   end
 end
