@@ -71,7 +71,8 @@ local function program_rows(row, o)
     ("1e3 * tools.script('ms_per_epoch', 'train_split.lua', '--hidden', 100, " ..
     "'--dataset', 'split', '--rate', 0.05, '--epochs', %d, '--seed', 1, '--threads', tools.threads, '--device', " ..
     'tools.device)'):format(epochs), reports = true,
-    torch = ("1e3 * script('ms_per_epoch', 'split_torch.py', %d, torch.get_num_threads(), device)"):format(epochs)})
+    torch = ("1e3 * script('ms_per_epoch', 'whole_networks_torch.py', 'train_split', %d, torch.get_num_threads(), " ..
+      'device)'):format(epochs)})
 end
 
 return function(row, o)

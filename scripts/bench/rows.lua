@@ -29,10 +29,7 @@ function rows.all(o, selected)
   local function row(group, name, inputs, sides)
     if selected(name, group) then list[#list + 1] = {group = group, name = name, inputs = inputs, sides = sides} end
   end
-  if o.device ~= 'cpu' then
-    require 'bench.gpu'(row, o)
-    require 'bench.models'(row, o)
-  end
+  if o.device ~= 'cpu' then require 'bench.gpu'(row, o) end
   require 'bench.elementwise'(row, o)
   require 'bench.arrays'(row, o)
   if o.device == 'cpu' then

@@ -16,6 +16,7 @@ if is_program then package.path = arg[0]:gsub('bench/whole_networks%.lua$', '?.l
 local mt = require 'mtorch'
 local decoders = require 'decoders'
 local nn, optim = mt.nn, mt.optim
+local tools = require 'bench.tools'
 
 -- A constructor returns {net=, x=, y=, loss=, optimizer = {name, options}, clip=, forward=, loss_of=, after=}: training
 -- minimizes loss(forward(x), y), or loss_of(); forward is the network unless it is given; after() ends a step. With
@@ -99,7 +100,9 @@ end
 function networks.gpt2(layers, width, count, vocabulary, batch, length, past)
   local net = decoders.GPT2{n_layer = layers, n_embd = width, n_head = count, vocab_size = vocabulary,
     n_positions = 1024}
-  return decoder(net, net.transformer.h, count, width / count, past, vocabulary, batch, length)
+  local made = decoder(net, net.transformer.h, count, width / count, past, vocabulary, batch, length)
+  made.clip = 1
+  return made
 end
 
 function networks.llama(layers, width, count, groups, inner, vocabulary, batch, length, past)
@@ -265,7 +268,7 @@ local function training(n, half)
   local loss_of = n.loss_of or function(x, y) return n.loss(forward(x), y) end
   local function step(x, y)
     opt:zero_grad()
-    local loss = half and mt.autocast(loss_of, x, y) or loss_of(x, y)
+    local loss = half and mt.autocast{loss_of, x, y, dtype = 'bfloat16', device = tools.device} or loss_of(x, y)
     loss:backward()
     if n.clip then nn.clip_grad_norm_(parameters, n.clip) end
     opt:step()
@@ -406,7 +409,7 @@ if is_program then
   local step = make(o.network, 'train', unpack(loadstring(('return {%s}'):format(o.sizes))()))
   local first = mt.time(step, true).wall
   for _ = 1, 2 do step() end
-  print(('first_ms=%.6f peak_mib=%.1f'):format(1e3 * first, require('bench.tools').peak_mib()))
+  print(('first_ms=%.6f peak_mib=%.1f'):format(1e3 * first, tools.peak_mib()))
 end
 
-return {make = make, add = add, add_steps = add_steps}
+return {make = make, made = made, add = add, add_steps = add_steps}
