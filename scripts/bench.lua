@@ -71,8 +71,7 @@ local function start(name)
   local threads = tostring(name == 'two_threads' and 2 or options.threads)
   local program, script = tools.program, 'bench/worker.lua'
   if python_peers[name] then program, script = tools.python(), 'bench/peers/worker.py' end
-  return Contender.start(name, {program, tools.folder .. script, '--name', name, '--min_time',
-    options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2', '--threads', threads, '--device',
+  return Contender.start(name, {program, tools.folder .. script, '--name', name, '--threads', threads, '--device',
     options.device}, ('OMP_NUM_THREADS=%s %s'):format(threads, rows.own[name] or ''))
 end
 
@@ -91,70 +90,49 @@ end
 
 -- ---- taking turns ----
 
---- Prepares a row; returns the contenders that are ready, with the time of the first call. Sets row.bytes.
-local function prepare(row, contenders)
-  local ready = {}
-  for _, c in ipairs(contenders) do
-    local setup, call = rows.side(row, c.name)
-    if call then
-      local kind = row.sides.reports and 'reports' or ''
-      local word, first, bytes = c:ask('prepare', row.name, row.inputs, setup, call, kind)
-      if word == 'ready' then
-        ready[#ready + 1] = {contender = c, times = {}, first = tonumber(first)}
-        if c.name == 'mtorch' then row.bytes = tonumber(bytes) end
-      else
-        say('skipped %s of %s: %s', row.name, c.name, first)
-      end
-    end
+--- Prepares a row of a contender; its calls return their own figure, or the first one is the figure, or all are measured.
+local function prepare(row, c)
+  local setup, call = rows.side(row, c.name)
+  if row.sides.reports then return c:number('load', row.inputs, setup, call) end
+  local first, bytes = c:number('prepare', row.inputs, setup, call)
+  if c.name == 'mtorch' then row.bytes = bytes end
+  if not row.sides.fresh then
+    c:warm_up(first, options.quick and 1e-3 or 5e-3, options.quick and 2e-3 or 5e-2)
   end
-  return ready
+  return first * 1e6
 end
 
---- Measures the first call in a new process of each contender, in turns.
-local function measure_fresh(row, contenders)
-  local ready, turns = {}, options.quick and 1 or 3
-  for turn = 1, turns do
-    for i, c in ipairs(contenders) do
-      local _, call = rows.side(row, c.name)
-      if call and (turn == 1 or ready[i]) then
-        local new = start(c.name)
-        if new:answer() == 'hello' then
-          local one = prepare(row, {new})[1]
-          ready[i] = ready[i] or {contender = c, times = {}}
-          if one then table.insert(ready[i].times, one.first) else ready[i] = nil end
-        end
-        new:stop()
-      end
-    end
-  end
-  local list = {}
-  for i = 1, #contenders do list[#list + 1] = ready[i] end
-  return list
+--- Returns the figure of a turn: the first call in a new process, what the call reports, or the microseconds of a call.
+local function take_turn(row, c)
+  if not row.sides.fresh then return row.sides.reports and c:number 'report' or c:run() end
+  local new = start(c.name)
+  new:answer()
+  local ok, us = pcall(prepare, row, new)
+  new:stop()
+  return ok and us or error(us, 0)
 end
 
-local function measure_turns(row, contenders)
-  local ready, most = prepare(row, contenders), options.quick and 3 or 7
-  for turn = 1, most do
-    for _, r in ipairs(ready) do
-      local slow = row.sides.unit or row.sides.slow or r.times[1] and r.times[1] > 0.3e6
-      if not r.failed and not (slow and turn > (options.quick and 1 or 3)) then
-        local word, us = r.contender:ask('run')
-        r.failed = word ~= 'time'
-        if r.failed then say('skipped %s of %s: %s', row.name, r.contender.name, us)
-        else table.insert(r.times, tonumber(us)) end
-      end
-    end
-  end
-  return ready
-end
-
---- Adds the turns of a row to row.turns[contender].
+--- Adds the turns of a row to row.turns[contender]. The contenders take turns; one that fails is reported and left out.
 local function measure(row, contenders)
   row.turns = row.turns or {}
-  local ready = (row.sides.fresh and measure_fresh or measure_turns)(row, contenders)
-  for _, r in ipairs(ready) do
-    local list = util.append(row.turns[r.contender.name] or {}, r.times)
-    if #list > 0 then row.turns[r.contender.name] = list end
+  local failed = {}
+  local function try(c, fn)
+    local ok, us = pcall(fn, row, c)
+    if not ok then say('skipped %s of %s: %s', row.name, c.name, us) end
+    failed[c] = not ok
+    return ok and us
+  end
+  local ready = util.filter(contenders, function(c) return select(2, rows.side(row, c.name)) end)
+  for _, c in ipairs(row.sides.fresh and {} or ready) do try(c, prepare) end
+  for turn = 1, options.quick and 3 or 7 do
+    for _, c in ipairs(ready) do
+      local list = row.turns[c.name] or {}
+      local slow = row.sides.unit or row.sides.slow or row.sides.fresh or list[1] and list[1] > 0.3e6
+      if not failed[c] and not (slow and turn > (options.quick and 1 or 3)) then
+        list[#list + 1] = try(c, take_turn) or nil
+        row.turns[c.name] = #list > 0 and list or nil
+      end
+    end
   end
 end
 

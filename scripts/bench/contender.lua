@@ -1,8 +1,10 @@
 -- contender.lua -- controls a process that measures rows for bench.lua, over a pipe
 --
--- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>row<TAB>inputs<TAB>setup<TAB>call` by
--- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>reason`; then `run` by
--- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
+-- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>inputs<TAB>setup<TAB>call` by
+-- `ready<TAB>seconds of the first call<TAB>bytes of inputs and results`, then `run<TAB>n` by `time<TAB>seconds of n calls`;
+-- of calls that return their own figure `load<TAB>..` by `ready`, then `report` by `time<TAB>figure`. Or they answer
+-- `none<TAB>reason`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
+local core = require 'mtorch.core'
 local tools = require 'bench.tools'
 local util = require 'mtorch.core.util'
 local command = tools.command
@@ -51,6 +53,36 @@ function Contender:ask(...)
   self.to:write(table.concat(fields, '\t'), '\n')
   self.to:flush()
   return self:answer()
+end
+
+--- Returns the number in the answer, after its first word, and the next one; raises what the program reports.
+function Contender:number(...)
+  local word, text, bytes = self:ask(...)
+  if word == 'none' then error(text, 0) end
+  return tonumber(text), tonumber(bytes)
+end
+
+--- Prepares a row for run(): runs of at least `shortest` seconds, after calls for `warm` seconds.
+function Contender:warm_up(first, shortest, warm)
+  local loops, began = 1, core.time()
+  local second = first < 100 * warm and self:number('run', 1) or first
+  while second < warm do
+    local taken = self:number('run', loops)
+    if taken >= shortest and core.time() - began > warm then break end
+    if taken < shortest then loops = math.max(2 * loops, math.floor(1.2 * loops * shortest / taken)) end
+  end
+  if second < 20 * shortest then loops = math.max(loops, 4) end -- a single call includes no garbage collection
+  began = core.time() -- slow calls also need repetitions until code and memory are reused
+  for _ = 1, 16 do
+    if core.time() - began < 10 * warm then self:number('run', 1) end
+  end
+  self.loops = loops
+end
+
+--- Returns the microseconds of a call.
+function Contender:run()
+  self:number('run', math.ceil(self.loops / 2)) -- fills the caches again after another contender
+  return self:number('run', self.loops) / self.loops * 1e6
 end
 
 --- Ends the program by closing its input.

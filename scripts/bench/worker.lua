@@ -1,14 +1,10 @@
 -- worker.lua -- measures the rows that bench.lua sends, for contenders that need no Python (contender.lua)
 --
---   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu --min_time S --warm S
+--   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu
 --
 -- NAME: mtorch; cblas (the BLAS called directly); copy (memcpy of as many bytes as the row reads and writes); cpp
 -- (loops in C++, g++ -O3 -march=native); python, luajit (their start-up times).
-local options = require('mtorch').args {
-  {'name', 'mtorch', 'contender to measure'},
-  {'min_time', 5e-3, 'shortest duration of a run in seconds'},
-  {'warm', 5e-2, 'seconds of calls before the first run'},
-}
+local options = require('mtorch').args {{'name', 'mtorch', 'contender to measure'}}
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 package.path = arg[0]:gsub('bench/worker%.lua$', '?.lua;') .. package.path
@@ -18,13 +14,6 @@ local on_gpu = options.device ~= 'cpu'
 if on_gpu then mt.set_default_device(options.device) end
 local function wait() if on_gpu then core.synchronize(options.device) end end
 tools.wait, tools.threads, tools.device = wait, options.threads, options.device
-
-local function run(call, loops)
-  local began = core.time()
-  for _ = 1, loops do call() end
-  wait()
-  return core.time() - began
-end
 
 --- Creates the tensors of `x=1024x1024 i=index10:5 ..` (rows.lua lists the kinds); returns their names and values.
 local function make_inputs(text)
@@ -83,51 +72,39 @@ end
 
 -- ---- requests ----
 
-local call, loops
+local call
 local answers = {}
 
---- Creates the function and warms it up; 'reports' means that a call returns its own microseconds.
-function answers.prepare(_, inputs, setup, text, reports)
-  call, loops = nil, 1
+function answers.load(inputs, setup, text)
+  call = make_call(inputs, setup, text)
+  return 'ready', 0
+end
+function answers.report() return 'time', call() end
+
+function answers.prepare(inputs, setup, text)
+  call = nil
   jit.flush() -- otherwise the traces of earlier rows would slow the loops down
   collectgarbage()
   collectgarbage()
   local f, _, values = (builders[options.name] or make_call)(inputs, setup, text)
-  if reports == 'reports' then
-    call, loops = f, nil
-    return 'ready', 0, 0
-  end
   local began = core.time()
   local bytes = bytes_moved(values, f())
   wait()
-  local first = core.time() - began
-  local second = first < 100 * options.warm and run(f, 1) or first
-  began = core.time()
-  while second < options.warm do
-    local taken = run(f, loops)
-    if taken >= options.min_time and core.time() - began > options.warm then break end
-    if taken < options.min_time then loops = math.max(2 * loops, math.floor(1.2 * loops * options.min_time / taken)) end
-  end
-  if second < 20 * options.min_time then loops = math.max(loops, 4) end -- a single call includes no garbage collection
-  began = core.time() -- slow calls also need repetitions until code and memory are reused
-  for _ = 1, 16 do
-    if core.time() - began < 10 * options.warm then run(f, 1) end
-  end
   call = f
-  return 'ready', first * 1e6, bytes
+  return 'ready', core.time() - began, bytes
 end
-
-function answers.run()
-  if not loops then return 'time', call() end
-  run(call, math.ceil(loops / 2)) -- fills the caches again after another contender
-  return 'time', run(call, loops) / loops * 1e6
+function answers.run(loops)
+  local began = core.time()
+  for _ = 1, tonumber(loops) do call() end
+  wait()
+  return 'time', core.time() - began
 end
 
 local function answer(line)
   local fields = tools.fields(line)
   local ok, word, a, b = pcall(answers[fields[1]], select(2, unpack(fields)))
   if not ok then return 'none\t' .. tostring(word):gsub('%s+', ' ') end
-  return ('%s\t%.6f\t%d'):format(word, a, b or 0)
+  return ('%s\t%.9f\t%d'):format(word, a, b or 0)
 end
 
 local why = tools.missing(options.name)

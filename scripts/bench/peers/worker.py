@@ -1,5 +1,5 @@
 # worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
-"""worker.py --name NAME --threads N --device cpu --min_time S --warm S
+"""worker.py --name NAME --threads N --device cpu
 
 NAME: torch torch_compile jax numpy numba tinygrad.
 
@@ -210,51 +210,39 @@ def launching(library):
 
 
 class Worker:
-    def __init__(self, args, library):
-        self.args, self.library = args, library
-        self.call, self.loops = None, 1
+    """Answers requests; contender.lua describes them."""
 
-    def seconds(self, loops):
-        self.library.wait()
-        call = self.call
-        began = time.perf_counter()
-        for _ in range(loops):
-            call()
-        self.library.wait()
-        return time.perf_counter() - began
+    def __init__(self, library):
+        self.library, self.call = library, None
 
-    def prepare(self, name, inputs, setup, call, reports=""):
-        self.call = None
-        tensors = {}
+    def tensors(self, inputs):
+        made = {}
         for item in inputs.split():
             variable, text = item.split("=", 1)
             kind, _, shape = text.rpartition(":")
-            tensors[variable] = self.library.tensor(kind, tuple(map(int, shape.split("x"))))
-        if reports:
-            self.call, self.loops = body(dict(self.library.names, **tensors), "", call), 0
-            return "ready", 0
-        self.call, self.loops = self.library.function(tensors, setup, call), 1
-        first = self.seconds(1)
-        began, second = time.perf_counter(), self.seconds(1) if first < 100 * self.args.warm else first
-        while second < self.args.warm:
-            taken = self.seconds(self.loops)
-            if taken >= self.args.min_time and time.perf_counter() - began > self.args.warm:
-                break
-            if taken < self.args.min_time:
-                self.loops = max(2 * self.loops, int(1.2 * self.loops * self.args.min_time / taken))
-        if second < 20 * self.args.min_time:
-            self.loops = max(self.loops, 4)  # a single call includes no garbage collection
-        began = time.perf_counter()  # slow calls also need some repetitions until memory is reused
-        for _ in range(16):
-            if time.perf_counter() - began < 10 * self.args.warm:
-                self.seconds(1)
-        return "ready", first * 1e6
+            made[variable] = self.library.tensor(kind, tuple(map(int, shape.split("x"))))
+        return made
 
-    def run(self):
-        if self.loops == 0:
-            return "time", self.call()
-        self.seconds((self.loops + 1) // 2)  # fills the caches again after another contender
-        return "time", self.seconds(self.loops) / self.loops * 1e6
+    def load(self, inputs, setup, call):
+        self.call = body(dict(self.library.names, **self.tensors(inputs)), "", call)
+        return "ready", 0
+
+    def report(self):
+        return "time", self.call()
+
+    def prepare(self, inputs, setup, call):
+        self.call = None
+        self.call = self.library.function(self.tensors(inputs), setup, call)
+        return "ready", self.run(1)[1]
+
+    def run(self, loops):
+        call = self.call
+        self.library.wait()
+        began = time.perf_counter()
+        for _ in range(int(loops)):
+            call()
+        self.library.wait()
+        return "time", time.perf_counter() - began
 
 
 def main():
@@ -262,8 +250,6 @@ def main():
     parser.add_argument("--name", choices=sorted(LIBRARIES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--min_time", type=float, default=5e-3)
-    parser.add_argument("--warm", type=float, default=5e-2)
     args = parser.parse_args()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # output of libraries goes to stderr
@@ -275,13 +261,13 @@ def main():
         package = PACKAGES.get(args.name, args.name)
         print(f"none\t{error} ({sys.executable}): pip install {package}", file=answers)
         return
-    worker = Worker(args, library)
+    worker = Worker(library)
     print(f"hello\t{library.version}, {args.threads} thread{'s' * (args.threads > 1)}", file=answers)
     for line in sys.stdin:
         word, *fields = line.rstrip("\n").split("\t")
         try:
             answer = getattr(worker, word)(*fields)
-            print(answer[0], f"{answer[1]:.6f}", sep="\t", file=answers)
+            print(answer[0], f"{answer[1]:.9f}", sep="\t", file=answers)
         except Exception as error:
             print("none", " ".join(f"{type(error).__name__}: {error}".split())[:300], sep="\t", file=answers)
 
