@@ -75,27 +75,18 @@ local lua_steps = {{'Lua', by_grid(lua_naive)}, {'Lua tiled', by_grid(lua_tiled)
 
 local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, mtorch's kernels and OpenBLAS on the CPU
 
---- The steps of the notebook: one element, all elements in plain Lua, then grid kernels, with and without the guard.
-local function run_notebook_steps()
+--- One element by hand, then grid kernels, with and without the guard.
+local function check_on_cpu()
   print('-- 5 digits of 784 pixels times 784 x 10 weights --')
   local a, b = mt.rand(5, 784), mt.randn(784, 10)
   local c, wanted = mt.zeros(5, 10), a:matmul(b)
   cell(1, 1, a, b, c)
   print(('one element by hand: c[1][1] = %.4f'):format(c[1][1]:item()))
   lesson.check('one cell', c[1][1], wanted[1][1], 1e-4)
-  mt.launch_kernel(cell, {5, 10}, a, b, c)             -- calls cell(i, j, a, b, c) for all 50 in order
-  lesson.check('mt.launch_kernel', c, wanted, 1e-4)
   lesson.check('Lua tiled', by_grid(checked_tiled)(a, b), wanted, 1e-4) -- a race is named before its results are
   for _, step in ipairs(lua_steps) do lesson.check(step[1], step[2](a, b), wanted, 1e-4) end
-  print('mt.launch_kernel and the grid kernels: right')
+  print('the grid kernels: right')
   lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{1, {16, 16}}](a, b, c) end)
-  local rows = {}
-  local function add(name, fn) rows[#rows + 1] = {name, lesson.microseconds(fn, options.runs)} end
-  add('mt.launch_kernel', function() mt.launch_kernel(cell, {5, 10}, a, b, c) end)
-  for _, step in ipairs(lua_steps) do add(step[1], function() step[2](a, b) end) end
-  add('mt.matmul', function() built_in(a, b) end)
-  for _, row in ipairs(rows) do row[3] = rows[1][2] / row[2] end
-  lesson.table({'5 x 784 times 784 x 10, on the CPU', 'us', 'times mt.launch_kernel'}, rows)
 end
 
 --- Measures products n x n on the CPU, in GFLOP/s.
@@ -115,31 +106,9 @@ local function time_sizes_on_cpu()
   lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows, lesson.csv_of(options.csv, 'cpu'))
 end
 
---- Measures a training set times the weights of ten classes, with several block shapes: x is one of 10 columns,
---- so that in blocks of 16 x 16 the guard skips 6 of 16 threads.
-local function time_tall_on_cpu()
-  local count = math.min(options.rows, 10000)
-  local a, b = mt.rand(count, 784), mt.randn(784, 10)
-  local wanted, rows = built_in(a, b), {}
-  local function add(name, fn)
-    lesson.check(name, fn(), wanted, 1e-3)
-    rows[#rows + 1] = {name, lesson.microseconds(fn, options.runs)}
-    rows[#rows][3] = 2 * count * 784 * 10 / 1e3 / rows[#rows][2]
-  end
-  for _, size in ipairs { {16, 16}, {10, 100}, {2, 256} } do
-    local c = mt.empty {count, 10}
-    local launch = lua_naive[{ {mt.cdiv(10, size[1]), mt.cdiv(count, size[2])}, size }]
-    add(('Lua, blocks of %d x %d'):format(size[1], size[2]), function() launch(a, b, c) return c end)
-  end
-  add('mt.matmul', function() return built_in(a, b) end)
-  print(('\n-- %d x 784 times 784 x 10 on the CPU --'):format(count))
-  lesson.table({'way', 'us', 'Gflop/s'}, rows)
-end
-
 if not options.compile then
-  run_notebook_steps()
+  check_on_cpu()
   time_sizes_on_cpu()
-  time_tall_on_cpu()
 end
 lesson.needs_gpu(options, 'the rest of this script')
 

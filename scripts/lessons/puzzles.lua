@@ -4,7 +4,7 @@
 --   mtorch scripts/lessons/puzzles.lua --puzzle 3  one of them: its task, and a picture of what each thread touches
 --   mtorch scripts/lessons/puzzles.lua --hint 3  the same with a hint
 --   mtorch scripts/lessons/puzzles.lua --answers my.lua  your kernels: return {map = function(out, a) .. end}
---   mtorch scripts/lessons/puzzles.lua --solutions  the solutions (puzzles_solutions.lua), with pictures and times
+--   mtorch scripts/lessons/puzzles.lua --solutions  the solutions (puzzles_solutions.lua), with pictures
 --
 -- A kernel is a Lua function that runs once for each thread of a grid. Positions begin at 1; x is the
 -- first dimension of a tensor, y the second. mt.help('kernels') lists the names for kernels. All
@@ -13,16 +13,13 @@
 local mt = require 'mtorch'
 local funcinfo = require('jit.util').funcinfo
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
-local lesson = require 'cuda_lesson'
 local trace = require 'puzzles_trace'
 
 local options = mt.args {
   {'puzzle', help = 'only this puzzle, with its task and a picture', type = 'int', min = 1, max = 14},
   {'hint', help = 'the same with a hint', type = 'int', min = 1, max = 14},
-  {'solutions', false, 'the solutions, with pictures and times'},
+  {'solutions', false, 'the solutions, with pictures'},
   {'answers', help = 'Lua file that returns your kernels, {map = function(out, a) .. end}', metavar = 'FILE'},
-  {'runs', 3, 'timed runs; the median is shown', type = 'int', min = 1},
-  {'csv', '', 'file for the table of times', type = 'output'},
 }
 
 local function counting(...)
@@ -226,18 +223,8 @@ local answers = path and answers_of(path) or {}
 local devices = {'cpu'}
 if mt.cuda.is_available() then devices[2] = 'cuda' end
 
---- Returns the microseconds of a launch on each device, without the checks.
-local function launch_times(puzzle, f)
-  local row = {}
-  for i, device in ipairs(devices) do
-    local list, launch = arguments_of(puzzle, device), mt.kernel(f)[puzzle.launch]
-    row[i] = lesson.microseconds(function() launch(unpack(list)) end, options.runs)
-  end
-  return row
-end
-
 local selected = options.hint or options.puzzle or 0
-local rows, counts = {}, {ok = 0, wrong = 0, ['not written yet'] = 0}
+local counts = {ok = 0, wrong = 0, ['not written yet'] = 0}
 for number, puzzle in ipairs(puzzles) do
   if selected == 0 or selected == number then
     local f = answers[puzzle.name] or puzzle.kernel
@@ -259,12 +246,7 @@ for number, puzzle in ipairs(puzzles) do
       fault = ('a thread reads global memory %d times; %d would do'):format(max_reads, puzzle.reads)
     end
     print(('%2d %-10s %s%s'):format(number, puzzle.name, state, fault and ': ' .. fault or ''))
-    if state == 'ok' then rows[#rows + 1] = {puzzle.name, unpack(launch_times(puzzle, f))} end
   end
-end
-if #rows > 0 then
-  print('\n-- microseconds of a launch, without the checks --')
-  lesson.table({'puzzle', 'CPU', devices[2] and 'GPU'}, rows, options.csv)
 end
 print(('%d ok, %d wrong, %d not written yet'):format(counts.ok, counts.wrong, counts['not written yet']))
 if counts.wrong > 0 or (options.solutions and counts['not written yet'] > 0) then os.exit(1) end

@@ -14,7 +14,7 @@ local function has(text, what)
 end
 
 test('the solutions', function()
-  local text, status = run '--solutions --runs 1'
+  local text, status = run '--solutions'
   has(text, '14 ok, 0 wrong, 0 not written yet')
   has(text, 'thread 3,1  out %.%.w%.%.%.%.%.   a %.%.r%.%.%.%.%.   shared rrx%.%.%.%.%.') -- pooling
   has(text, '| matmul    |')
@@ -35,7 +35,7 @@ local function run_answers(text)
   local file = io.open(path, 'w')
   file:write(text)
   file:close()
-  local answer, status = run('--runs 1 --answers ' .. path)
+  local answer, status = run('--answers ' .. path)
   os.remove(path)
   return answer, status
 end
