@@ -151,12 +151,7 @@ check_again(threads. "kernel;kernel_random;kernel_threads" RUN mtorch ENV MTORCH
 # ---- the house and the program -----------------------------------------------------------------------
 
 check(house RUN mtorch tests/gates/house.lua)
-add_executable(mtorch_gdb tests/program/gdb/main.cpp)
-target_link_libraries(mtorch_gdb PRIVATE engine)
-# clang would describe a type where its constructors are, in the engine, which may have no debug information.
-target_compile_options(mtorch_gdb PRIVATE -g -O0 $<$<CXX_COMPILER_ID:Clang>:-fstandalone-debug>)
-foreach(path program/symbols program/blas program/install program/packages gates/format program/gdb program/resume
-    program/hosts)
+foreach(path program/symbols program/blas program/install program/packages gates/format program/resume program/hosts)
   get_filename_component(script ${path} NAME)
   check(${script} RUN sh tests/${path}.sh ${CMAKE_BINARY_DIR} SKIP)
 endforeach()
@@ -267,7 +262,7 @@ set_tests_properties(build PROPERTIES FIXTURES_SETUP built TIMEOUT 7200)
 # `ctest -L quick -j2` answers in half a minute: of each kind those that take up to two seconds, and engine.ops.
 get_property(quick DIRECTORY PROPERTY TESTS)
 list(FILTER quick INCLUDE REGEX "^(engine|lua)[.]|^cublas[.]half$|^device[.](elementwise|index|nn|random|shape|training)$|\
-^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|gdb|luacheck|symbols|hostile)$")
+^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|luacheck|symbols|hostile)$")
 list(FILTER quick EXCLUDE REGEX "engine[.]course_cuda|lua[.](memory|cuda_|dist_faults|train_gpt)")
 list(APPEND quick lua.cuda_operations)
 set_property(TEST ${quick} APPEND PROPERTY LABELS quick)
