@@ -53,7 +53,6 @@ fail() {
   say "$@"
   exit "$status"
 }
-terminal() { [ -t 2 ] && [ "${TERM:-dumb}" != dumb ]; }
 
 # ---- packages ----
 
@@ -189,35 +188,13 @@ werror() {
   esac
 }
 
-# Copies a build's output to the log $1, and shows how far it is: a bar on a terminal, else a line now and then.
-keep_log() {
-  start=$(date +%s) last=0
-  if terminal; then printf 'building' >&2; fi
-  while IFS= read -r text || [ -n "$text" ]; do
-    printf '%s\n' "$text"
-    case $text in
-      \[0/*) continue ;; # ninja looks for new files, or runs cmake again
-      \[*/*\]*) ;;
-      *) continue ;;
-    esac
-    ready=${text#?} all=${text#*/} passed=$(($(date +%s) - start))
-    ready=${ready%%/*} all=${all%%]*}
-    left="about $((passed * (all - ready) / ready)) s left"
-    if terminal; then
-      n=$((30 * ready / all))
-      printf '\r\033[K[%.*s%.*s] %s/%s, %s' $n '##############################' $((30 - n)) \
-        '..............................' "$ready" "$all" "$left" >&2
-    elif [ $last = 0 ] || [ $((passed - last)) -ge 20 ]; then
-      if [ $last = 0 ]; then say "building (log: $1)"; else say "building: $ready of $all, $left"; fi
-      last=$((passed > 0 ? passed : 1))
-    fi
-  done >>"$1"
-  if terminal; then printf '\r\033[K' >&2; fi
-}
-
 broken() {
   tail -n 40 "$2" >&2
   fail 1 "$1 failed; the whole log: $2"
+}
+
+build_in() {
+  NINJA_STATUS='[%f/%t] ' cmake --build "$1" ${target:+--target "$target"} --parallel "$(job_count)" 9>&-
 }
 
 # Configures the folder $1 with the options $2.., unless it was configured so before, and builds it: all of it, or the
@@ -243,21 +220,16 @@ make_in() {
       if command -v ninja >/dev/null; then set -- -G Ninja "$@"; fi
     fi
     rm -f "$dir/.configured"
-    if terminal; then printf 'configuring' >&2; fi
-    if ! cmake -S "$root" -B "$dir" "$@" >>"$log" 2>&1 9>&-; then
-      if terminal; then printf '\r\033[K' >&2; fi
-      broken "configuring" "$log"
-    fi
-    if terminal; then printf '\r\033[K' >&2; fi
+    cmake -S "$root" -B "$dir" "$@" >>"$log" 2>&1 9>&- || broken "configuring" "$log"
     sed -n 's/^-- \(mtorch: .*\)/\1/p' "$log" >&2
     printf '%s\n' "$key" >"$dir/.configured"
   fi
-  rm -f "$dir/.failed"
-  {
-    NINJA_STATUS='[%f/%t] ' cmake --build "$dir" ${target:+--target "$target"} --parallel "$(job_count)" 2>&1 9>&- ||
-      : >"$dir/.failed"
-  } | keep_log "$log"
-  [ ! -e "$dir/.failed" ] || broken "the build" "$log"
+  say "building in $dir"
+  if [ -t 2 ]; then # ninja shows how far it is
+    build_in "$dir" >&2 || fail 1 "the build failed"
+  else
+    build_in "$dir" >>"$log" 2>&1 || broken "the build" "$log"
+  fi
   exec 9>&-
 }
 
