@@ -182,7 +182,7 @@ check_python(guide scripts/tools/guide.py ${CMAKE_BINARY_DIR}/guide)
 check(nightly.jupyterlab RUN python3 tests/program/jupyterlab.py $<TARGET_FILE:mtorch> NIGHTLY SKIP)
 
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
-set(check_of_gpu ENV MTORCH=$<TARGET_FILE:mtorch> ${emulated_1} RUN sh scripts/tools/gpu_check.sh --emulated)
+set(check_of_gpu ENV ${emulated_1} RUN mtorch scripts/tools/gpu_check.lua --emulated)
 check(gpu_check ${check_of_gpu} --quick --out ${CMAKE_BINARY_DIR}/gpu_check
   PASS "13 passed, 4 not run: emulated[.].*relu/64Mi.*gpu_check.json")
 check(nightly.gpu_check ${check_of_gpu} --out ${CMAKE_BINARY_DIR}/gpu_check_whole NIGHTLY SERIAL)

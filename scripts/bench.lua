@@ -90,7 +90,7 @@ end
 
 -- ---- taking turns ----
 
---- Prepares a row of a contender; its calls return their own figure, or the first one is the figure, or all are measured.
+--- Prepares a row of a contender; returns the microseconds of the first call.
 local function prepare(row, c)
   local setup, call = rows.side(row, c.name)
   if row.sides.reports then return c:number('load', row.inputs, setup, call) end

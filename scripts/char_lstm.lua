@@ -218,8 +218,8 @@ if options.save then
   print('parameters: ' .. options.save)
 end
 local bits = evaluate() / log_2
-print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits, target,
-  steps, steps * options.batch * options.length / seconds))
+print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
+  target, steps, steps * options.batch * options.length / seconds))
 if not small and not (bits <= target) then
   refuse('%.4f bits per character on test text, above the target of %.4f', bits, target)
 end

@@ -1,9 +1,9 @@
 -- contender.lua -- controls a process that measures rows for bench.lua, over a pipe
 --
--- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>inputs<TAB>setup<TAB>call` by
--- `ready<TAB>seconds of the first call<TAB>bytes of inputs and results`, then `run<TAB>n` by `time<TAB>seconds of n calls`;
--- of calls that return their own figure `load<TAB>..` by `ready`, then `report` by `time<TAB>figure`. Or they answer
--- `none<TAB>reason`. The first line that they print is `hello<TAB>versions` or `none<TAB>reason`.
+-- bench/worker.lua and peers/worker.py answer lines, whose fields are separated by tabs: `prepare`, inputs, setup, call
+-- by `ready`, the seconds of the first call, the bytes of inputs and results; then `run`, n by `time`, the seconds of n
+-- calls. Of calls that return their own figure `load`, inputs, setup, call by `ready`; then `report` by `time`, the
+-- figure. Or the answer is `none`, reason. The first line that they print is `hello`, versions or `none`, reason.
 local core = require 'mtorch.core'
 local tools = require 'bench.tools'
 local util = require 'mtorch.core.util'
