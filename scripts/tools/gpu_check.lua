@@ -260,7 +260,6 @@ for _, lesson in ipairs(quick and {} or {
   {'cuda_threads', '', '--n 2000 --runs 1'}, {'cuda_reduce', '', '--largest 5000 --runs 1'},
   {'cuda_matmul', '', '--largest 64 --rows 40 --size 64 --runs 1'},
   {'cuda_conv2d', '', '--height 40 --width 50 --runs 1'}, {'puzzles', '--solutions', ''},
-  {'fusion', '--tables', '--rows 400 --columns 100 --runs 1'},
 }) do
   local name, flags, in_small = unpack(lesson)
   part('script', name, 90, ([[cd "$out" && "$program" '%s/scripts/lessons/%s.lua' %s %s]]):format(root, name, flags,
