@@ -4,8 +4,8 @@
 --   mtorch scripts/lessons/cuda_conv2d.lua --compile           only compiles the kernels: needs no GPU
 --
 -- out[row][column] is the sum of the filter's elements times the pixels around (row, column), with zero
--- padding. The image has 1000 x 2000 pixels, the filter 3 x 3. Each kernel is written twice: in Lua,
--- which also runs on the CPU, and in CUDA C, which needs a GPU.
+-- padding. The image has 1000 x 2000 pixels, the filter 3 x 3. Such kernels in Lua, which also run on the
+-- CPU, are in notebooks/04_convolution_kernels.ipynb.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
@@ -13,140 +13,11 @@ local options = lesson.flags('cuda_conv2d', {
   {'height', 1000, 'rows of the image', type = 'int', min = 1},
   {'width', 2000, 'columns of the image', type = 'int', min = 1},
 })
--- ---- in Lua ----------------------------------------------------------------------------------------
+lesson.needs_gpu(options)
 
-local TILE_X, TILE_Y, RADIUS = 32, 8, 1                -- a warp is a row of 32 pixels
-local ROOM_X, ROOM_Y = TILE_X + 2 * RADIUS, TILE_Y + 2 * RADIUS -- a tile with a halo of RADIUS around it
+local TILE_X, TILE_Y, RADIUS = 32, 8, 1 -- a warp is a row of 32 pixels
 
--- Naive: a thread computes one pixel and reads its inputs from global memory.
-local lua_naive = mt.kernel(function(m, f, out)
-  local column, row = grid(2)                          -- x is the column of the image
-  local r = math.floor(f.shape[1] / 2)                 -- the radius of the filter
-  if row <= out.shape[1] and column <= out.shape[2] then
-    local sum = 0
-    for i = 1, f.shape[1] do
-      for j = 1, f.shape[2] do
-        local y, x = row - r + i - 1, column - r + j - 1 -- the pixel under the filter's element (i, j)
-        if y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2] then
-          sum = sum + m[y][x] * f[i][j]
-        end
-      end
-    end
-    out[row][column] = sum
-  end
-end)
-
--- The filter is in constant memory, which is broadcast to a warp; RADIUS is a captured number.
-local lua_constant = mt.kernel(function(m, f, out)
-  local column, row = grid(2)
-  local filter = constant(f)
-  if row <= out.shape[1] and column <= out.shape[2] then
-    local sum = 0
-    for i = 0, 2 * RADIUS do
-      for j = 0, 2 * RADIUS do
-        local y, x = row - RADIUS + i, column - RADIUS + j
-        if y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2] then
-          sum = sum + m[y][x] * filter[i + 1][j + 1]
-        end
-      end
-    end
-    out[row][column] = sum
-  end
-end)
-
--- A tile with its halo in shared memory: the threads of a block load it together, with zeros outside of
--- the image, so that the loop over the filter needs no bounds checks. On the CPU it would give the same
--- result without its barrier; check=true reports the race.
-local function tiled(m, f, out)
-  local column, row = grid(2)
-  local tile, filter = shared(ROOM_Y, ROOM_X), constant(f)
-  local row0, column0 = (block_idx.y - 1) * TILE_Y - RADIUS, (block_idx.x - 1) * TILE_X - RADIUS
-  local thread = (thread_idx.y - 1) * TILE_X + thread_idx.x
-  for at = thread, ROOM_X * ROOM_Y, TILE_X * TILE_Y do -- more elements than threads
-    local tile_row, tile_column = math.floor((at - 1) / ROOM_X) + 1, (at - 1) % ROOM_X + 1
-    local y, x = row0 + tile_row, column0 + tile_column
-    local inside = y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2]
-    tile[tile_row][tile_column] = inside and m[y][x] or 0
-  end
-  barrier()                                            -- all writes are done before the reads
-  if row <= out.shape[1] and column <= out.shape[2] then
-    local sum = 0
-    for i = 0, 2 * RADIUS do
-      for j = 0, 2 * RADIUS do
-        sum = sum + tile[thread_idx.y + i][thread_idx.x + j] * filter[i + 1][j + 1]
-      end
-    end
-    out[row][column] = sum
-  end
-end
-local lua_shared, checked_shared = mt.kernel(tiled), mt.kernel(tiled, {check = true})
-
-local threads = {TILE_X, TILE_Y}
-local function blocks(h, w) return {mt.cdiv(w, TILE_X), mt.cdiv(h, TILE_Y)} end
-local function by_grid(kernel)
-  return function(m, f)
-    local out = mt.empty_like(m)
-    kernel[{blocks(m.shape[1], m.shape[2]), threads}](m, f, out)
-    return out
-  end
-end
-local function built_in(m, f)
-  local h, w = m.shape[1], m.shape[2]
-  return (mt.conv2d(m:view(1, 1, h, w), f:view(1, 1, 3, 3), nil, 1, 1):view(h, w))
-end
-local lua_steps = {{'Lua naive', by_grid(lua_naive)}, {'Lua constant filter', by_grid(lua_constant)},
-                   {'Lua shared tile', by_grid(lua_shared)}}
-local sizes = { {1, 1}, {16, 16}, {33, 45}, {48, 500}, {7, 1025}, {options.height, options.width} }
-local weights = mt.randn(3, 3)
-
---- Checks each step against mt.conv2d on the CPU, also for images that are not multiples of a tile.
-local function check(steps, device)
-  for _, size in ipairs(sizes) do
-    local m = mt.randn(size[1], size[2])
-    local wanted = built_in(m, weights)
-    for _, step in ipairs(steps) do
-      lesson.check(('%s %d x %d'):format(step[1], size[1], size[2]), step[2](m:to(device), weights:to(device)), wanted,
-        1e-5)
-    end
-  end
-  print(('all are right, for images of 1 x 1 to %d x %d'):format(options.height, options.width))
-end
-
---- Times each step; returns rows of its name, microseconds, GB/s and the speed-up to the first one.
-local function times_of(steps, m, f)
-  local rows = {}
-  for i, step in ipairs(steps) do
-    local us = lesson.microseconds(function() step[2](m, f) end, options.runs)
-    rows[i] = {step[1], us, 8 * m:numel() / us / 1e3} -- the image is read and written at least once
-    rows[i][4] = rows[1][2] / us
-  end
-  return rows
-end
-
-local function run_lua_kernels()
-  print(('-- kernels in Lua on the CPU: %d x %d with 3 x 3 --'):format(options.height, options.width))
-  check(lua_steps, 'cpu')
-  by_grid(checked_shared)(mt.randn(20, 70), weights)
-  -- A tile without its halo: the threads at its edges read out of bounds, which check=true reports.
-  local no_halo = mt.kernel(function(m, f, out)
-    local column, row = grid(2)
-    local tile = shared(TILE_Y, TILE_X)
-    tile[thread_idx.y][thread_idx.x] = m[row][column]
-    barrier()
-    out[row][column] = tile[thread_idx.y][thread_idx.x + 1] * f[2][3]
-  end, {check = true})
-  local small = mt.zeros(TILE_Y, TILE_X)
-  local out = small:clone()
-  lesson.fails('a tile without halo', 'out of bounds', function() no_halo[{1, threads}](small, weights, out) end)
-  local steps = {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}}
-  local rows = times_of(steps, mt.rand(options.height, options.width), weights)
-  lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows, lesson.csv_of(options.csv, 'cpu'))
-end
-
-if not options.compile then run_lua_kernels() end
-lesson.needs_gpu(options, 'the rest of this script')
-
--- ---- the kernels in CUDA C -------------------------------------------------------------------------
+-- ---- the kernels -----------------------------------------------------------------------------------
 
 -- Naive: a thread computes one pixel and reads its inputs from global memory. For 3 x 3 that is 9 reads
 -- per pixel, of which all but one hit the caches.
@@ -233,6 +104,9 @@ local k = lesson.kernels(options, {
 
 -- ---- launches --------------------------------------------------------------------------------------
 
+local threads = {TILE_X, TILE_Y}
+local function blocks(h, w) return {mt.cdiv(w, TILE_X), mt.cdiv(h, TILE_Y)} end
+
 local function naive(m, f)
   local h, w = m.shape[1], m.shape[2]
   assert(f.shape[1] == f.shape[2] and f.shape[1] % 2 == 1, 'the filter must be square, of an odd size')
@@ -251,12 +125,24 @@ local function with_constant(kernel)
   end
 end
 local constant_filter, shared_tile = with_constant(k.conv2d_constant), with_constant(k.conv2d_shared)
+local function built_in(m, f)
+  local h, w = m.shape[1], m.shape[2]
+  return (mt.conv2d(m:view(1, 1, h, w), f:view(1, 1, 3, 3), nil, 1, 1):view(h, w))
+end
 local steps = {{'naive', naive}, {'constant filter', constant_filter}, {'shared tile', shared_tile},
-               {'mt.conv2d', built_in}, unpack(lua_steps)}
+               {'mt.conv2d', built_in}}
 
--- ---- checks ----------------------------------------------------------------------------------------
+-- ---- checks, also of images that are not multiples of a tile -----------------------------------------
 
-check(steps, 'cuda')
+local weights = mt.randn(3, 3)
+for _, size in ipairs{ {1, 1}, {16, 16}, {33, 45}, {48, 500}, {7, 1025}, {options.height, options.width} } do
+  local m = mt.randn(size[1], size[2])
+  local wanted = built_in(m, weights)
+  for _, step in ipairs(steps) do
+    lesson.check(('%s %d x %d'):format(step[1], size[1], size[2]), step[2](m:cuda(), weights:cuda()), wanted, 1e-5)
+  end
+end
+print(('all are right, for images of 1 x 1 to %d x %d'):format(options.height, options.width))
 
 -- A mistake of the notebook: an image of 1 x h x w for a kernel of h x w. There it ran with a height of
 -- 1 and a width of h; here it is an error.
@@ -266,9 +152,14 @@ lesson.fails('a 3-d image', '', function() naive(m:view(1, options.height, optio
 -- ---- times -----------------------------------------------------------------------------------------
 
 print(('\n-- %d x %d with 3 x 3 --'):format(options.height, options.width))
-local rows, cpu = times_of(steps, m, weights_gpu), times_of({{'CPU', built_in}}, m:cpu(), weights)[1]
-cpu[4] = rows[1][2] / cpu[2]
-rows[#rows + 1] = cpu
+local rows = {}
+local function add(name, fn, x, f)
+  local us = lesson.microseconds(function() fn(x, f) end, options.runs)
+  local first = rows[1] and rows[1][2] or us
+  rows[#rows + 1] = {name, us, 8 * x:numel() / us / 1e3, first / us} -- the image is read and written at least once
+end
+for _, step in ipairs(steps) do add(step[1], step[2], m, weights_gpu) end
+add('CPU', built_in, m:cpu(), weights)
 lesson.table({'step', 'us', 'GB/s', 'times naive'}, rows, options.csv)
 if options.plot ~= '' then
   local times, names = {}, {}

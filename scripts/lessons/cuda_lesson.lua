@@ -20,13 +20,11 @@ local function skip(why)
   os.exit(0)
 end
 
---- If there is no GPU, the script is skipped, unless the kernels are only to be compiled. `rest` names the
---- part that needs a GPU, by default 'this script'.
-function lesson.needs_gpu(options, rest)
+--- If there is no GPU, the script is skipped, unless the kernels are only to be compiled.
+function lesson.needs_gpu(options)
   local usable, why = mt.cuda.is_available()
   if not usable and not options.compile then
-    skip(('%s runs its kernels on an NVIDIA GPU, and %s (--compile only compiles them)'):format(
-      rest or 'this script', why))
+    skip(('this script runs its kernels on an NVIDIA GPU, and %s (--compile only compiles them)'):format(why))
   end
   if usable then print(('GPU: %s'):format(mt.cuda.device_name())) end
 end

@@ -1,116 +1,23 @@
 -- cuda_matmul.lua -- matrix products by grid kernels, each step explained: naive, shared memory, registers
 --
 --   mtorch scripts/lessons/cuda_matmul.lua                     tables, CSV files and a graph
---   mtorch scripts/lessons/cuda_matmul.lua --size 1024         largest product of the first table (on the CPU)
---   mtorch scripts/lessons/cuda_matmul.lua --largest 2048      largest product on a GPU
+--   mtorch scripts/lessons/cuda_matmul.lua --largest 2048      largest product
 --   mtorch scripts/lessons/cuda_matmul.lua --compile           only compiles the kernels: needs no GPU
 --
 -- c = a b, where a is m x k, b is k x n and c is m x n, all row-major: the element in row i and column
--- j of a lies at a[i * k + j]. Every kernel is checked against the CPU or cuBLAS, then timed. The first
--- kernels are written in Lua and run on the CPU as well; those in CUDA C need a GPU.
+-- j of a lies at a[i * k + j]. Every kernel is checked against the CPU or cuBLAS, then timed. Such
+-- kernels in Lua, which also run on the CPU, are in notebooks/02_grid_kernels.ipynb.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = lesson.flags('cuda_matmul', {
-  {'largest', 8192, 'largest n of the products n x n on a GPU', type = 'int', min = 1},
+  {'largest', 8192, 'largest n of the products n x n', type = 'int', min = 1},
   {'cpu', 2048, 'largest n for which the CPU is also measured', type = 'int', min = 1},
   {'rows', 50000, 'rows of the tall product', type = 'int', min = 1},
-  {'size', 512, 'largest n of the kernels in Lua on the CPU', type = 'int', min = 1},
 })
--- ---- in Lua: from one cell to a grid ---------------------------------------------------------------
-
---- Computes one element of c, the work of one thread. The guard skips threads without an element.
-local function cell(i, j, a, b, c)
-  if i <= c.shape[1] and j <= c.shape[2] then
-    local sum = 0
-    for k = 1, a.shape[2] do sum = sum + a[i][k] * b[k][j] end
-    c[i][j] = sum
-  end
-end
-
--- The same function inlined into a grid kernel, with the position of each thread in the grid. x is the
--- column of c, so that adjacent threads have adjacent columns.
-local lua_naive = mt.kernel(function(a, b, c)
-  local j, i = grid(2)
-  cell(i, j, a, b, c)
-end)
-
--- Tiled: a block computes 16 x 16 elements, and its threads load tiles of a and b into shared memory
--- together, as in the second CUDA C kernel below. On the CPU it would give the same result without its
--- barriers; check=true reports the races.
-local SIDE = 16
-local function tiled(a, b, c)
-  local j, i = grid(2)
-  local x, y = thread_idx.x, thread_idx.y
-  local left, right = shared(SIDE, SIDE), shared(SIDE, SIDE)
-  local sum = 0
-  for step = 0, a.shape[2] - 1, SIDE do
-    left[y][x] = i <= a.shape[1] and step + x <= a.shape[2] and a[i][step + x] or 0
-    right[y][x] = step + y <= b.shape[1] and j <= b.shape[2] and b[step + y][j] or 0
-    barrier()                                          -- all writes are done before the reads
-    for k = 1, SIDE do sum = sum + left[y][k] * right[k][x] end
-    barrier()                                          -- all reads are done before the next writes
-  end
-  if i <= c.shape[1] and j <= c.shape[2] then c[i][j] = sum end
-end
-local lua_tiled, checked_tiled = mt.kernel(tiled), mt.kernel(tiled, {check = true})
-
--- Without the guard: with check=true the error is reported with its line, and nothing outside is changed.
-local lua_unguarded = mt.kernel(function(a, b, c)
-  local j, i = grid(2)
-  local sum = 0
-  for k = 1, a.shape[2] do sum = sum + a[i][k] * b[k][j] end
-  c[i][j] = sum
-end, {check = true})
-
---- Returns the product by a grid kernel, with enough blocks of 16 x 16 threads to cover c.
-local function by_grid(kernel)
-  return function(a, b)
-    local c = mt.empty({a.shape[1], b.shape[2]}, {device = a.device})
-    kernel[{ {mt.cdiv(b.shape[2], SIDE), mt.cdiv(a.shape[1], SIDE)}, {SIDE, SIDE} }](a, b, c)
-    return c
-  end
-end
-local lua_steps = {{'Lua', by_grid(lua_naive)}, {'Lua tiled', by_grid(lua_tiled)}}
+lesson.needs_gpu(options)
 
 local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, mtorch's kernels and OpenBLAS on the CPU
-
---- One element by hand, then grid kernels, with and without the guard.
-local function check_on_cpu()
-  print('-- 5 digits of 784 pixels times 784 x 10 weights --')
-  local a, b = mt.rand(5, 784), mt.randn(784, 10)
-  local c, wanted = mt.zeros(5, 10), a:matmul(b)
-  cell(1, 1, a, b, c)
-  print(('one element by hand: c[1][1] = %.4f'):format(c[1][1]:item()))
-  lesson.check('one cell', c[1][1], wanted[1][1], 1e-4)
-  lesson.check('Lua tiled', by_grid(checked_tiled)(a, b), wanted, 1e-4) -- a race is named before its results are
-  for _, step in ipairs(lua_steps) do lesson.check(step[1], step[2](a, b), wanted, 1e-4) end
-  print('the grid kernels: right')
-  lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{1, {16, 16}}](a, b, c) end)
-end
-
---- Measures products n x n on the CPU, in GFLOP/s.
-local function time_sizes_on_cpu()
-  print('\n-- n x n times n x n on the CPU, in GFLOP/s --')
-  local rows, n = {}, 64
-  while n <= options.size do
-    local a, b = mt.randn(n, n), mt.randn(n, n)
-    local row, wanted = {n}, built_in(a, b)
-    for _, step in ipairs {lua_steps[1], lua_steps[2], {'mt.matmul', built_in}} do
-      lesson.check(step[1], step[2](a, b), wanted, 1e-5 + 1e-6 * n)
-      row[#row + 1] = 2 * n ^ 3 / 1e3 / lesson.microseconds(function() step[2](a, b) end, options.runs)
-    end
-    rows[#rows + 1] = row
-    n = n * 2
-  end
-  lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows, lesson.csv_of(options.csv, 'cpu'))
-end
-
-if not options.compile then
-  check_on_cpu()
-  time_sizes_on_cpu()
-end
-lesson.needs_gpu(options, 'the rest of this script')
 
 -- ---- naive: one thread, one element ----------------------------------------------------------------
 
@@ -235,7 +142,7 @@ local function by_source(kernel, columns, rows, threads)
 end
 local steps = {{'naive', by_source(k.matmul_naive, 32, 8, {32, 8})},
                {'tiled', by_source(k.matmul_tiled, TILE, TILE, {TILE, TILE})},
-               {'registers', by_source(k.matmul_registers, 128, 128, 256)}, {'mt.matmul', built_in}, unpack(lua_steps)}
+               {'registers', by_source(k.matmul_registers, 128, 128, 256)}, {'mt.matmul', built_in}}
 
 --- Checks every product against mt.matmul, on the CPU if that is fast enough, else on the GPU.
 local function check(a, b, a_cpu, b_cpu)
@@ -258,7 +165,7 @@ print('all products are right, of 1 x 1 to 500 x 10')
 -- ---- times by size ---------------------------------------------------------------------------------
 
 print('\n-- n x n times n x n, in GFLOP/s --')
-local titles, rows = {'n', 'naive', 'tiled', 'registers', 'mt.matmul', 'Lua', 'Lua tiled', 'CPU'}, {}
+local titles, rows = {'n', 'naive', 'tiled', 'registers', 'mt.matmul', 'CPU'}, {}
 local n = 64
 while n <= options.largest do
   local a_cpu, b_cpu = mt.randn(n, n), mt.randn(n, n)
@@ -269,7 +176,7 @@ while n <= options.largest do
   for c, step in ipairs(steps) do
     row[c + 1] = work / lesson.microseconds(function() step[2](a, b) end, options.runs)
   end
-  row[8] = on_cpu and work / lesson.microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
+  row[6] = on_cpu and work / lesson.microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
   rows[#rows + 1] = row
   n = n * 2
 end

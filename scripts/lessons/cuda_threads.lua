@@ -5,88 +5,17 @@
 --
 -- A kernel is a function that many threads of a GPU run at the same time. It is launched over a grid
 -- of blocks; a block has up to 1024 threads on one multiprocessor. Each thread computes its position
--- from blockIdx and threadIdx, and does its part of the work. The first kernels are written in Lua
--- and also run on the CPU. The same kernels follow in CUDA C, which needs a GPU.
+-- from blockIdx and threadIdx, and does its part of the work. The same kernels in Lua, which also run on
+-- the CPU, are in notebooks/02_grid_kernels.ipynb.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = lesson.flags('cuda_threads', {
-  {'n', 2 ^ 24, 'elements on a GPU', type = 'int', min = 1},
-  {'cpu', 2 ^ 20, 'elements on the CPU', type = 'int', min = 1},
+  {'n', 2 ^ 24, 'elements of the timed additions', type = 'int', min = 1},
 })
--- ---- in Lua --------------------------------------------------------------------------------------
+lesson.needs_gpu(options)
 
--- Every thread prints its block_idx and thread_idx, both from 1.
-local lua_indices = mt.kernel(function()
-  print(block_idx.x, block_idx.y, thread_idx.x)
-end)
--- Thread i adds ten to element i; grid(1) is (block_idx.x - 1) * block_dim.x + thread_idx.x. The grid has
--- whole blocks, so the last threads may have no element: the guard `if` skips them.
-local lua_add_ten = mt.kernel(function(out, a)
-  local i = grid(1)
-  if i <= #out then out[i] = a[i] + 10 end
-end)
-local lua_unguarded = mt.kernel(function(out, a)
-  local i = grid(1)
-  out[i] = a[i] + 10
-end)
--- Two dimensions: x is the column, y the row. Each thread writes its position.
-local lua_positions = mt.kernel(function(out)
-  local column, row = grid(2)
-  if row <= out.shape[1] and column <= out.shape[2] then out[row][column] = row * 1000 + column end
-end)
--- One thread reads an element that another writes: a race, whose result depends on their order.
-local lua_race = mt.kernel(function(out, a)
-  local i = grid(1)
-  if i < #out then out[i] = out[i + 1] + a[i] end
-end, {check = true})
-
-local map_ten = mt.map(function(v) return v + 10 end)
-
---- Positions, guards and errors, on the CPU.
-local function run_lua_kernels()
-  print('-- Lua: block x, block y, thread of a grid of 2 x 2 blocks of 3 threads --')
-  lua_indices[{ {2, 2}, 3 }]()
-  local buffer, input = mt.zeros(64), mt.zeros(64)
-  lua_add_ten[{2, 32}](buffer[{{1, 50}}], input[{{1, 50}}])
-  assert(buffer:eq(10):sum():item() == 50, 'add_ten did not write 50 elements')
-  local tags = mt.zeros({37, 45}, 'int32')
-  lua_positions[{ {mt.cdiv(45, 16), mt.cdiv(37, 16)}, {16, 16} }](tags)
-  local wanted = mt.range(1, 37):view(37, 1) * 1000 + mt.range(1, 45):view(1, 45)
-  lesson.check('name_tag', tags:double(), wanted:double(), 0)
-  print('add_ten and name_tag: right; the last thread of row 2 is called ' .. tags:at(2, 45))
-  -- With check=true an access outside of a tensor is not executed, but reported with its line.
-  lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{2, 32}](buffer[{{1, 50}}], input) end)
-  assert(buffer[{{51, 64}}]:ne(0):sum():item() == 0, 'numbers behind the tensor were changed')
-  lesson.fails('a race', 'race', function() lua_race[{2, 32}](buffer, input) end)
-end
-
---- Times the same kernel with several block sizes, mt.map and the built-in addition.
-local function time_block_sizes()
-  print('\n-- Lua: adding ten to ' .. options.cpu .. ' numbers on the CPU --')
-  local x, y, rows = mt.ones(options.cpu), mt.zeros(options.cpu), {}
-  local function add(name, fn)
-    local us = lesson.microseconds(fn, options.runs)
-    rows[#rows + 1] = {name, us, 8 * options.cpu / us / 1e3} -- read once, written once, 4 bytes each
-  end
-  for _, size in ipairs {32, 256, 1024} do
-    local launch = lua_add_ten[{mt.cdiv(options.cpu, size), size}]
-    add(('grid kernel, blocks of %d'):format(size), function() launch(y, x) end)
-    lesson.check('add_ten', y, x + 10, 0)
-  end
-  lesson.check('mt.map', map_ten(x), x + 10, 0)
-  add('mt.map', function() map_ten(x) end)
-  add('x + 10', function() return x + 10 end)
-  lesson.table({'way', 'us', 'GB/s'}, rows, lesson.csv_of(options.csv, 'cpu'))
-end
-
-if not options.compile then
-  run_lua_kernels()
-  time_block_sizes()
-end
-lesson.needs_gpu(options, 'the rest of this script')
-
--- ---- in CUDA C -----------------------------------------------------------------------------------
+-- ---- the kernels ----------------------------------------------------------------------------------
 
 local source = [[
 // Every thread prints its position. printf works in kernels; mt.cuda.synchronize() shows the output.
@@ -192,19 +121,9 @@ for _, size in ipairs {32, 64, 128, 256, 512, 1024} do
   table_rows[#table_rows + 1] = {size, mt.cdiv(options.n, size), us, 8 * options.n / us / 1e3}
 end
 lesson.check('add_ten', y, x:cpu() + 10, 0)
--- The kernel in Lua, compiled as CUDA C for this GPU, and mt.map
-y:zero_()
-for _, way in ipairs {{'Lua, 256', lua_add_ten[{mt.cdiv(options.n, 256), 256}]}, {'mt.map', map_ten}} do
-  local fn = way[1] == 'mt.map' and function() way[2](x) end or function() way[2](y, x) end
-  local us = lesson.microseconds(fn, options.runs)
-  table_rows[#table_rows + 1] = {way[1], mt.cdiv(options.n, 256), us, 8 * options.n / us / 1e3}
-end
-lesson.check('add_ten in Lua', y, x:cpu() + 10, 0)
 local titles = {'threads in a block', 'blocks', 'us', 'GB/s'}
 lesson.table(titles, table_rows, options.csv)
 local points = {}
-for i, row in ipairs(table_rows) do
-  if type(row[1]) == 'number' then points[i] = {row[1], row[4]} end
-end
+for i, row in ipairs(table_rows) do points[i] = {row[1], row[4]} end
 lesson.graph({titles[1], 'GB/s'}, points, 'Adding ten: memory moved by the size of a block', titles[1], 'GB/s',
   options.plot)

@@ -258,7 +258,7 @@ part('script', 'train_split', 60, '"$program" scripts/train_split.lua --device c
   (small and 3 or 200))
 for _, lesson in ipairs(quick and {} or {
   {'cuda_threads', '', '--n 2000 --runs 1'}, {'cuda_reduce', '', '--largest 5000 --runs 1'},
-  {'cuda_matmul', '', '--largest 64 --rows 40 --size 64 --runs 1'},
+  {'cuda_matmul', '', '--largest 64 --rows 40 --runs 1'},
   {'cuda_conv2d', '', '--height 40 --width 50 --runs 1'}, {'puzzles', '--solutions', ''},
 }) do
   local name, flags, in_small = unpack(lesson)

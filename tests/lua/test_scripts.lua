@@ -42,28 +42,20 @@ t.test('invalid flags are one sentence, before any training', function()
   end
 end)
 
-t.test('lessons find the mistakes that the result on digits, or on a CPU, does not show', function()
-  for _, case in ipairs{
-    {'cuda_matmul', "--size 1 --rows 1 --csv ''", '\n    barrier%(%)', '', 'race: '},
-    {'cuda_conv2d', "--height 2 --width 2 --csv ''", '\n  barrier%(%)', '', 'race: '},
-    {'matmul_ladder', '--rows 5', 'k = 0, n %- 1', 'k = 1, n', 'elements differ'},
-  } do
-    local name, flags, right, wrong, sentence = unpack(case)
-    local file = assert(io.open(scripts .. 'lessons/' .. name .. '.lua'))
-    local text, changes = file:read '*a':gsub(right, wrong, 1)
-    file:close()
-    t.eq(changes, 1)
-    local path = os.tmpname()
-    file = assert(io.open(path, 'w'))
-    file:write(text)
-    file:close()
-    local pipe = io.popen(("LUA_PATH='%slessons/?.lua;;' '%s' '%s' %s --runs 1 --plot '' 2>&1"):format(scripts,
-      arg[first], path, flags))
-    local said = pipe:read '*a'
-    pipe:close()
-    os.remove(path)
-    assert(said:find(sentence), said)
-  end
+t.test('matmul_ladder finds a mistake that the result on digits does not show', function()
+  local file = assert(io.open(scripts .. 'lessons/matmul_ladder.lua'))
+  local text, changes = file:read '*a':gsub('k = 0, n %- 1', 'k = 1, n', 1)
+  file:close()
+  t.eq(changes, 1)
+  local path = os.tmpname()
+  file = assert(io.open(path, 'w'))
+  file:write(text)
+  file:close()
+  local pipe = io.popen(("'%s' '%s' --rows 5 --runs 1 --plot '' 2>&1"):format(arg[first], path))
+  local said = pipe:read '*a'
+  pipe:close()
+  os.remove(path)
+  assert(said:find 'elements differ', said)
 end)
 
 t.test('sweep: without --metric runs are ranked by a validation metric, which is reported', function()
