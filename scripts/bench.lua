@@ -30,9 +30,9 @@ local options = mt.args {
   {'peer', 'none', 'peers to compare with, separated by commas, or all', metavar = 'NAME,..'},
   {'sizes', '4,1Ki,1Mi', 'numbers of elements of elementwise rows and reductions', metavar = 'N,..'},
   {'alone', false, 'measure the peer only, not mtorch'},
-  {'save', '', 'file for the rows (.json, or .tsv with times only)', metavar = 'FILE'},
+  {'save', '', 'file for the rows (.json)', metavar = 'FILE'},
   {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE,..'},
-  {'compare', '', 'file of earlier rows; with .json, status 1 if a row is slower beyond noise', metavar = 'FILE'},
+  {'compare', '', 'file of earlier rows (.json); status 1 if a row is slower beyond noise', metavar = 'FILE'},
   {'plot', '', 'file for a graph (.svg)', metavar = 'FILE'},
   {'graph', {'sizes', 'roofline'}, 'what the graph shows'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
@@ -177,7 +177,7 @@ local function machine()
     return summary(times)
   end
   local cells = ffi.new('double[1024]')
-  local wants_peak = options.save:match('%.json$') and not options.quick
+  local wants_peak = options.save ~= '' and not options.quick
   local peak = wants_peak and not tools.missing('cpp') and tools.peak() or nil
   local facts = processor()
   facts.isa, facts.date, facts.threads, facts.quick = core.isa(), os.date('!%Y-%m-%d'), options.threads, options.quick
@@ -333,10 +333,10 @@ local function main()
     local mean = #columns > 1 and writer:mean(group, groups[group])
     if mean then print(mean) end
   end
-  if options.save ~= '' then report.save(options.save, run) end
+  if options.save ~= '' then mt.data.save_json(options.save, run) end
   local fault = options.plot ~= '' and require 'bench.graphs'[options.graph](options.plot, run, columns)
   if fault then quit('%s', fault) end
-  if old and options.compare:match('%.json$') and not compare(old, run, list, contenders) then os.exit(1) end
+  if old and not compare(old, run, list, contenders) then os.exit(1) end
   for _, c in ipairs(contenders or {}) do c:stop() end
 end
 

@@ -1,6 +1,5 @@
--- report.lua -- the results of bench.lua: files (TSV, JSON), tables, means, comparison with an earlier run
+-- report.lua -- the results of bench.lua: files, tables, means, comparison with an earlier run
 local mt = require 'mtorch'
-local util = require 'mtorch.core.util'
 
 local report = {}
 
@@ -9,29 +8,8 @@ local report = {}
 
 -- ---- files ----
 
---- Saves a run: all of it as .json, else `name<TAB>microseconds` of the first column.
-function report.save(path, run)
-  if path:match('%.json$') then return mt.data.save_json(path, run) end
-  local lines, first = {'# ' .. run.columns[1].title}, run.columns[1].name
-  for _, r in ipairs(run.rows) do
-    if r.results[first] then lines[#lines + 1] = ('%s\t%.3f'):format(r.name, r.results[first].us) end
-  end
-  util.write_file('bench.lua', path, table.concat(lines, '\n') .. '\n')
-end
-
-local function read_tsv(path)
-  local rows, text = {}, util.read_file(path)
-  if not text then return nil, ("cannot read '%s'"):format(path) end
-  for name, us in text:gmatch('([%w_/]+)\t([%d.]+)') do
-    rows[#rows + 1] = {name = name, results = {mtorch = {us = tonumber(us)}}}
-  end
-  if #rows == 0 then return nil, ("'%s' has no rows name<TAB>microseconds"):format(path) end
-  return {rows = rows, columns = {{name = 'mtorch', title = path:match('[^/]*$')}}}
-end
-
---- Reads a file of report.save; returns nil and a sentence if it cannot.
+--- Reads a saved run; returns nil and a sentence if it cannot.
 function report.read(path)
-  if not path:match('%.json$') then return read_tsv(path) end
   local ok, run = pcall(mt.data.json, path)
   if not ok then return nil, tostring(run) end
   if type(run) ~= 'table' or not run.rows or not run.columns then

@@ -147,7 +147,7 @@ print(('all are right, for images of 1 x 1 to %d x %d'):format(options.height, o
 -- A mistake of the notebook: an image of 1 x h x w for a kernel of h x w. There it ran with a height of
 -- 1 and a width of h; here it is an error.
 local m, weights_gpu = mt.rand(options.height, options.width):cuda(), weights:cuda()
-lesson.fails('a 3-d image', '', function() naive(m:view(1, options.height, options.width), weights_gpu) end)
+lesson.fails('a 3-d image', function() naive(m:view(1, options.height, options.width), weights_gpu) end)
 
 -- ---- times -----------------------------------------------------------------------------------------
 

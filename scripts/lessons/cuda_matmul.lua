@@ -201,4 +201,4 @@ local cpu = lesson.microseconds(function() built_in(a_cpu, b_cpu) end, options.r
 tall_rows[#tall_rows + 1] = {'CPU', cpu, cpu, first / cpu}
 local us_with_copies = lesson.microseconds(function() built_in(a_cpu:cuda(), b):cpu() end, options.runs)
 tall_rows[#tall_rows + 1] = {'mt.matmul, with the copy of the digits', nil, us_with_copies, first / us_with_copies}
-lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall_rows, lesson.csv_of(options.csv, 'tall'))
+lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall_rows)

@@ -106,7 +106,7 @@ for _, mistake in ipairs {
   {'half an element', function() k.add_ten[{blocks, threads}](out, a, 2.5) end},
   {'whole numbers for real ones', function() k.add_ten[{blocks, threads}](out, a:int(), n) end},
 } do
-  lesson.fails(mistake[1], '', mistake[2])
+  lesson.fails(mistake[1], mistake[2])
 end
 
 -- ---- how large should a block be? ------------------------------------------------------------------

@@ -39,7 +39,7 @@ end
 
 local root = output(("cd '%s../..' && pwd -P"):format(arg[0]:match '^(.*/)' or './'))
 local out = output(("mkdir -p '%s/log' && cd '%s' && pwd -P"):format(options.out, options.out))
-os.execute(("rm -f '%s'/log/* '%s'/*.tsv '%s'/gpu_check.*"):format(out, out, out))
+os.execute(("rm -f '%s'/log/* '%s'/*.json '%s'/gpu_check.md"):format(out, out, out))
 local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
 if program:find '/' then program = output(("realpath '%s'"):format(program)) end
@@ -146,13 +146,13 @@ if small then
 end
 local bench = '"$program" scripts/bench.lua --device cuda ' .. (small and '--quick ' or '')
 for _, group in ipairs{'bench', 'models'} do
-  part(group, 'mtorch', group == 'bench' and 150 or 90, ('%s --only "%s" --save "$out/mtorch.%s.tsv"'):format(bench,
+  part(group, 'mtorch', group == 'bench' and 150 or 90, ('%s --only "%s" --save "$out/mtorch.%s.json"'):format(bench,
     rows[group]:gsub('%$', '\\$'), group))
 end
 for _, group in ipairs{'bench', 'models'} do
   hardware(group, 'torch', group == 'bench' and 170 or 90, ([["${MTORCH_PEER_PYTHON:-python3}" -c \
   "import torch; assert torch.cuda.is_available()" || { echo "no PyTorch with CUDA" && exit 77; }
-%s --alone --peer torch --only "%s" --save "$out/torch.%s.tsv"]]):format(bench, rows[group]:gsub('%$', '\\$'), group))
+%s --alone --peer torch --only "%s" --save "$out/torch.%s.json"]]):format(bench, rows[group]:gsub('%$', '\\$'), group))
 end
 
 -- ---- tests -------------------------------------------------------------------------------------------
@@ -275,9 +275,9 @@ while #running > 0 do wait() end
 local function column(who)
   local times, names = {}, {}
   for _, group in ipairs{'bench', 'models'} do
-    for line in (util.read_file(('%s/%s.%s.tsv'):format(out, who, group)) or ''):gmatch '[^\n]+' do
-      local name, us = line:match '^([%w_/]+)\t([%d.]+)$'
-      if name then names[#names + 1], times[name] = name, tonumber(us) end
+    local path = ('%s/%s.%s.json'):format(out, who, group)
+    for _, row in ipairs(util.read_file(path) and mt.data.json(path).rows or {}) do
+      if row.results[who] then names[#names + 1], times[row.name] = row.name, row.results[who].us end
     end
   end
   return times, names
