@@ -110,36 +110,12 @@ local function command(setting)
   return table.concat(words, ' ')
 end
 
---- Runs all: xargs keeps `processes` of them running and prints the number and exit status of each that has ended.
-local function run_all(runs)
-  local list = os.tmpname()
-  local file = assert(io.open(list, 'w'))
-  file:write('case $1 in\n')
-  for i, run in ipairs(runs) do
-    file:write(('%d) %s > %s 2>&1 < /dev/null ;;\n'):format(i, command(run.setting), quoted(run.log)))
-  end
-  file:write('esac\necho $1 $?\n')
-  file:close()
-  local numbers = ('i=0; while [ $i -lt %d ]; do i=$((i + 1)); echo $i; done'):format(#runs)
-  local pipe = assert(io.popen(('%s | xargs -n 1 -P %d sh %s'):format(numbers, processes, quoted(list))))
-  local bar, done = mt.progress(#runs, {label = 'runs'}), 0
-  for line in pipe:lines() do
-    local i, status = line:match('^(%d+) (%d+)$')
-    if i then
-      done = done + 1
-      runs[tonumber(i)].status = tonumber(status)
-      bar:update(done)
-    end
-  end
-  pipe:close()
-  bar:finish()
-  os.remove(list)
-end
-
---- Parses a run's output into values and curves: run.final[name], run.curves[name] = {x=, y=}.
-local function read(run)
-  run.final, run.curves = {}, {}
-  for line in io.lines(run.log) do
+--- Waits for a run and parses its output into values and curves: run.final[name], run.curves[name] = {x=, y=}.
+local function finish(run)
+  local output = run.pipe:read '*a'
+  run.pipe:close()
+  run.final, run.curves, run.status = {}, {}, output:match 'status (%d+)\n$'
+  for line in output:gsub('status %d+\n$', ''):gmatch '[^\n]+' do
     local final = line:match('^final: (.*)$')
     local epoch, rest = line:match('^%s*[Ee]poch%s+(%d+)%s*(.*)$')
     for name, value in (final or ''):gmatch('([%w_]+)=(%S+)') do run.final[name] = tonumber(value) end
@@ -149,18 +125,29 @@ local function read(run)
       table.insert(curve.x, tonumber(epoch))
       table.insert(curve.y, tonumber(value) or 0 / 0)
     end
-    run.last = line ~= '' and line or run.last
+    run.last = line
   end
-  os.remove(run.log)
+end
+
+--- Runs all, `processes` at a time.
+local function run_all(runs)
+  local bar = mt.progress(#runs, {label = 'runs'})
+  for i = 1, #runs + processes do
+    if i > processes then
+      finish(runs[i - processes])
+      bar:update()
+    end
+    if runs[i] then runs[i].pipe = io.popen(command(runs[i].setting) .. ' 2>&1 </dev/null; echo status $?') end
+  end
+  bar:finish()
 end
 
 local runs = util.map(settings, function(setting)
   local label = util.map(parameters, function(p, k) return p.name .. '=' .. setting[k] end)
-  return {setting = setting, label = table.concat(label, ' '), log = os.tmpname()}
+  return {setting = setting, label = table.concat(label, ' ')}
 end)
 print(('%d runs of %s, %d at a time'):format(#runs, script, processes))
 run_all(runs)
-for _, run in ipairs(runs) do read(run) end
 
 -- ---- results -------------------------------------------------------------------------------------
 
