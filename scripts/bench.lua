@@ -33,8 +33,7 @@ local options = mt.args {
   {'save', '', 'file for the rows (.json)', metavar = 'FILE'},
   {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE,..'},
   {'compare', '', 'file of earlier rows (.json); status 1 if a row is slower beyond noise', metavar = 'FILE'},
-  {'plot', '', 'file for a graph (.svg)', metavar = 'FILE'},
-  {'graph', {'sizes', 'roofline'}, 'what the graph shows'},
+  {'plot', '', 'file for a graph of time over size (.svg)', metavar = 'FILE'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
 }
 local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true, tinygrad = true}
@@ -94,8 +93,7 @@ end
 local function prepare(row, c)
   local setup, call = rows.side(row, c.name)
   if row.sides.reports then return c:number('load', row.inputs, setup, call) end
-  local first, bytes = c:number('prepare', row.inputs, setup, call)
-  if c.name == 'mtorch' then row.bytes = bytes end
+  local first = c:number('prepare', row.inputs, setup, call)
   if not row.sides.fresh then
     c:warm_up(first, options.quick and 1e-3 or 5e-3, options.quick and 2e-3 or 5e-2)
   end
@@ -146,8 +144,7 @@ end
 local function finished(row)
   local results = {}
   for name, times in pairs(row.turns) do results[name] = summary(times) end
-  return {name = row.name, group = row.group, unit = row.sides.unit, flops = row.sides.flops, bytes = row.bytes,
-    results = results}
+  return {name = row.name, group = row.group, unit = row.sides.unit, results = results}
 end
 
 -- ---- the machine ----
@@ -177,11 +174,9 @@ local function machine()
     return summary(times)
   end
   local cells = ffi.new('double[1024]')
-  local wants_peak = options.save ~= '' and not options.quick
-  local peak = wants_peak and not tools.missing('cpp') and tools.peak() or nil
   local facts = processor()
   facts.isa, facts.date, facts.threads, facts.quick = core.isa(), os.date('!%Y-%m-%d'), options.threads, options.quick
-  facts.command, facts.peak, facts.copy = table.concat(arg, ' '), peak, time_call(tools.memory_copy(2 ^ 22))
+  facts.command, facts.copy = table.concat(arg, ' '), time_call(tools.memory_copy(2 ^ 22))
   facts.loop = time_call(function()
     for _ = 1, 500 do
       for i = 0, 1023 do cells[i] = cells[i] * 0.5 + 1 end
@@ -334,7 +329,7 @@ local function main()
     if mean then print(mean) end
   end
   if options.save ~= '' then mt.data.save_json(options.save, run) end
-  local fault = options.plot ~= '' and require 'bench.graphs'[options.graph](options.plot, run, columns)
+  local fault = options.plot ~= '' and report.graph(options.plot, run, columns)
   if fault then quit('%s', fault) end
   if old and not compare(old, run, list, contenders) then os.exit(1) end
   for _, c in ipairs(contenders or {}) do c:stop() end

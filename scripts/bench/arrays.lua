@@ -121,7 +121,7 @@ local function product_rows(row)
     local ta, tb = layout:match('^t'), layout:match('t$')
     local inputs = ('a=%dx%d b=%dx%d'):format(ta and k or m, ta and m or k, tb and n or k, tb and k or n)
     local function product(call, t) return call:format(ta and 'a' .. t or 'a', tb and 'b' .. t or 'b') end
-    row('products', 'matmul/' .. name, inputs, {product('mt.matmul(%s, %s)', ':t()'), flops = 2 * m * k * n,
+    row('products', 'matmul/' .. name, inputs, {product('mt.matmul(%s, %s)', ':t()'),
       torch = product('torch.matmul(%s, %s)', '.t()'), numpy = product('np.matmul(%s, %s)', '.T'),
       jax = product('jnp.matmul(%s, %s)', '.T'),
       cblas = {("local call = tools.sgemm('%s', a, b)"):format(layout == '' and 'nn' or layout), 'call()'}})

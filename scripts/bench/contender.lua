@@ -1,9 +1,9 @@
 -- contender.lua -- controls a process that measures rows for bench.lua, over a pipe
 --
 -- bench/worker.lua and peers/worker.py answer lines, whose fields are separated by tabs: `prepare`, inputs, setup, call
--- by `ready`, the seconds of the first call, the bytes of inputs and results; then `run`, n by `time`, the seconds of n
--- calls. Of calls that return their own figure `load`, inputs, setup, call by `ready`; then `report` by `time`, the
--- figure. Or the answer is `none`, reason. The first line that they print is `hello`, versions or `none`, reason.
+-- by `ready`, the seconds of the first call; then `run`, n by `time`, the seconds of n calls. Of calls that return their
+-- own figure `load`, inputs, setup, call by `ready`; then `report` by `time`, the figure. Or the answer is `none`,
+-- reason. The first line that they print is `hello`, versions or `none`, reason.
 local core = require 'mtorch.core'
 local tools = require 'bench.tools'
 local util = require 'mtorch.core.util'
@@ -55,11 +55,11 @@ function Contender:ask(...)
   return self:answer()
 end
 
---- Returns the number in the answer, after its first word, and the next one; raises what the program reports.
+--- Returns the number in the answer, after its first word; raises what the program reports.
 function Contender:number(...)
-  local word, text, bytes = self:ask(...)
+  local word, text = self:ask(...)
   if word == 'none' then error(text, 0) end
-  return tonumber(text), tonumber(bytes)
+  return tonumber(text)
 end
 
 --- Prepares a row for run(): runs of at least `shortest` seconds, after calls for `warm` seconds.

@@ -8,8 +8,8 @@ local shapes = {
 }
 local group = 'convolutions'
 
-local function gradient(ours, theirs, of, flops)
-  return {{('local call = tools.gradient(%s, %s)'):format(ours, of), 'call()'}, flops = flops,
+local function gradient(ours, theirs, of)
+  return {{('local call = tools.gradient(%s, %s)'):format(ours, of), 'call()'},
     torch = {('y = %s; g = torch.randn_like(y)'):format(theirs),
       ('torch.autograd.grad(y, %s, g, retain_graph=True)'):format(of)}}
 end
@@ -19,12 +19,11 @@ return function(row, o)
   for _, s in ipairs(shapes) do
     local label = ('%dx%dx%dx%d_%d'):format(unpack(s))
     local shape = ('%dx%dx%dx%d'):format(o.quick and 1 or s[1], s[2], s[3], s[4])
-    local flops = 2 * 9 * s[1] * s[2] * s[3] * s[4] * s[5] / (o.quick and s[1] or 1)
     local function inputs(x, w) return ('x=%snormal:%s w=%snormal:%dx%dx3x3'):format(x, shape, w, s[5], s[2]) end
-    row(group, 'conv_forward/' .. label, inputs('', ''), {ours, torch = theirs, flops = flops, jax =
+    row(group, 'conv_forward/' .. label, inputs('', ''), {ours, torch = theirs, jax =
       "lax.conv_general_dilated(x, w, (1, 1), 'SAME')"})
-    row(group, 'conv_data/' .. label, inputs('leaf', ''), gradient(ours, theirs, 'x', flops))
-    row(group, 'conv_weights/' .. label, inputs('', 'leaf'), gradient(ours, theirs, 'w', flops))
+    row(group, 'conv_data/' .. label, inputs('leaf', ''), gradient(ours, theirs, 'x'))
+    row(group, 'conv_weights/' .. label, inputs('', 'leaf'), gradient(ours, theirs, 'w'))
   end
   for _, s in ipairs{{64, 16, 28, 28}, {32, 64, 56, 56}} do
     local label = ('%dx%dx%dx%d'):format(unpack(s))

@@ -1,4 +1,4 @@
--- measure.lua -- measures the tables of docs/benchmarks.md part by part, and writes the page and its graphs
+-- measure.lua -- measures the tables of docs/benchmarks.md part by part, and writes the page and its graph
 --
 --   QUIET=quiet mtorch scripts/bench/measure.lua --folder DIR [--parts steps,own]
 --
@@ -94,8 +94,8 @@ local function describe_machine()
   if not machine then error('no part is in ' .. options.folder, 0) end
   local m = machine
   return ('%s (%s, family %s, model %s), a virtual machine of %d cores, %s, %s. Limits measured: a copy of 4 MiB ' ..
-    'runs at %.1f GB/s (read and written), multiply-add in registers at %.0f GFLOP/s.\n\n'):format(
-    m.processor, m.vendor, m.family, m.model, m.cores, m.isa, m.date, 8388.608 / m.copy.us, m.peak or 0) ..
+    'runs at %.1f GB/s (read and written).\n\n'):format(
+    m.processor, m.vendor, m.family, m.model, m.cores, m.isa, m.date, 8388.608 / m.copy.us) ..
     table.concat(lines, '\n')
 end
 
@@ -119,17 +119,11 @@ local function page()
       text[#text + 1] = (bench(('--from %s --format markdown'):format(path(name))):gsub('\n$', ''))
     end
   end
-  text[#text + 1] = '\n## Graphs\n\n![time over size](bench_sizes.svg)\n\n![roofline](bench_roofline.svg)\n'
+  text[#text + 1] = '\n## Graph\n\n![time over size](bench_sizes.svg)\n'
   return table.concat(text, '\n')
 end
 
 for _, part in ipairs(parts) do measure(part) end
 local docs = tools.folder .. '../docs/'
-if is_measured 'sizes' then bench(('--from %s --graph sizes --plot %sbench_sizes.svg'):format(path 'sizes', docs)) end
-if is_measured 'products' and is_measured 'elementwise' and is_measured 'arrays' and is_measured 'own' then
-  local files = {path 'products', path 'elementwise', path 'arrays', path 'own'}
-  local rows = '^matmul/%d+x,^add/1Mi,^sum/1Mi,^own_triad/1Mi,^own_axb_relu_mul/1Mi'
-  bench(("--from %s --peer torch --graph roofline --plot %sbench_roofline.svg --only '%s'"):format(
-    table.concat(files, ','), docs, rows))
-end
+if is_measured 'sizes' then bench(('--from %s --plot %sbench_sizes.svg'):format(path 'sizes', docs)) end
 util.write_file('measure.lua', docs .. 'benchmarks.md', page())

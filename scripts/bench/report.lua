@@ -1,9 +1,9 @@
--- report.lua -- the results of bench.lua: files, tables, means, comparison with an earlier run
+-- report.lua -- the results of bench.lua: files, tables, means, comparison with an earlier run, a graph
 local mt = require 'mtorch'
 
 local report = {}
 
--- A row is {name=, group=, unit=, flops=, bytes=, results = {contender = {us=, low=, high=, n=}}}: the median and the
+-- A row is {name=, group=, unit=, results = {contender = {us=, low=, high=, n=}}}: the median and the
 -- quartiles of its turns. A column is {name=, title=}.
 
 -- ---- files ----
@@ -156,6 +156,50 @@ function report.regressions(old, new)
     end
   end
   return slower
+end
+
+-- ---- the graph ----
+
+--- Groups the rows by operation, in the order of their sizes: {{name=, {n=, results=}, ..}, ..}.
+local function by_operation(run)
+  local list, found = {}, {}
+  for _, r in ipairs(run.rows) do
+    local name, label = r.name:match('^([%w_]+)/(%d+%a*)$')
+    local n = name and report.count_of(label)
+    if n then
+      if not found[name] then
+        found[name] = {name = name}
+        list[#list + 1] = found[name]
+      end
+      table.insert(found[name], {n = n, results = r.results})
+    end
+  end
+  for _, rows in ipairs(list) do table.sort(rows, function(a, b) return a.n < b.n end) end
+  return list
+end
+
+--- Draws time over size, with a log-log panel for each operation of three sizes or more; the memory copy is dashed.
+function report.graph(path, run, columns)
+  local m = run.machine or {}
+  local panels = {title = ('Microseconds of a call over the number of elements (%s, %s, threads: %s, %s)'):format(
+    m.processor or '?', m.isa or '?', m.threads or '?', m.date or '?'), path = path, cols = 3}
+  for _, rows in ipairs(by_operation(run)) do
+    local panel = {kind = 'line', title = rows.name, logx = true, logy = true, legend = #panels == 0}
+    for k, column in ipairs(columns) do
+      local line = {x = {}, y = {}, label = column.name, color = k, style = column.name == 'copy' and '--' or '-'}
+      for _, row in ipairs(rows) do
+        local result = row.results[column.name]
+        if result then
+          table.insert(line.x, row.n)
+          table.insert(line.y, result.us)
+        end
+      end
+      if #line.x > 0 then panel[#panel + 1] = line end
+    end
+    if #rows > 2 and #panel > 0 then panels[#panels + 1] = panel end
+  end
+  if #panels == 0 then return 'no operation has rows of three sizes' end
+  mt.plot.panels(panels)
 end
 
 return report

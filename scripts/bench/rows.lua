@@ -4,7 +4,7 @@
 -- 0.5..1.5; uniformLO,HI; normal; indexN: positions from 1, in Python from 0; intN: 0..N; bool; zeros; leaf before a
 -- kind: requires a gradient) and a shape. `sides` has ours at [1] and the peers' by name (torch, torch_compile, jax,
 -- numpy, numba, cblas, cpp ..): the text of the call, or {setup, call}. torch_compile and JAX compile a plain
--- expression themselves. Options among the sides: unit = 'MiB'; flops; copies: memcpy is a limit of the row;
+-- expression themselves. Options among the sides: unit = 'MiB'; copies: memcpy is a limit of the row;
 -- reports: the call returns its own figure; fresh: the first call in a new process counts; slow: three turns suffice.
 local rows = {}
 

@@ -161,35 +161,6 @@ function tools.compiled_loop(names, values, file, body)
   end
 end
 
---- Returns the GFLOP/s of multiply-adds in registers on one thread, the peak that g++ reaches.
-function tools.peak()
-  local library = tools.compile [[
-#ifdef __AVX512F__
-typedef float V __attribute__((vector_size(64)));
-#else
-typedef float V __attribute__((vector_size(32)));
-#endif
-extern "C" float row_peak(long n, long *flops) {
-  V a[12], b = V{} + 0.999f, c = V{} + 0.001f;
-  for (int j = 0; j < 12; ++j) a[j] = V{} + float(j);
-  for (long i = 0; i < n; ++i)
-#pragma GCC unroll 12
-    for (int j = 0; j < 12; ++j) a[j] = a[j] * b + c;
-  for (int j = 1; j < 12; ++j) a[0] += a[j];
-  *flops = n * 12 * 2 * long(sizeof(V) / 4);
-  return a[0][0];
-}
-]]
-  ffi.cdef 'float row_peak(long n, long *flops);'
-  local flops, best = ffi.new('long[1]'), 0
-  for _ = 1, 9 do
-    local began = core.time()
-    library.row_peak(1000000, flops)
-    best = math.max(best, tonumber(flops[0]) / (core.time() - began) / 1e9)
-  end
-  return best
-end
-
 --- The largest resident memory of this process in MiB.
 function tools.peak_mib() return util.read_file '/proc/self/status':match 'VmHWM:%s+(%d+)' / 1024 end
 
