@@ -31,7 +31,7 @@ local options = mt.args {
   {'sizes', '4,1Ki,1Mi', 'numbers of elements of elementwise rows and reductions', metavar = 'N,..'},
   {'alone', false, 'measure the peer only, not mtorch'},
   {'save', '', 'file for the rows (.json)', metavar = 'FILE'},
-  {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE,..'},
+  {'from', '', 'show saved rows instead of measuring (.json)', metavar = 'FILE'},
   {'compare', '', 'file of earlier rows (.json); status 1 if a row is slower beyond noise', metavar = 'FILE'},
   {'plot', '', 'file for a graph of time over size (.svg)', metavar = 'FILE'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
@@ -220,17 +220,6 @@ local function check_options()
   end
 end
 
-local function read_all(paths)
-  local runs = {}
-  for path in paths:gmatch('[^,]+') do
-    local run, message = report.read(path)
-    runs[#runs + 1] = run or quit('%s', message)
-  end
-  local run = report.merge(runs)
-  run.rows = util.filter(run.rows, function(r) return selected(r.name, r.group) end)
-  return run
-end
-
 local function columns_of(contenders)
   return util.map(contenders, function(c) return {name = c.name, title = c.title} end)
 end
@@ -288,12 +277,17 @@ local function compare(old, run, list, contenders)
   return #slower == 0
 end
 
+local function read(path)
+  local run, message = report.read(path)
+  return run or quit('%s', message)
+end
+
 --- Returns the columns, and a function that measures or reads the rows and shows them.
 local function gather()
   if options.from ~= '' then
-    local run, all = read_all(options.from), options.peer == 'none'
-    local wanted = util.set(all and {} or names_of_contenders())
-    return util.filter(run.columns, function(c) return all or wanted[c.name] end), function(shown)
+    local run = read(options.from)
+    run.rows = util.filter(run.rows, function(r) return selected(r.name, r.group) end)
+    return run.columns, function(shown)
       for _, r in ipairs(run.rows) do print(shown(r)) end
       return run
     end
@@ -308,11 +302,7 @@ end
 
 local function main()
   check_options()
-  local old, message
-  if options.compare ~= '' then
-    old, message = report.read(options.compare)
-    if not old then quit('%s', message) end
-  end
+  local old = options.compare ~= '' and read(options.compare)
   local columns, produce = gather()
   local before = report.by_name(old or {rows = {}})
   if old then columns[#columns + 1] = {name = 'before', title = options.compare} end

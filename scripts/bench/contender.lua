@@ -1,8 +1,8 @@
 -- contender.lua -- controls a process that measures rows for bench.lua, over a pipe
 --
 -- bench/worker.lua and peers/worker.py answer lines, whose fields are separated by tabs: `prepare`, inputs, setup, call
--- by `ready`, the seconds of the first call; then `run`, n by `time`, the seconds of n calls. Of calls that return their
--- own figure `load`, inputs, setup, call by `ready`; then `report` by `time`, the figure. Or the answer is `none`,
+-- by `ready`, the seconds of the first call; then `run`, n by `time`, the seconds of n calls. Calls that return their
+-- own figure: `load`, inputs, setup, call by `ready`; then `report` by `time`, the figure. Or the answer is `none`,
 -- reason. The first line that they print is `hello`, versions or `none`, reason.
 local core = require 'mtorch.core'
 local tools = require 'bench.tools'

@@ -18,27 +18,6 @@ function report.read(path)
   return run
 end
 
---- Merges runs: a row has the results of all runs, the last of each contender; the columns are those of all.
-function report.merge(runs)
-  local all, columns, rows = {columns = {}, rows = {}, machine = runs[#runs].machine}, {}, {}
-  for _, run in ipairs(runs) do
-    for _, c in ipairs(run.columns) do
-      if not columns[c.name] then
-        columns[c.name] = c
-        all.columns[#all.columns + 1] = c
-      end
-    end
-    for _, r in ipairs(run.rows) do
-      if not rows[r.name] then
-        rows[r.name] = r
-        all.rows[#all.rows + 1] = r
-      end
-      for name, result in pairs(r.results) do rows[r.name].results[name] = result end
-    end
-  end
-  return all
-end
-
 -- ---- tables ----
 
 local Writer = {}
