@@ -10,9 +10,8 @@
 -- row's inputs and warms up; then they take turns, seven runs each of at least 5 ms or four calls; the median is used.
 -- A peer that is not installed is reported and left out; MTORCH_PEER_PYTHON is the Python interpreter with the peers.
 -- Peers: torch, torch_compile, jax, numpy, numba; cpp (loops, g++ -O3), cblas (the BLAS called directly), copy (a
--- memory copy of as many bytes); tinygrad (start-up and size), python, luajit (start-up); mtorch itself as no_onednn
--- (products, convolutions and steps without oneDNN), avx2 (that instruction set), two_threads; all: every peer except
--- those of mtorch itself. bench/rows.lua describes rows.
+-- memory copy of as many bytes); mtorch itself as no_onednn (products, convolutions and steps without oneDNN), avx2
+-- (that instruction set), two_threads; all: every peer except those of mtorch itself. bench/rows.lua describes rows.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -36,9 +35,8 @@ local options = mt.args {
   {'plot', '', 'file for a graph of time over size (.svg)', metavar = 'FILE'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
 }
-local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true, tinygrad = true}
-local all_peers = {'torch', 'torch_compile', 'jax', 'numpy', 'numba', 'tinygrad', 'cpp', 'cblas', 'copy', 'python',
-  'luajit'}
+local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true}
+local all_peers = {'torch', 'torch_compile', 'jax', 'numpy', 'numba', 'cpp', 'cblas', 'copy'}
 local known = util.merged(rows.own, util.set(all_peers))
 
 local function say(sentence, ...)

@@ -56,13 +56,11 @@ local function first_rows(row)
 end
 
 local function program_rows(row, o)
-  local imports = {torch = 'torch', numpy = 'numpy', jax = 'jax', numba = 'numba', tinygrad = 'tinygrad'}
-  local start = {"tools.process(tools.program, '-e', '')", luajit = "tools.process('luajit', '-e', '')", reports = true,
-    python = "tools.process(tools.python(), '-c', '')"}
+  local start = {"tools.process(tools.program, '-e', '')", reports = true}
   local disk = {"tools.size_of_program()", reports = true, unit = 'MiB', jax = "size_of('jax', 'jaxlib')"}
-  for name, package in pairs(imports) do
-    start[name] = ("process('-c', 'import %s')"):format(package)
-    disk[name] = disk[name] or ("size_of('%s')"):format(package)
+  for _, name in ipairs{'torch', 'numpy', 'jax', 'numba'} do
+    start[name] = ("process('-c', 'import %s')"):format(name)
+    disk[name] = disk[name] or ("size_of('%s')"):format(name)
   end
   row('whole jobs', 'startup', '', start)
   row('whole jobs', 'disk/MiB', '', disk)

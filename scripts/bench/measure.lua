@@ -43,7 +43,7 @@ local parts = {
   {'whole', 'Programs', 'Start-up, size on disk (the program; a package without Python and dependencies), ' ..
     'steps of optimizers, the jobs of README.',
     "--only '^startup,^disk,^chain/4,^split_epoch,^Adam/,^SGD/,^AdamW/' " ..
-    '--peer torch,numpy,jax,tinygrad,python'},
+    '--peer torch,numpy,jax'},
   {'first', 'First calls', 'In a new process, with open libraries. `_compiled`: until the step is recorded and ' ..
     'replayed (4 calls); JAX: the call that compiles.',
     "--only '^first_map,^first_fuse,^first_step_split' --peer torch,jax"},

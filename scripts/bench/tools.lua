@@ -183,10 +183,6 @@ end
 --- Returns why a contender of worker.lua is not available and how to install it, or nil if it is available.
 function tools.missing(name)
   if name == 'cpp' then return not first_line {'g++', '--version'} and 'g++ is not here (Debian: apt install g++)' end
-  if name == 'luajit' then return not first_line {'luajit', '-v'} and 'luajit is not here (apt install luajit)' end
-  if name == 'python' then
-    return not first_line {tools.python(), '-c', 'print(1)'} and 'python3 is not here (apt install python3)'
-  end
   if name == 'cblas' then
     return not tools.open_blas() and 'libopenblas.so.0 is not here (apt install libopenblas0-openmp)'
   end
@@ -196,8 +192,6 @@ function tools.python() return os.getenv('MTORCH_PEER_PYTHON') or 'python3' end
 
 function tools.version(name)
   if name == 'cpp' then return first_line {'g++', '--version'} .. ' -O3 -march=native' end
-  if name == 'python' then return first_line {tools.python(), '--version'} end
-  if name == 'luajit' then return tostring(first_line {'luajit', '-v'}):match('^LuaJIT %S+') end
   if name == 'cblas' then return ffi.string(tools.open_blas().openblas_get_config()) end
   if name == 'copy' then return 'memcpy' end
   return ('mtorch %s, %d thread%s'):format(tools.device == 'cpu' and core.isa() or core.device_name(tools.device),

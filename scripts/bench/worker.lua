@@ -3,7 +3,7 @@
 --   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu
 --
 -- NAME: mtorch; cblas (the BLAS called directly); copy (memcpy of as many bytes as the row reads and writes); cpp
--- (loops in C++, g++ -O3 -march=native); python, luajit (their start-up times).
+-- (loops in C++, g++ -O3 -march=native).
 local options = require('mtorch').args {{'name', 'mtorch', 'contender to measure'}}
 local mt = require 'mtorch'
 local core = require 'mtorch.core'

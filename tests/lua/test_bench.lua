@@ -48,8 +48,8 @@ end)
 
 t.test('a missing peer is a line with its installation, not a failure', function()
   assert(not run("--quick --only '^neg/4$' --peer numpy"):find "can't open file") -- of peers/worker.py
-  local text, status = run("--quick --only '^neg/4$' --peer jax,python", 'MTORCH_PEER_PYTHON=/bin/false')
-  assert(status == 0 and text:find('jax is left out', 1, true) and text:find('apt install python3', 1, true), text)
+  local text, status = run("--quick --only '^neg/4$' --peer jax", 'MTORCH_PEER_PYTHON=/bin/false')
+  assert(status == 0 and text:find('jax is left out', 1, true), text)
   assert(text:find '\nneg/4\t[%d.]+\n', text)
   text, status = run '--only nothing_like_this'
   t.eq(status, 1)

@@ -1,7 +1,7 @@
 # worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
 """worker.py --name NAME --threads N --device cpu
 
-NAME: torch torch_compile jax numpy numba tinygrad.
+NAME: torch torch_compile jax numpy numba.
 
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
 compile the expression as a function of the inputs; calls of JAX wait for their results."""
@@ -147,19 +147,8 @@ class Numba(Library):
         self.names["loop"] = loop
 
 
-class Tinygrad(Library):
-    """Of its start-up and its size."""
-
-    def __init__(self, args):
-        from importlib.metadata import version
-
-        super().__init__(args)
-        self.version = f"tinygrad {version('tinygrad')}"
-
-
 LIBRARIES = {
     "numpy": Library, "torch": Torch, "torch_compile": lambda args: Torch(args, True), "jax": Jax, "numba": Numba,
-    "tinygrad": Tinygrad,
 }  # fmt: skip
 
 
