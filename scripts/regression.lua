@@ -4,6 +4,7 @@
 --   mtorch scripts/regression.lua --rate 0.1 --epochs 50 --plot line.svg
 --   mtorch scripts/regression.lua --dry-run                     a short run of every part
 local mt = require 'mtorch'
+local refuse = require 'refuse'
 local nn, optim = mt.nn, mt.optim
 
 local options = mt.args{
@@ -50,6 +51,5 @@ local deviation = math.max(math.abs(weight - slope), math.abs(bias - intercept))
 print(('final: loss=%.5f weight=%.4f bias=%.4f off=%.4f target=%g epochs=%d'):format(losses[epochs], weight, bias,
   deviation, options.target, epochs))
 if not options.dry_run and not (deviation <= options.target) then
-  io.stderr:write(('regression: the line is off by %.4f, more than %g\n'):format(deviation, options.target))
-  os.exit(1)
+  refuse('the line is off by %.4f, more than %g', deviation, options.target)
 end

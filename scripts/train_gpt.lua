@@ -58,9 +58,7 @@ local tokenizer = options.tokenizer and data.BPETokenizer(options.tokenizer)
 
 local function encode(text)
   if tokenizer then return tokenizer:encode(text):int() end
-  local bytes = mt.zeros(#text, {dtype = 'uint8'})
-  ffi.copy(bytes:data(), text, #text)
-  return bytes:int() + 1
+  return mt.frombuffer(text, {dtype = 'uint8'}):int() + 1
 end
 local function decode(ids)
   if tokenizer then return tokenizer:decode(ids) end
@@ -102,15 +100,14 @@ if count - cut <= context + 1 then refuse("'%s' has %d tokens, too few for --con
 
 --- Returns the windows [n x context] that begin at these tokens (from 0), and for each token the one after it.
 local function windows(starts)
-  local x = mt.zeros(#starts, context + 1, {dtype = 'int32'})
-  local to, bytes = ffi.cast('char *', x:data()), 4 * (context + 1)
+  local rows, bytes = {}, 4 * (context + 1)
   for i, start in ipairs(starts:tolist()) do
     tokens:seek('set', 4 * start)
     local text = tokens:read(bytes)
     if not text or #text < bytes then refuse("'%s' has become shorter", path) end
-    ffi.copy(to + (i - 1) * bytes, text, bytes)
+    rows[i] = mt.frombuffer(text, {dtype = 'int32'})
   end
-  x = x:long():to(device)
+  local x = mt.stack(rows):long():to(device)
   return x:narrow(2, 1, context), x:narrow(2, 2, context)
 end
 

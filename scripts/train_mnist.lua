@@ -251,9 +251,7 @@ if report.on then
       wrong[#wrong + 1], labels[#labels + 1] = x[i], ('%d>%d'):format(y[i]:item() - 1, class[i]:item() - 1)
     end
   end
-  local names = {}
-  for digit = 0, 9 do names[digit + 1] = tostring(digit) end
-  report:confusion(confusion:compute(), names)
+  report:confusion(confusion:compute(), mt.extend.util.words '0 1 2 3 4 5 6 7 8 9')
   report:filters(net)
   if #wrong > 0 then report:image('misclassified test digits, true > predicted', mt.stack(wrong), {labels = labels}) end
   print('report: ' .. report:finish())

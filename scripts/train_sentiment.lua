@@ -37,11 +37,7 @@ local small = options.dry_run
 --- Generates n sentences, {text =, kind = 1 if positive, else 0}. The last clause decides, and "not" negates the
 --- word after it, so that single words are not enough.
 local function generate_sentences(n)
-  local function words(text)
-    local list = {}
-    for word in text:gmatch '%S+' do list[#list + 1] = word end
-    return list
-  end
+  local words = mt.extend.util.words
   local adjectives = {
     [1] = words 'good great moving funny clever warm charming fresh gripping brilliant tender witty lovely honest bold',
     [0] = words 'bad dull boring stale lazy clumsy tedious bland awful silly cold hollow weak noisy shallow',

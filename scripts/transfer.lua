@@ -95,9 +95,8 @@ local function accuracy(net, set)
   local counted = metrics.Accuracy()
   net:eval()
   mt.no_grad(function()
-    for _, k in ipairs(mt.range(1, #set.y):split(500)) do
-      counted:update(net(set.x:index_select(1, k:to(options.device))), set.y:index_select(1, k:to(options.device)))
-    end
+    local loader = data.DataLoader(data.TensorDataset(set.x, set.y), {batch_size = 500})
+    for x, y in loader:iter() do counted:update(net(x), y) end
   end)
   net:train()
   return counted:compute()

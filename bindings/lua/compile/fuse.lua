@@ -43,14 +43,13 @@ local function run_recorded(fn, inputs, given, after)
 end
 
 --- Records the gradient: fn(arguments, gradients of results..) with copies of all.
-local function record_gradient(self, entry, arguments, list, wanted_captures)
-  local plain, incoming = {}, {}
+local function record_gradient(self, entry, arguments, list, plain, wanted_captures)
+  local incoming = {}
   local given, inputs = recording.with_copies(arguments, function(x)
     return recording.copy_of(x):requires_grad_(x.requires_grad)
   end)
   local tensors = #inputs
   for k, y in ipairs(list) do
-    plain[k] = not y.requires_grad
     if not plain[k] then
       incoming[#incoming + 1] = mt.ones(y.shape, {dtype = y.dtype, device = y.device})
       inputs[#inputs + 1] = incoming[#incoming]
@@ -151,17 +150,18 @@ local function record(self, mode, arguments)
   if wrote then why = why or 'it changes what it captures: ' .. wrote end
   if native.step_mode() ~= mode then why = why or 'it leaves another gradient mode, dtype or device behind' end
   local wanted = native.function_captured(recorder.handle)
-  local has_gradient = false
-  for _, y in ipairs(list) do has_gradient = has_gradient or y.requires_grad end
+  local has_gradient, plain = false, {} -- plain: results without a gradient
+  for k, y in ipairs(list) do
+    plain[k] = not y.requires_grad
+    has_gradient = has_gradient or y.requires_grad
+  end
   if why then native.step_drop(recorder.handle)
   else entry.recorded, why = native.function_finish(recorder.handle, list, has_gradient) end
-  if not why and has_gradient then why = record_gradient(self, entry, arguments, list, wanted) end
+  if not why and has_gradient then why = record_gradient(self, entry, arguments, list, plain, wanted) end
   if not why then
     mt.set_rng_state(random)
     entry.captured, entry.results = reads, results
     function entry.itself(...) return tensors_of(self, entry, ...) end
-    local plain = {}
-    for k, y in ipairs(list) do plain[k] = not y.requires_grad end
     function entry.differentiable(...) return gradients_by_operations(self, entry, wanted, plain, ...) end
     return entry
   end

@@ -16,4 +16,11 @@ function modules.at(name, get)
   return value
 end
 
+--- The name of one of these tables, or nil; loads none of them.
+function modules.name_of(value)
+  for _, name in ipairs(modules.names) do
+    if type(value) == 'table' and modules.at(name, rawget) == value then return name end
+  end
+end
+
 return modules

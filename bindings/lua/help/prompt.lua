@@ -45,11 +45,8 @@ local function contents(value)
   if value == mt then
     return "mt has the modules " .. table.concat(modules.names, ' ') .. ' and the functions that mt.help() lists'
   end
-  for _, name in ipairs(modules.names) do
-    if modules.at(name, rawget) == value then
-      return util.wrap(('mt.%s has %s'):format(name, table.concat(core.names(value), ' ')), '', 92)
-    end
-  end
+  local name = modules.name_of(value)
+  return name and util.wrap(('mt.%s has %s'):format(name, table.concat(core.names(value), ' ')), '', 92)
 end
 
 --- The results of a line as text: as `print` shows them, but tables by their contents, those of the library by their

@@ -12,6 +12,12 @@ local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 local function fail(...) core.fail('args: ' .. string.format(...)) end
 local function number_text(x) return ('%.14g'):format(x) end
 
+--- "from 1 to 9", "from 1", "up to 9", of an option with limits.
+local function limits(o)
+  if not o.min then return 'up to ' .. number_text(o.max) end
+  return 'from ' .. number_text(o.min) .. (o.max and ' to ' .. number_text(o.max) or '')
+end
+
 --- A description of the valid values of an option.
 local function expected(o)
   if o.choices then return 'one of ' .. table.concat(o.choices, ', ') end
@@ -20,9 +26,7 @@ local function expected(o)
     return 'a file to write' .. (o.endings and ' that ends in .' .. table.concat(o.endings, ' or .') or '')
   end
   local text = o.type == 'int' and 'a whole number' or o.type == 'number' and 'a number' or 'a text'
-  if o.min then text = text .. ' from ' .. number_text(o.min) end
-  if o.max then text = text .. (o.min and ' to ' or ' up to ') .. number_text(o.max) end
-  return text
+  return (o.min or o.max) and text .. ' ' .. limits(o) or text
 end
 
 local function fits(o, value)
@@ -164,11 +168,7 @@ local function metavar(o)
 end
 
 local function facts(o)
-  local list = {}
-  if o.min or o.max then
-    list[1] = (o.min and 'from ' .. number_text(o.min) .. (o.max and ' to ' or '') or 'up to ')
-      .. (o.max and number_text(o.max) or '')
-  end
+  local list = {(o.min or o.max) and limits(o)}
   if o.required then list[#list + 1] = 'needed' end
   local default = type(o.default) == 'number' and number_text(o.default) or tostring(o.default)
   if o.default == true then default = 'on' end

@@ -467,9 +467,7 @@ local function described(value, shown)
   if core.is_callable(value) and core.entry(value) then
     return help_text(shown:find '^mt%.' and shown or type(value) == 'table' and value.__name or value)
   end
-  for _, name in ipairs(modules.names) do
-    if type(value) == 'table' and modules.at(name, rawget) == value then return help_text(name) end
-  end
+  if modules.name_of(value) then return help_text(modules.name_of(value)) end
   if type(value) == 'function' then
     local ok, help = pcall(help_text, shown:match '[%w_]*$') -- a method of an object
     return debug.getinfo(value, 'S').source:find '^@mtorch/' and ok and help or head_of(value)
