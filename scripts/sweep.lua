@@ -204,18 +204,11 @@ local function charts()
   end
   return list
 end
-local scratch = options.dry_run and os.tmpname()
-local page = scratch and scratch .. '.html' or options.report
-if page ~= '' then
-  mt.report{path = page, title = 'A search over ' .. table.concat(head, ', ', 2, #head - 1), curves = charts(),
-    table = rows, config = {script = script, over = over, with = with,
-      seed = options.seed, metric = metric, mode = mode}}
-  if not scratch then print('report: ' .. page) end
-end
-
-if scratch then
-  os.remove(page)
-  os.remove(scratch)
+if options.report ~= '' and not options.dry_run then
+  mt.report{path = options.report, title = 'A search over ' .. table.concat(head, ', ', 2, #head - 1),
+    curves = charts(), table = rows, config = {script = script, over = over, with = with, seed = options.seed,
+      metric = metric, mode = mode}}
+  print('report: ' .. options.report)
 end
 
 local best = order[1]

@@ -81,23 +81,12 @@ local function number(value)
   return (value >= 100 and '%.0f' or value >= 10 and '%.1f' or '%.2f'):format(value)
 end
 
---- Prints rows as a markdown table, and writes them to a CSV file if `path` is not ''.
+--- Prints rows as a table, and writes them to a CSV file if `path` is not ''.
 function lesson.table(columns, rows, path)
-  local widths = {}
-  for c, name in ipairs(columns) do
-    widths[c] = #name
-    for _, row in ipairs(rows) do widths[c] = math.max(widths[c], #number(row[c])) end
-  end
-  local function line(cells)
-    local parts = {}
-    for c, width in ipairs(widths) do
-      parts[c] = ('%' .. (c == 1 and '-' or '') .. width .. 's'):format(number(cells[c]))
-    end
-    return '| ' .. table.concat(parts, ' | ') .. ' |'
-  end
-  print(line(columns))
-  print('|' .. ('---|'):rep(#columns))
-  for _, row in ipairs(rows) do print(line(row)) end
+  local lines = util.map(util.append({columns}, rows), function(row)
+    return util.tabulate(#columns, function(c) return number(row[c]) end)
+  end)
+  print(table.concat(util.aligned(lines, 1), '\n'))
   if not path or path == '' then return end
   local lists = {names = columns}
   for c, name in ipairs(columns) do

@@ -155,11 +155,6 @@ if is_notebook then
   print("these are the notebook's numbers")
 end
 
-title('One cell by a kernel')
-local res = new(m1, m2)
-cell(1, 1, m1, m2, res)
-print(res)
-
 -- ---- the ladder --------------------------------------------------------------------------------
 
 title('The ladder, ' .. tostring(m1.shape) .. ' x ' .. tostring(m2.shape))

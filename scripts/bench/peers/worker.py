@@ -15,7 +15,6 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-PACKAGES = {"torch_compile": "torch"}
 
 
 class Library:
@@ -52,12 +51,8 @@ class Library:
 
     def function(self, inputs, setup, call):
         space = dict(self.names, **inputs)
-        self.before(space, list(inputs), setup)
         exec(setup.replace("\\n", "\n"), space)
         return self.compiled(space, list(inputs), call, setup)
-
-    def before(self, space, names, setup):
-        pass
 
     def compiled(self, space, names, call, setup):
         return body(space, "", call)
@@ -93,9 +88,9 @@ class Torch(Library):
     def array(self, values, leaf):
         return self.torch.tensor(values, device=self.device).requires_grad_(leaf)
 
-    def before(self, space, names, setup):
-        leaves = any(getattr(space[name], "requires_grad", False) for name in names)
-        self.torch.set_grad_enabled(bool(setup) or leaves)
+    def function(self, inputs, setup, call):
+        self.torch.set_grad_enabled(bool(setup) or any(x.requires_grad for x in inputs.values()))
+        return super().function(inputs, setup, call)
 
     def compiled(self, space, names, call, setup):
         if not self.compiles or setup:
@@ -247,8 +242,7 @@ def main():
     try:
         library = LIBRARIES[args.name](args)
     except ImportError as error:
-        package = PACKAGES.get(args.name, args.name)
-        print(f"none\t{error} ({sys.executable}): pip install {package}", file=answers)
+        print(f"none\t{error} ({sys.executable}): pip install {args.name.split('_')[0]}", file=answers)
         return
     worker = Worker(library)
     print(f"hello\t{library.version}, {args.threads} thread{'s' * (args.threads > 1)}", file=answers)
