@@ -320,29 +320,7 @@ t.test('terminal: images fit the screen, unless they are told how to stand', fun
   t.eq({lines('60'), lines('24'), lines('24', 4), lines('5')}, {40, 18, 40, 15})
 end)
 
---- Reads sixels: a list of rows of colours {r, g, b} in percent.
-local function sixel_rows(text)
-  local width, height, body = text:match '^\27Pq"1;1;(%d+);(%d+)(.*)\27\\\n$'
-  local palette, rows, x, top, colour = {}, {}, 1, 1, nil
-  for y = 1, height do rows[y] = {} end
-  for mark, argument, character in body:gmatch '([#!$%-]?)([%d;]*)([?-~]?)' do
-    if mark == '#' then
-      local index, r, g, b = argument:match '^(%d+);2;(%d+);(%d+);(%d+)$'
-      if index then palette[index] = {tonumber(r), tonumber(g), tonumber(b)} else colour = palette[argument] end
-    elseif mark == '$' then x = 1
-    elseif mark == '-' then x, top = 1, top + 6
-    end
-    for _ = 1, character == '' and 0 or mark == '!' and argument or 1 do
-      for k = 0, 5 do
-        if math.floor((character:byte() - 63) / 2 ^ k) % 2 == 1 then rows[top + k][x] = colour end
-      end
-      x = x + 1
-    end
-  end
-  return rows, tonumber(width)
-end
-
-t.test('terminal: pictures where it shows them, by the protocols of kitty and iTerm2, or as sixels', function()
+t.test('terminal: pictures where it shows them, by the protocols of kitty and iTerm2', function()
   local tty = {isatty = function() return true end}
   local function shown(name, value)
     local environment = {LC_ALL = 'C.UTF-8', COLUMNS = '80', [name] = value}
@@ -355,18 +333,8 @@ t.test('terminal: pictures where it shows them, by the protocols of kitty and iT
     for more, part in kitty:gmatch('\27_G[^;]*m=(%d);([^\27]*)\27\\') do parts[#parts + 1] = {more, #part} end
     t.eq(kitty:find('^\27_Gf=100,a=T,m=1;iVBORw0KGgo') ~= nil, true)
     t.eq({parts[1], parts[#parts][1]}, {{'1', 4096}, '0'})
-    local path = os.tmpname() .. '.png'
-    plot.line{{1, 2, 3}, path = path}
-    local image = require('mtorch').data.image(path, 3)
-    os.remove(path)
-    local rows, width = sixel_rows(shown('TERM', 'foot'))
-    t.eq({3, #rows, width}, image.shape)
-    local pixels = ((image:to('float32') / 51):round() * 20):permute(2, 3, 1):reshape(-1, 3):tolist()
-    for at = 1, #pixels, 7 do -- a seventh of them, in all columns
-      t.eq(rows[math.floor((at - 1) / width) + 1][(at - 1) % width + 1], pixels[at])
-    end
     t.eq(shown('MTORCH_PICTURES', 'iterm2'), iterm)
-    t.eq(shown('MTORCH_PICTURES', 'text'):find '\27[_%]P]', nil)
+    t.eq(shown('MTORCH_PICTURES', 'text'):find '\27[_%]]', nil)
   end
   t.eq(shown('TERM', 'xterm'):find('\27[_%]]'), nil)
 end)
