@@ -27,8 +27,6 @@ local function varint(n)
   return char(unpack(bytes))
 end
 
-protobuf.varint = varint
-
 local float, double = ffi.new 'float[1]', ffi.new 'double[1]'
 
 -- The wire types of scalars, and the functions that encode them.

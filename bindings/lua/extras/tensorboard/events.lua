@@ -5,7 +5,6 @@ local extend = require('mtorch').extend
 local protobuf = require 'mtorch.extras.protobuf'
 
 local band, bxor, rshift = bit.band, bit.bxor, bit.rshift
-local varint = protobuf.varint
 
 local events = {}
 
@@ -46,8 +45,7 @@ end
 
 -- Messages (tensorboard/compat/proto) -------------------------------------------------------------
 
-local plugin = {plugin_name = {1, 'bytes'}, content = {2, 'bytes'}}
-local metadata = {plugin_data = {1, plugin}}
+local metadata = {plugin_data = {1, {plugin_name = {1, 'bytes'}}}}
 local image = {height = {1, 'int'}, width = {2, 'int'}, colorspace = {3, 'int'}, encoded = {4, 'bytes'}}
 local histogram = {min = {1, 'double'}, max = {2, 'double'}, num = {3, 'double'}, sum = {4, 'double'},
                    sum_squares = {5, 'double'}, bucket_limit = {6, 'double', 'list'}, bucket = {7, 'double', 'list'}}
@@ -57,30 +55,8 @@ local value = {tag = {1, 'bytes'}, simple_value = {2, 'float'}, image = {4, imag
                tensor = {8, tensor}, metadata = {9, metadata}}
 local event = {wall_time = {1, 'double'}, step = {2, 'int'}, file_version = {3, 'bytes'},
                summary = {5, {value = {1, value, 'list'}}}, session_log = {7, {status = {1, 'int'}}}}
--- tensorboard/plugins/hparams
-local info = {name = {1, 'bytes'}, type = {4, 'int'}}
-local metric = {name = {1, {tag = {2, 'bytes'}}}}
-local any = {number = {2, 'double'}, string = {3, 'bytes'}, bool = {4, 'bool'}}
-local hparams = {experiment = {2, {hparams = {4, info, 'list'}, metrics = {5, metric, 'list'}}},
-                 start = {3, {hparams = {1, {key = {1, 'bytes'}, value = {2, any}}, 'list'}}},
-                 finish = {4, {status = {1, 'int'}}}}
 
 function events.event(fields) return protobuf.encode(event, fields) end
-function events.hparams(fields) return protobuf.encode(hparams, fields) end
-
-local double, float = ffi.new 'double[1]', ffi.new 'float[1]'
-
---- Returns the beginning of a scalar's event, with the tag.
-function events.scalar_head(tag) return '\10' .. varint(#tag) .. tag .. '\21' end
-
---- Encodes the event of a scalar directly, because this is called at every step. A step is an integer from 0.
-function events.scalar(head, x, step, time)
-  double[0], float[0] = time, x
-  local inner = #head + 4
-  return '\9' .. ffi.string(double, 8) .. '\16' .. varint(step) .. '\42' ..
-    varint(inner + (inner < 128 and 2 or inner < 16384 and 3 or 4)) .. '\10' .. varint(inner) .. head ..
-    ffi.string(float, 4)
-end
 
 -- Files -------------------------------------------------------------------------------------------
 

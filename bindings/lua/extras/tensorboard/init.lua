@@ -44,7 +44,7 @@ end
 
 local function new(log_dir, options)
   local self = object.new(Writer, {log_dir = log_dir, waiting = {}, bytes = 0, written = wall_time(), inner = {},
-    heads = {}, max_queue = options.max_queue, flush_secs = options.flush_secs, options = options})
+    max_queue = options.max_queue, flush_secs = options.flush_secs, options = options})
   extend.make_folders('SummaryWriter', log_dir)
   self.path = events.file_name(log_dir, options.filename_suffix)
   self.file = util.open_log('SummaryWriter', self.path, 'wb')
@@ -58,33 +58,15 @@ end
 
 -- Scalars -----------------------------------------------------------------------------------------
 
-local function write_scalar(self, tag, value, step, time)
-  local number = util.scalar(value)
-  if type(number) ~= 'number' then
-    extend.fail("add_scalar: '%s' is %s, expected a number or a tensor of one element", tag, extend.describe(value))
-  end
-  self.time = time or wall_time()
-  local head = self.heads[tag]
-  if not head then
-    head = events.scalar_head(tag)
-    self.heads[tag] = head
-  end
-  add(self, events.scalar(head, number, step or 0, self.time))
-end
-
 method('add_scalar(tag: string, scalar_value: any, global_step: int >= 0 = nil, walltime: number = nil)',
-  'A number, or a tensor of one element, under a tag such as "loss/train", of a step.', write_scalar)
-
-local checked = Writer.add_scalar
-
---- A fast path of the usual call without all checks.
-function Writer.add_scalar(self, tag, value, step, ...)
-  if type(value) == 'number' and type(step) == 'number' and step >= 0 and step < 2 ^ 53 and step % 1 == 0 and
-    select('#', ...) == 0 and type(self) == 'table' and type(tag) == 'string' and getmetatable(self) == Writer then
-    return write_scalar(self, tag, value, step)
-  end
-  return checked(self, tag, value, step, ...)
-end
+  'A number, or a tensor of one element, under a tag such as "loss/train", of a step.',
+  function(self, tag, value, step, time)
+    local number = util.scalar(value)
+    if type(number) ~= 'number' then
+      extend.fail("add_scalar: '%s' is %s, expected a number or a tensor of one element", tag, extend.describe(value))
+    end
+    add_value(self, step or 0, time, {tag = tag, simple_value = number})
+  end)
 
 method('add_scalars(main_tag: string, tag_scalar_dict: table, global_step: int >= 0 = nil, walltime: number = nil)',
   'Several numbers by name in one chart; each is a separate run, in a subfolder.',
@@ -154,99 +136,41 @@ method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bin
 
 -- Images ------------------------------------------------------------------------------------------
 
---- Returns the permutation from the layout `from`, such as 'HWC', to `to`, or nil if the letters differ.
-local function permutation(from, to)
-  local order = {}
-  for i = 1, #to do
-    order[i] = from:upper():find(to:sub(i, i), 1, true)
-    if not order[i] then return nil end
+--- Converts an image to [h x w x channels]; `layout` has the letters of its dimensions, as 'CHW'.
+local function to_hwc(x, layout)
+  local order = util.tabulate(#layout, function(i) return layout:upper():find(('HWC'):sub(i, i), 1, true) or 0 end)
+  if #layout < 2 or #layout > 3 or util.set(order)[0] then
+    extend.fail("add_image: dataformats is '%s', expected the letters of 'HWC' or 'HW'", layout)
   end
-  return #from == #to and order or nil
-end
-
---- Converts an image [h x w x channels] to uint8; other dtypes are from 0 to 1.
-local function pixels(op, x, formats, dataformats)
-  x = mt.is_tensor(x) and x:detach():cpu() or mt.tensor(x)
-  for _, format in ipairs(formats) do
-    local order = permutation(dataformats, format)
-    if order then
-      if x:dim() ~= #format then
-        extend.fail("%s: the image is %s, expected %d dimensions for dataformats='%s'", op, tostring(x.shape), #format,
-          dataformats)
-      end
-      x = x:permute(order)
-      if #format == 2 then x = x:unsqueeze(3) end
-      if x.dtype ~= 'uint8' then x = (x:float() * 255):nan_to_num(0):clamp(0, 255):byte() end
-      return x, format
-    end
+  if x:dim() ~= #layout then
+    extend.fail("add_image: the image is %s, expected %d dimensions for dataformats='%s'", tostring(x.shape), #layout,
+      layout)
   end
-  extend.fail("%s: dataformats is '%s', expected the letters of '%s'", op, dataformats, table.concat(formats, "' or '"))
-end
-
-local function add_pixels(self, tag, x, step, time)
-  local h, w, channels = unpack(x.shape)
-  if h * w == 0 or channels ~= 1 and channels ~= 3 and channels ~= 4 then
-    extend.fail("add_image: '%s' is %d x %d with %d channels, expected 1, 3 or 4 channels", tag, h, w, channels)
-  end
-  add_value(self, step, time, {tag = tag, image = {height = h, width = w, colorspace = channels,
-    encoded = extend.encode_png(x:permute(3, 1, 2):contiguous())}})
+  x = x:permute(order)
+  return #layout == 2 and x:unsqueeze(3) or x
 end
 
 method('add_image(tag: string, img_tensor: any, global_step: int >= 0 = nil, walltime: number = nil, ' ..
   "dataformats: string = 'CHW')",
   'An image [channels x height x width], or in another layout (dataformats: CHW HWC HW): uint8, or floats from 0 to 1.',
   function(self, tag, x, step, time, dataformats)
-    add_pixels(self, tag, pixels('add_image', x, {'HWC', 'HW'}, dataformats), step, time)
+    x = to_hwc(mt.is_tensor(x) and x:detach():cpu() or mt.tensor(x), dataformats)
+    local h, w, channels = unpack(x.shape)
+    if h * w == 0 or channels ~= 1 and channels ~= 3 and channels ~= 4 then
+      extend.fail("add_image: '%s' is %d x %d with %d channels, expected 1, 3 or 4 channels", tag, h, w, channels)
+    end
+    if x.dtype ~= 'uint8' then x = (x:float() * 255):nan_to_num(0):clamp(0, 255):byte() end
+    add_value(self, step, time, {tag = tag, image = {height = h, width = w, colorspace = channels,
+      encoded = extend.encode_png(x:permute(3, 1, 2):contiguous())}})
   end)
 
---- Combines images [n x h x w x channels] to one with rows of eight.
-local function grid(x)
-  local n, h, w, channels = unpack(x.shape)
-  local cols = math.min(n, 8)
-  local rows = math.ceil(n / cols)
-  x = x:pad{0, 0, 0, 0, 0, 0, 0, rows * cols - n}
-  return x:reshape(rows, cols, h, w, channels):transpose(2, 3):reshape(rows * h, cols * w, channels)
-end
-
-method('add_images(tag: string, img_tensor: any, global_step: int >= 0 = nil, walltime: number = nil, ' ..
-  "dataformats: string = 'NCHW')", 'Pictures [n x channels x height x width] side by side, in rows of eight.',
-  function(self, tag, x, step, time, dataformats)
-    x = pixels('add_images', x, {'NHWC'}, dataformats)
-    if #x == 0 then extend.fail("add_images: '%s' has no image", tag) end
-    add_pixels(self, tag, grid(x), step, time)
-  end)
-
--- Texts, hyperparameters --------------------------------------------------------------------------
+-- Texts -------------------------------------------------------------------------------------------
 
 method('add_text(tag: string, text_string: string, global_step: int >= 0 = nil, walltime: number = nil)',
   'A text, in Markdown.',
   function(self, tag, text, step, time)
     add_value(self, step, time, {tag = tag .. '/text_summary', metadata = {plugin_data = {plugin_name = 'text'}},
       tensor = {dtype = 7, shape = {dim = {{size = 1}}}, string_val = {text}}})
-  end)
-
-method('add_hparams(hparam_dict: table, metric_dict: table, run_name: string = nil, global_step: int >= 0 = nil)',
-  'Hyperparameters (numbers, strings, booleans by name) and the resulting metrics, as a run in a subfolder.',
-  function(self, hparam_dict, metric_dict, run_name, step)
-    local infos, values, metrics = {}, {}, {}
-    for i, key in ipairs(util.sorted_keys(hparam_dict)) do
-      local x = util.scalar(hparam_dict[key])
-      local number = ({string = 1, boolean = 2, number = 3})[type(x)]
-      if not number then extend.fail('add_hparams: %s is %s, expected a number, a string or a boolean', key,
-        extend.describe(x)) end
-      infos[i] = {name = tostring(key), type = number}
-      values[i] = {key = tostring(key), value = {[({'string', 'bool', 'number'})[number]] = x}}
-    end
-    local names = util.sorted_keys(metric_dict)
-    for i, key in ipairs(names) do metrics[i] = {name = {tag = tostring(key)}} end
-    local run = new(self.log_dir .. '/' .. (run_name or ('%.6f'):format(wall_time())), self.options)
-    for _, part in ipairs{{'experiment', {experiment = {hparams = infos, metrics = metrics}}},
-      {'session_start_info', {start = {hparams = values}}}, {'session_end_info', {finish = {status = 1}}}} do
-      add_value(run, step, nil, {tag = '_hparams_/' .. part[1],
-        metadata = {plugin_data = {plugin_name = 'hparams', content = events.hparams(part[2])}}})
-    end
-    for _, key in ipairs(names) do run:add_scalar(tostring(key), metric_dict[key], step) end
-    run:close()
   end)
 
 -- Ending ------------------------------------------------------------------------------------------
@@ -271,7 +195,7 @@ method('get_logdir()', 'The folder.', function(self) return self.log_dir end)
 local SummaryWriter = extend.declare("SummaryWriter(log_dir: string = nil, comment: string = '', " ..
   "purge_step: int >= 0 = nil, max_queue: int >= 0 = 10, flush_secs: number >= 0 = 120, filename_suffix: string = '')",
   'Writes event files for TensorBoard into a folder (runs/DATE_HOST without log_dir): w:add_scalar(tag, value, ' ..
-    'step), add_scalars add_histogram add_image add_images add_text add_hparams, w:flush(), w:close(). Up to ' ..
+    'step), add_scalars add_histogram add_image add_text, w:flush(), w:close(). Up to ' ..
     'max_queue events are buffered; they are written after flush_secs, and at the end. Events from purge_step on of ' ..
     'an earlier run in that folder are hidden.',
   function(log_dir, comment, purge_step, max_queue, flush_secs, filename_suffix)
