@@ -3,6 +3,7 @@ local mt = require 'mtorch'
 local extend = mt.extend
 local util = extend.util
 local report = require 'mtorch.extras.report'
+local parts = require 'mtorch.extras.report.parts'
 
 local compare = {}
 local nan = 0 / 0
@@ -20,28 +21,18 @@ local function is_curve(value)
   return true
 end
 
---- Calls found(name, value) for the values of nested tables, with dotted names; lists and {x =, y =} are values.
-local function each(of, found, prefix)
-  for _, key in ipairs(util.sorted_keys(of)) do
-    local value, name = of[key], (prefix or '') .. tostring(key)
-    local is_object = type(value) == 'table' and value[1] == nil and not is_curve(value.y)
-    if is_object then each(value, found, name .. '.') else found(name, value) end
-  end
-end
+local function is_series(value) return is_curve(value.y) end
 
-local function text_of(value)
-  if type(value) ~= 'table' then return value end
-  return '(' .. table.concat(util.map(value, function(v) return tostring(text_of(v)) end), ', ') .. ')'
-end
+local function text_of(value) return type(value) == 'table' and parts.text_of(value) or value end
 
 --- Reads an object: numbers and texts are options, lists of numbers curves, over a list of steps of the same length.
 local function add_object(run, object)
   local over
   for _, name in ipairs(steps) do over = over or is_curve(object[name]) and object[name] or nil end
   local names = {}
-  each(object, function(name, value)
+  parts.each_option(object, function(name, value)
     names[name:gsub('^config%.', ''):gsub('^curves%.', '')] = value
-  end)
+  end, is_series)
   for name, value in pairs(names) do
     local y = type(value) == 'table' and (is_curve(value.y) and value.y or is_curve(value) and value)
     if not y then
@@ -59,10 +50,10 @@ local function add_records(run, records)
   for i, record in ipairs(records) do
     if type(record) ~= 'table' then extend.fail("compare_runs: '%s', record %d is not an object", run.path, i) end
     flat[i] = {}
-    each(record, function(name, value)
+    parts.each_option(record, function(name, value)
       flat[i][name] = value
       count[name] = (count[name] or 0) + 1
-    end)
+    end, is_series)
   end
   for _, name in ipairs(steps) do over = over or count[name] and name end
   for i, record in ipairs(flat) do
@@ -160,6 +151,7 @@ end
 --- Returns rows with a value for each run, and the options that are the same everywhere.
 local function table_of(runs)
   local rows, same = {{''}}, {}
+  local function joined(row) return table.concat(util.map(row, tostring), ' ', 2) end
   for i, run in ipairs(runs) do rows[1][i + 1] = run.name end
   local function add(title, field, name)
     local row, differs = {title}, false
@@ -177,7 +169,7 @@ local function table_of(runs)
   for _, name in ipairs(all_names(runs, 'curves')) do
     local last, best = add(name, 'last', name), add(name .. ', best', 'best', name)
     rows[#rows + 1] = last
-    if text_of{unpack(best, 2)} ~= text_of{unpack(last, 2)} then rows[#rows + 1] = best end
+    if joined(best) ~= joined(last) then rows[#rows + 1] = best end
   end
   if #runs <= most_columns then return rows, same end
   return util.map(rows[1], function(_, k) return util.map(rows, function(row) return row[k] end) end), same

@@ -16,6 +16,7 @@ function parts.need_table(where, value, expected)
   return value
 end
 
+--- Returns a value as a short text.
 local function text_of(value, depth)
   value, depth = util.plain(value), depth or 0
   if type(value) == 'table' and depth > 4 then return '(…)' end
@@ -32,6 +33,8 @@ local function cell(tag, value, like)
   local class = type(like) == 'number' and ' class="n"' or ''
   return ('<%s%s>%s</%s>'):format(tag, class, escape(text_of(value)), tag)
 end
+
+parts.text_of = text_of
 
 function parts.card(content) return '<div class="card">' .. content .. '</div>' end
 
@@ -57,16 +60,14 @@ function parts.table_card(head, rows, dropped)
 end
 
 --- Calls found(name, value) for the values of nested tables, with dotted names: {model={hidden=100}} is model.hidden.
-local function each_option(config, found, prefix, depth)
+--- Lists are values, and tables for which is_value(table) is true.
+function parts.each_option(config, found, is_value, prefix, depth)
+  prefix, depth = prefix or '', depth or 0
   for _, key in ipairs(util.sorted_keys(config)) do
-    local value, name = config[key], (prefix or '') .. tostring(key)
-    local plain = util.plain(value)
-    local nested = type(plain) == 'table' and plain[1] == nil and next(plain) ~= nil
-    if nested and (depth or 0) < 5 and type(value) == 'table' then
-      each_option(value, found, name .. '.', (depth or 0) + 1)
-    else
-      found(name, value)
-    end
+    local value, name = config[key], prefix .. tostring(key)
+    local nested = type(value) == 'table' and type(util.plain(value)) == 'table' and value[1] == nil and
+      next(value) ~= nil and depth < 5 and not (is_value and is_value(value))
+    if nested then parts.each_option(value, found, is_value, name .. '.', depth + 1) else found(name, value) end
   end
 end
 
@@ -213,7 +214,7 @@ end
 --- Returns a comment with the configuration and the curves of a page, which compare.lua reads.
 function parts.data(config, figures)
   local data = {config = {}, curves = {}}
-  each_option(config or {}, function(name, value)
+  parts.each_option(config or {}, function(name, value)
     local kind = type(value)
     local keeps = kind == 'boolean' or kind == 'number' and math.abs(value) < math.huge
     if keeps then data.config[name] = value else data.config[name] = text_of(value) end
@@ -233,7 +234,7 @@ end
 
 function parts.config(config)
   local rows = {}
-  each_option(parts.need_table('report: config', config, '{name = value}'), function(name, value)
+  parts.each_option(parts.need_table('report: config', config, '{name = value}'), function(name, value)
     rows[#rows + 1] = '<tr>' .. cell('th', name) .. cell('td', value) .. '</tr>'
   end)
   return parts.table_card(nil, rows)
