@@ -185,10 +185,10 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     'and launch_kernel(fn, {gx, gy}, ..), in 1 to 3 dimensions, call fn(i, j, ..); launch_kernel(fn, { {bx, by}, ' ..
     '{tx, ty} }, ..) is blocks and threads and calls fn(block_idx, thread_idx, block_dim, ..), tables with x, y, z, ' ..
     'positions from 1: i = (block_idx.x - 1) * block_dim.x + thread_idx.x.',
-    function(...) return require('mtorch.cuda.grid').launch_kernel(...) end)
+    function(...) return require('mtorch.cuda.launch').launch_kernel(...) end)
   methods.indices = core.declare('indices(x: tensor)',
     'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
-    function(x) return require('mtorch.cuda.grid').indices(x) end)
+    function(x) return require('mtorch.cuda.launch').indices(x) end)
   mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..
     'tensors or kept for reuse); and the number of allocations of this thread. mt.cuda.memory_stats() is for a GPU.',
     function()

@@ -220,26 +220,6 @@ __global__ void broken(float* x) {
   if not text:find('"]:6: error', 1, true) then error(text) end
 end)
 
-test('a source of several strings has the lines of each', function()
-  local line = debug.getinfo(1, 'l').currentline
-  local begin = [[
-#define LONG_MACRO(x) \
-  ((x) + 1)
-__device__ float twice(float x) { return 2 * x + wrong_here; }
-]]
-  local text = raises(function()
-    mt.cuda.kernel {source = begin .. ('#define N %d\n'):format(3) .. [[
-__global__ void joined(float* x) {
-  x[0] = twice(missing_name) + LONG_MACRO(N);
-}
-]], name = 'joined'}
-  end, 'does not compile')
-  for wanted, name in pairs {[line + 4] = 'wrong_here', [line + 9] = 'missing_name'} do
-    wanted = ('test_cuda_kernel.lua:%d: error: identifier "%s"'):format(wanted, name)
-    if not text:find(wanted, 1, true) then error(text) end
-  end
-end)
-
 test('errors in the declaration of a kernel', function()
   local function refused(options, sentence) raises(function() mt.cuda.kernel(options) end, sentence) end
   refused({source = 5}, 'kernel: source must be a string, got 5')

@@ -1,7 +1,7 @@
 -- kernel.lua -- mt.kernel: grid kernels written in Lua
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local launcher = require 'mtorch.cuda.launch'
+local launcher = require('mtorch.cuda.launch').launcher
 local native = core.grid_kernel()
 local source = require 'mtorch.compile.source'
 

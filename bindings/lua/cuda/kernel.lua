@@ -1,6 +1,6 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
-local launcher = require 'mtorch.cuda.launch'
+local launcher = require('mtorch.cuda.launch').launcher
 local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'
 local native = core.cuda_kernel()
@@ -24,42 +24,10 @@ local function line_of(text, source, line)
   end
 end
 
---- Appends to `list` the positions in `text` of a source that was concatenated from several
---- strings: from the last line backwards, the longest parts that are found.
-local function parts_of(list, source, text, place, line, elsewhere)
-  local starts, stop = {1}, #source
-  for at in source:gmatch('\n()') do
-    if at <= stop then starts[#starts + 1] = at end
-  end
-  local hi = #starts
-  if hi > 2000 then hi = 0 end
-  local found = {}
-  while hi >= 1 do
-    local last = (starts[hi + 1] or stop + 1) - 1
-    local function occurs_in_script(i) return text:find(source:sub(starts[i], last), 1, true) end
-    local low, high = 1, hi -- binary search for the first line of the part that ends at `last`
-    local known = occurs_in_script(hi)
-    while known and low < high do
-      local middle = math.floor((low + high) / 2)
-      if occurs_in_script(middle) then high = middle else low = middle + 1 end
-    end
-    local part = known and source:sub(starts[high], last) or ''
-    if #part:gsub('%s', '') >= 16 then -- short parts, such as a brace, occur everywhere
-      found[#found + 1] = {high, place, line_of(text, part, line)}
-      hi = high - 1
-    else
-      found[#found + 1] = {hi, elsewhere, hi}
-      hi = hi - 1
-    end
-  end
-  for i = #found, 1, -1 do util.append(list, found[i]) end
-  return list
-end
-
---- Returns the positions of the source's parts, {first line of the part, file in messages, line in
---- it, ..}: in the script, if the text is found there; else lines are counted in the source.
+--- Where the lines of a source are: {1, file in messages, line of its beginning}, in the script if its text is found
+--- there; else the lines of the source itself are counted.
 local function origins_of(source, name)
-  local script
+  local caller
   for level = 2, 40 do
     local info = debug.getinfo(level, 'Sl')
     if not info then break end
@@ -67,15 +35,12 @@ local function origins_of(source, name)
       local kind = info.source:sub(1, 1)
       local text = kind == '@' and (util.read_file(info.source:sub(2), 2 ^ 22) or '') or
         kind ~= '=' and info.source or ''
-      text = text:gsub('\r\n', '\n')
-      local line = source ~= '' and line_of(text, source, info.currentline)
+      local line = source ~= '' and line_of(text:gsub('\r\n', '\n'), source, info.currentline)
       if line then return {1, info.short_src, line} end
-      script = script or {text, info.short_src, info.currentline}
+      caller = caller or (' in %s:%d'):format(info.short_src, info.currentline)
     end
   end
-  if not script then return {1, 'source', 1} end
-  local elsewhere = ('%s in %s:%d'):format(name or 'source', script[2], script[3])
-  return parts_of({1, elsewhere, 1}, source, script[1], script[2], script[3], elsewhere)
+  return {1, caller and (name or 'source') .. caller or 'source', 1}
 end
 
 -- ---- options -------------------------------------------------------------------------------------
