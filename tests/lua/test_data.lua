@@ -94,7 +94,7 @@ t.test('launch_kernel calls once for each cell, in order', function()
   mt.launch_kernel(function(i, j, list, mark) list[#list + 1] = i .. mark .. j end, 2, 3, cells, ',')
   t.eq(cells, {'1,1', '1,2', '1,3', '2,1', '2,2', '2,3'})
   mt.launch_kernel(error, 0, 5)
-  t.raises(function() mt.launch_kernel(function() end, 2.5, 1) end, 'grid_x must be a whole number from 0, got 2.5')
+  t.raises(function() mt.launch_kernel(function() end, 2.5, 1) end, 'grid_x must be a whole number from 0 .* got 2.5')
   t.raises(function() mt.launch_kernel('f', 2, 1) end, 'fn must be a function')
 end)
 

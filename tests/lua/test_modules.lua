@@ -524,10 +524,10 @@ test('print shows what was chosen', function()
     assert(text:find(piece, 1, true), piece .. ' is missing in ' .. text)
   end
   for piece, module in pairs{['BatchNorm1d(3, eps 0.01, momentum false)'] = nn.BatchNorm1d(3, 0.01, false),
-      ['InstanceNorm2d(3, momentum 0.4, not affine'] = nn.InstanceNorm2d(3, {momentum = 0.4}),
+      ['InstanceNorm2d(3, momentum 0.4)'] = nn.InstanceNorm2d(3, {momentum = 0.4}),
       ['Embedding(5 -> 2, padding_idx 1, max_norm 0.5)'] = nn.Embedding(5, 2, {padding_idx = 1, max_norm = 0.5}),
-      ["EmbeddingBag(5 -> 2, mode 'sum')"] = nn.EmbeddingBag(5, 2, {mode = 'sum'}),
-      ['RNN(2 -> 3, relu)'] = nn.RNN(2, 3, {nonlinearity = 'relu'}),
+      ['EmbeddingBag(5 -> 2, mode sum)'] = nn.EmbeddingBag(5, 2, {mode = 'sum'}),
+      ['RNN(2 -> 3, nonlinearity relu)'] = nn.RNN(2, 3, {nonlinearity = 'relu'}),
       ['AvgPool1d(2, stride=1, ceil_mode=true)'] = nn.AvgPool1d(2, 1, 0, true),
       ['GroupNorm(2, 4, eps=0.1)'] = nn.GroupNorm(2, 4, 0.1)} do
     assert(tostring(module):find(piece, 1, true), piece .. ' is missing in ' .. tostring(module))

@@ -13,7 +13,8 @@ t.test('results and states', function()
   same(out[{1, {}, {5, 8}}], h[4])
   local alone, last = nn.GRU(3, 4, {batch_first = true})(mt.randn(7, 3))
   t.eq(tostring(alone.shape) .. tostring(last.shape), '(7, 4)(1, 4)')
-  t.eq(tostring(nn.LSTM(3, 4, {num_layers = 2, dropout = 0.5})), 'LSTM(3 -> 4, 2 layers, dropout 0.5)  304 parameters')
+  t.eq(tostring(nn.LSTM(3, 4, {num_layers = 2, dropout = 0.5})),
+    'LSTM(3 -> 4, num_layers 2, dropout 0.5)  304 parameters')
 end)
 
 t.test('parameters have names, shapes and distributions of PyTorch', function()

@@ -179,9 +179,7 @@ class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int
 module.bind_forward(MultiheadAttention, 'query: tensor, key: tensor = nil, value: tensor = nil, ' ..
   'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
   'average_attn_weights: bool = true, is_causal: bool = false', forward)
-MultiheadAttention.extra = function(self)
-  return ('(%d, %d heads%s)'):format(self.embed_dim, self.num_heads, self.batch_first and ', batch_first' or '')
-end
+MultiheadAttention.extra = class.extra(MultiheadAttention, '{embed_dim}, {num_heads} heads, batch_first')
 --- The multiply-adds for net:summary: of the projections of queries, keys, values and results, and
 --- of the two products between them.
 function MultiheadAttention.__macs(self, q, _, inputs)

@@ -58,18 +58,8 @@ local function sides_of(self, dims)
   return sides
 end
 
-local function extra(self)
-  local parts = {('%d -> %d'):format(self.in_channels, self.out_channels)}
-  for _, option in ipairs{{'kernel_size'}, {'stride', '1'}, {'padding', '0'}, {'output_padding', 'nil'},
-    {'dilation', '1'}, {'groups', '1'}, {'padding_mode', 'zeros'}} do
-    local name, plain = unpack(option)
-    local value = self[name]
-    local text = type(value) == 'table' and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
-    if text ~= plain then parts[#parts + 1] = name:gsub('_size', '') .. ' ' .. text end
-  end
-  if not self.bias then parts[#parts + 1] = 'no bias' end
-  return '(' .. table.concat(parts, ', ') .. ')'
-end
+local extra = '{in_channels} -> {out_channels}, kernel {kernel_size}, stride, padding, output_padding, dilation, ' ..
+  'groups, padding_mode, bias'
 
 local options = "stride: int|ints = 1, padding: int|ints|'same'|'valid' = 0, dilation: int|ints = 1, " ..
   "groups: int >= 1 = 1, bias: bool = true, padding_mode: 'zeros'|'reflect'|'replicate'|'circular' = 'zeros'"

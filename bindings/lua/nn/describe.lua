@@ -19,14 +19,27 @@ local function chosen(self, option)
   return text ~= option.default and text or nil
 end
 
---- ", eps 0.001, momentum 0.3": those of the named options that differ from their defaults.
-function class.chosen(self, ...)
-  local wanted, text = util.set{...}, ''
-  for _, option in ipairs(core.parameters(self.__class) or {}) do
-    local value = wanted[option.name] and chosen(self, option)
-    if value then text = ('%s, %s %s'):format(text, option.name, value) end
+--- The method extra() of a class: '{in_channels} -> {out_channels}, stride, bias' gives '(3 -> 8, stride 2, no bias)',
+--- fields in braces, and those of the named options that differ from their defaults.
+function class.extra(made, form)
+  return function(self)
+    local options, parts = {}, {}
+    for _, option in ipairs(core.parameters(made)) do options[option.name] = option end
+    for part in form:gmatch '[^,%s][^,]*' do
+      local option = options[part]
+      local text = option and chosen(self, option)
+      if option and option.type == 'bool' then
+        local value = self[part] and true or false
+        text = tostring(value) ~= option.default and (value and part or 'no ' .. part)
+      elseif text then
+        text = part .. ' ' .. text:gsub("'", '')
+      elseif part:find '[ {]' then
+        text = part:gsub('{([%w_]+)}', function(name) return shown(self[name]) end)
+      end
+      parts[#parts + 1] = text or nil
+    end
+    return '(' .. table.concat(parts, ', ') .. ')'
   end
-  return text
 end
 
 method('extra()', 'The text that print adds: the options that differ from their defaults, from the second one ' ..

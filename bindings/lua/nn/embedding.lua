@@ -3,7 +3,6 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
-local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 
 --- The row padding_idx, which counts from 1 or from the end.
@@ -68,10 +67,8 @@ local function table_for(self, ids)
   return used, at, padding
 end
 
-local function extra(self)
-  return ('(%d -> %d%s)'):format(self.num_embeddings, self.embedding_dim,
-    class.chosen(self, 'padding_idx', 'max_norm', 'norm_type', 'scale_grad_by_freq', 'mode', 'include_last_offset'))
-end
+local extra = '{num_embeddings} -> {embedding_dim}, padding_idx, max_norm, norm_type, scale_grad_by_freq, mode, ' ..
+  'include_last_offset'
 
 local embedding = {}
 

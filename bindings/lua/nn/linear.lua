@@ -13,9 +13,7 @@ linear.Linear = module.define{
     return uniform(o.out_features, o.in_features), o.bias and uniform(o.out_features)
   end,
   forward = mt.linear,
-  extra = function(self)
-    return ('(%d -> %d%s)'):format(self.in_features, self.out_features, self.bias and '' or ', no bias')
-  end,
+  extra = '{in_features} -> {out_features}, bias',
 }
 
 linear.Bilinear = module.define{

@@ -115,9 +115,9 @@ function Later:__call(...) return module.now(self)(...) end
 ---   module.define{signature, doc, parameters = {'weight', ..}, init =, forward =, extra =, macs =}
 --- The constructor's arguments become fields, except those with a parameter's name. init(options) returns a tensor,
 --- or nil or false, for each of `parameters`, then for each of `buffers`. forward is a function of mt, called with
---- the inputs and the fields that its signature names, or a function of the module and the inputs. extra(self)
---- returns text for print; macs(self, x, y, inputs) returns the multiply-adds of a call (x: the first input, y: the
---- result) if nn/summary.lua cannot derive them from the parameters.
+--- the inputs and the fields that its signature names, or a function of the module and the inputs. extra is the form
+--- of class.extra; macs(self, x, y, inputs) returns the multiply-adds of a call (x: the first input, y: the result) if
+--- nn/summary.lua cannot derive them from the parameters.
 function module.define(spec)
   local made, tensors, kind_of = class.class(spec[1]:match('^[%w_]+')), {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
@@ -137,7 +137,7 @@ function module.define(spec)
     inputs = inputs + 1
   end
   made.forward = arguments and forward_of(spec.forward, arguments, inputs) or counted(spec.forward)
-  made.extra, made.__macs, made.__tensors = spec.extra, spec.macs, tensors
+  made.extra, made.__macs, made.__tensors = spec.extra and class.extra(made, spec.extra), spec.macs, tensors
   return made
 end
 

@@ -1,7 +1,6 @@
 -- normalize.lua -- normalisation layers: batch, instance, layer, group, RMS
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 local is_tensor = mt.is_tensor
 
@@ -36,11 +35,6 @@ local function momentum_of(self, params)
   return momentum or 1 / batches:item()
 end
 
-local function extra(self)
-  return ('(%d%s%s%s)'):format(self.num_features, class.chosen(self, 'eps', 'momentum'),
-    self.affine and '' or ', not affine', self.track_running_stats and '' or ', no running statistics')
-end
-
 --- BatchNorm and InstanceNorm over `low` to `high` dimensions; `on` is the default of affine and
 --- track_running_stats; apply(self, x, params, training, momentum) normalises.
 local function with_statistics(name, low, high, on, doc, apply)
@@ -54,7 +48,7 @@ local function with_statistics(name, low, high, on, doc, apply)
       local params = self.__params
       return apply(self, x, params, self.training or params.running_mean == nil)
     end,
-    extra = extra,
+    extra = '{num_features}, eps, momentum, affine, track_running_stats',
   }
 end
 

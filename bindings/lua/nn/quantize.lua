@@ -17,9 +17,7 @@ quantize.QuantizedLinear = module.define{
   end,
   forward = mt.linear_int8,
   macs = function(self, _, y) return self.in_features * y:numel() end,
-  extra = function(self)
-    return ('(%d -> %d, int8%s)'):format(self.in_features, self.out_features, self.bias and '' or ', no bias')
-  end,
+  extra = '{in_features} -> {out_features}, int8 weight, bias',
 }
 
 --- The layer with its weight rounded to multiples of the largest of each row / 127.

@@ -95,19 +95,8 @@ local function forward(self, x, h, c)
   return out, converted(hn, mt.squeeze, 'unsorted_indices'), converted(cn, mt.squeeze, 'unsorted_indices')
 end
 
---- "(64 -> 128, 2 layers, bidirectional)"
-local function extra(self)
-  local parts = {('%d -> %d'):format(self.input_size, self.hidden_size)}
-  if (self.num_layers or 1) > 1 then parts[#parts + 1] = self.num_layers .. ' layers' end
-  if self.nonlinearity == 'relu' then parts[#parts + 1] = 'relu' end
-  if (self.proj_size or 0) > 0 then parts[#parts + 1] = 'projected to ' .. self.proj_size end
-  if not self.bias then parts[#parts + 1] = 'no bias' end
-  if (self.dropout or 0) > 0 then parts[#parts + 1] = ('dropout %g'):format(self.dropout) end
-  for _, name in ipairs{'bidirectional', 'batch_first'} do
-    if self[name] then parts[#parts + 1] = name end
-  end
-  return ('(%s)'):format(table.concat(parts, ', '))
-end
+local extra = '{input_size} -> {hidden_size}, num_layers, nonlinearity, proj_size, bias, dropout, bidirectional, ' ..
+  'batch_first'
 
 local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'
 local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
@@ -115,8 +104,8 @@ local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number 
 --- A class whose objects begin with init(self), and whose forward(x[, h[, c]]) checks the number of its inputs.
 local function define(signature, doc, mode, init, body)
   local made, inputs = class.class(signature:match('^%w+')), mode == 'lstm' and 3 or 2
-  made.mode, made.extra, made.__macs = mode, extra, multiply_adds
   class.options_constructor(made, signature, doc, {}, true, init)
+  made.mode, made.extra, made.__macs = mode, class.extra(made, extra), multiply_adds
   function made:forward(x, h, c, more)
     if inputs == 2 then more = more or c end
     if x == nil or more ~= nil then class.refuse_inputs(self, inputs, more, x) end

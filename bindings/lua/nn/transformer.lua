@@ -35,10 +35,7 @@ local function layer(name, doc, attentions)
       end
       for k = 1, #attentions + 1 do self['dropout' .. k] = mt.nn.Dropout(o.dropout) end
     end)
-  made.extra = function(self)
-    return ('(%d, %d heads, %d%s%s)'):format(self.d_model, self.nhead, self.linear1.out_features,
-      self.norm_first and ', norm_first' or '', self.batch_first and ', batch_first' or '')
-  end
+  made.extra = class.extra(made, '{d_model}, {nhead} heads, {dim_feedforward}, norm_first, batch_first')
   return made
 end
 
