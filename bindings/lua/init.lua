@@ -132,8 +132,7 @@ local function lazy_fields()
     lazy[name] = function() return core.strict(require('mtorch.' .. file), 'mt.' .. name) end
   end
   for name, file in pairs {args = 'script.args', compile = 'compile.step', display = 'script.display',
-    extend = 'core.extend', help = 'help', profile = 'script.profile', progress = 'script.progress',
-    triplet_margin_with_distance_loss = 'nn.distance_loss'} do
+    extend = 'core.extend', help = 'help', profile = 'script.profile', progress = 'script.progress'} do
     lazy[name] = function() return require('mtorch.' .. file) end
   end
   core.add_lazy(lazy, 'mtorch.', {

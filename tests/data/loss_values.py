@@ -148,7 +148,6 @@ for r in R:
     case('MultiLabelSoftMarginLoss', dict(weight=weight, reduction=r), x, Lin(4, 3, a=1.7, f='sigmoid'))
     case('TripletMarginLoss', dict(reduction=r), x, y, Lin(4, 3, a=0.8))
     case('TripletMarginLoss', dict(margin=0.4, p=1, swap=True, reduction=r), x, y, Lin(4, 3, a=0.8))
-    case('TripletMarginWithDistanceLoss', dict(margin=0.6, swap=r == 'sum', reduction=r), x, y, Lin(4, 3, a=0.8))
 case('MarginRankingLoss', {}, Lin(5), Lin(5, a=0.9), Lin(5, a=1.9, f='sign', fixed=True))
 case('HingeEmbeddingLoss', {}, x, signs)
 case('CosineEmbeddingLoss', {}, Lin(3), Lin(3, a=0.9), Lin(a=1.9, f='sign', fixed=True))

@@ -641,10 +641,8 @@ add('loss_HingeEmbeddingLoss', nn.HingeEmbeddingLoss(), function(n) return {mt.r
 add('loss_MarginRankingLoss', nn.MarginRankingLoss(0.2), function(n) return {mt.randn(n), mt.randn(n), signs(n)} end)
 add('loss_CosineEmbeddingLoss', nn.CosineEmbeddingLoss(), function(n) return {mt.randn(n, 4), mt.randn(n, 4),
   signs(n)} end)
-for name, net in pairs{TripletMarginLoss = nn.TripletMarginLoss({swap = true}),
-    TripletMarginWithDistanceLoss = nn.TripletMarginWithDistanceLoss()} do
-  add('loss_' .. name, net, function(n) return {mt.randn(n, 4), mt.randn(n, 4), mt.randn(n, 4)} end)
-end
+add('loss_TripletMarginLoss', nn.TripletMarginLoss({swap = true}),
+  function(n) return {mt.randn(n, 4), mt.randn(n, 4), mt.randn(n, 4)} end)
 local weights = mt.linspace(0.5, 1.5, 6)
 for name, net in pairs{CrossEntropyLoss = nn.CrossEntropyLoss({weight = weights, label_smoothing = 0.2}),
   NLLLoss = nn.NLLLoss(),

@@ -49,26 +49,13 @@ end
 
 test('every loss of PyTorch is there, and checked', function()
   local names = 'L1 MSE SmoothL1 Huber CrossEntropy NLL GaussianNLL PoissonNLL KLDiv BCE BCEWithLogits ' ..
-    'MarginRanking HingeEmbedding CosineEmbedding TripletMargin TripletMarginWithDistance MultiMargin ' ..
+    'MarginRanking HingeEmbedding CosineEmbedding TripletMargin MultiMargin ' ..
     'MultiLabelMargin MultiLabelSoftMargin SoftMargin CTC'
   for name in names:gmatch('%S+') do eq({name, seen[name .. 'Loss']}, {name, true}) end
   assert(#cases >= 60)
 end)
 
 local x, y = values.lin{4, 3}, values.lin({4, 3}, 1.1)
-
-test('a distance of the user\'s own', function()
-  local function manhattan(a, b) return ((a - b):abs():sum(-1)) end
-  local loss = nn.TripletMarginWithDistanceLoss{distance_function = manhattan, margin = 0.5, reduction = 'none'}
-  local far = values.lin({4, 3}, 0.8)
-  eq(loss(x, y, far):tolist(), (manhattan(x, y) - manhattan(x, far) + 0.5):relu():tolist())
-  local swapped = mt.triplet_margin_with_distance_loss(x, y, far, {distance_function = manhattan, swap = true})
-  local least = manhattan(x, far):minimum(manhattan(y, far))
-  near(swapped:item(), (manhattan(x, y) - least + 1):relu():mean():item(), 1e-15)
-  raises(function() mt.triplet_margin_with_distance_loss(x, y, far, {distance_function = 3}) end,
-    'distance_function .* got 3')
-  raises(function() nn.TripletMarginWithDistanceLoss{margin = 0} end, 'margin must be .* above 0, got 0')
-end)
 
 test('soft margins: large scores give finite losses, errors of shapes', function()
   local far = mt.tensor({-800, 800}, 'float64')

@@ -1,10 +1,18 @@
--- activation.lua -- activation functions as modules
+-- activation.lua -- activation functions and dropout as modules
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
+local p = {p = 'number >= 0 <= 1 = 0.5'}
+
 return {
+  AlphaDropout = module.of(mt.alpha_dropout, 1, p, true),
   CELU = module.of(mt.celu, 1, nil, mt.celu_),
+  Dropout = module.of(mt.dropout, 1, p, mt.dropout_),
+  Dropout1d = module.of(mt.dropout1d, 1, p, true),
+  Dropout2d = module.of(mt.dropout2d, 1, p, true),
+  Dropout3d = module.of(mt.dropout3d, 1, p, true),
   ELU = module.of(mt.elu, 1, nil, mt.elu_),
+  FeatureAlphaDropout = module.of(mt.feature_alpha_dropout, 1, p, true),
   GELU = module.of(mt.gelu, 1, {approximate = "'none'|'tanh' = 'none'"}),
   GLU = module.of(mt.glu, 1),
   Hardshrink = module.of(mt.hardshrink, 1),

@@ -26,6 +26,4 @@ return {
   SmoothL1Loss = module.of(mt.smooth_l1_loss, 2, {beta = 'number >= 0 = 1'}),
   SoftMarginLoss = module.of(mt.soft_margin_loss, 2),
   TripletMarginLoss = module.of(mt.triplet_margin_loss, 3, {margin = 'number > 0 = 1'}),
-  TripletMarginWithDistanceLoss = module.of(mt.triplet_margin_with_distance_loss, 3,
-    {margin = 'number > 0 = 1'}),
 }

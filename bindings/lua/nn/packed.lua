@@ -32,8 +32,10 @@ function Packed:to(...)
   return make(data, self.batch_sizes, to_device(self.sorted_indices), to_device(self.unsorted_indices))
 end
 
+local op = 'pack_padded_sequence'
+
 --- Lengths, a tensor or a list, as a list of integers in 1..max_length.
-local function length_list(op, lengths, n, max_length)
+local function length_list(lengths, n, max_length)
   if mt.is_tensor(lengths) then
     if lengths:dim() ~= 1 then core.fail('%s: the lengths are %s, expected (%d)', op, tostring(lengths.shape), n) end
     lengths = lengths:tolist()
@@ -65,12 +67,11 @@ packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, 
   'Packs padded sequences [time x batch x ..], or with batch_first [batch x time x ..], of these lengths; recurrent ' ..
   'layers accept the result. enforce_sorted: the lengths must decrease; without it they are sorted.',
   function(input, lengths, batch_first, enforce_sorted)
-    local op = 'pack_padded_sequence'
     if input:dim() < 2 then core.fail('%s: the input is %s, expected time and batch', op, tostring(input.shape)) end
     if batch_first then input = input:transpose(1, 2) end
     local time, batch = input.shape[1], input.shape[2]
     if batch == 0 then core.fail('%s: the input %s has no sequences', op, tostring(input.shape)) end
-    lengths = mt.tensor(length_list(op, lengths, batch, time), {dtype = 'int64', device = 'cpu'})
+    lengths = mt.tensor(length_list(lengths, batch, time), {dtype = 'int64', device = 'cpu'})
     local sorted, order = lengths:sort(1, true)
     if sorted:equal(lengths) then order = nil
     elseif enforce_sorted then
@@ -81,22 +82,20 @@ packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, 
     return make(data, present:sum(2), order and order:to(input.device), order and order:argsort():to(input.device))
   end)
 
-local function check_packed(op, sequence)
-  if not class.is_packed(sequence) then
-    core.fail('%s: a packed sequence is needed, got %s; see nn.pack_padded_sequence', op, core.describe(sequence))
-  end
-end
-
 packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence: table, batch_first: bool = false, ' ..
   'padding_value: number = 0, total_length: int = nil)',
   'The sequences padded to the longest, or to total_length, [time x batch x ..], and their lengths (an int64 tensor).',
   function(sequence, batch_first, padding_value, total_length)
-    local op = 'pad_packed_sequence'
-    check_packed(op, sequence)
+    if not class.is_packed(sequence) then
+      core.fail('pad_packed_sequence: a packed sequence is needed, got %s; see nn.pack_padded_sequence',
+        core.describe(sequence))
+    end
     local sizes, order, unsorted = sequence.batch_sizes, sequence.sorted_indices, sequence.unsorted_indices
     local longest, batch = #sizes, sizes:at(1)
     local time = total_length or longest
-    if time < longest then core.fail('%s: total_length is %d, the longest sequence %d', op, time, longest) end
+    if time < longest then
+      core.fail('pad_packed_sequence: total_length is %d, the longest sequence %d', time, longest)
+    end
     local data, shape = sequence.data, sequence.data:size()
     table.remove(shape, 1)
     local present = first_columns(sizes, batch)
@@ -123,42 +122,19 @@ packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_fir
       end
       max_length = math.max(max_length, x.shape[1])
     end
-    local list = {}
-    for i, x in ipairs(sequences) do
-      local shape, more = x:size(), max_length - x.shape[1]
-      shape[1] = more
-      list[i] = x
-      if more > 0 then
-        local filling = mt.full(shape, padding_value, {dtype = x.dtype, device = x.device})
-        list[i] = padding_side == 'left' and mt.cat({filling, x}, 1) or mt.cat({x, filling}, 1)
-      end
-    end
-    return mt.stack(list, batch_first and 1 or 2)
-  end)
-
-packed.unpad_sequence = core.declare('unpad_sequence(padded: tensor, lengths: tensor|ints, batch_first: bool = false)',
-  'The inverse of pad_sequence: a list of the sequences of these lengths.',
-  function(padded, lengths, batch_first)
-    if padded:dim() < 2 then
-      core.fail('unpad_sequence: the input is %s, expected time and batch', tostring(padded.shape))
-    end
-    if not batch_first then padded = padded:transpose(1, 2) end
-    lengths = length_list('unpad_sequence', lengths, padded.shape[1], padded.shape[2])
-    return util.map(lengths, function(n, i) return padded[i]:narrow(1, 1, n) end)
+    return (mt.stack(util.map(sequences, function(x)
+      local sides, n = {}, 2 * x:dim()
+      for i = 1, n do sides[i] = 0 end
+      sides[padding_side == 'left' and n - 1 or n] = max_length - x.shape[1]
+      return x:pad(sides, 'constant', padding_value)
+    end), batch_first and 1 or 2))
   end)
 
 packed.pack_sequence = core.declare('pack_sequence([sequences]: tensors, enforce_sorted: bool = true)',
   'A list of tensors [length x ..] packed: pack_padded_sequence of pad_sequence.',
   function(sequences, enforce_sorted)
-    local padded = packed.pad_sequence(sequences)
     local lengths = util.map(sequences, function(x) return x.shape[1] end)
-    return packed.pack_padded_sequence(padded, lengths, {enforce_sorted = enforce_sorted})
-  end)
-
-packed.unpack_sequence = core.declare('unpack_sequence(sequence: table)', 'A list of the sequences that were packed.',
-  function(sequence)
-    check_packed('unpack_sequence', sequence)
-    return packed.unpad_sequence(packed.pad_packed_sequence(sequence))
+    return packed.pack_padded_sequence(packed.pad_sequence(sequences), lengths, {enforce_sorted = enforce_sorted})
   end)
 
 return packed

@@ -1,4 +1,4 @@
--- shape.lua -- modules that rearrange or pad elements
+-- shape.lua -- modules that rearrange, pad, pool or resize
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
@@ -42,6 +42,45 @@ for dims = 1, 3 do
   pads('ReflectionPad', 'reflect', dims, 'The reflection of the last dimensions around their ends.')
   pads('ReplicationPad', 'replicate', dims, 'The outermost elements again, around the last dimensions.')
   pads('CircularPad', 'circular', dims, 'The other end again, around the last dimensions.')
+end
+
+-- ---- pooling and resizing -----------------------------------------------------------------------
+
+for dims = 1, 3 do
+  local d, kernel = dims .. 'd', dims == 1 and 'kernel_size' or '[kernel_size]'
+  shape['MaxPool' .. d] = module.of(mt['max_pool' .. d], 1,
+    {kernel, 'stride', 'padding', 'dilation', 'return_indices', 'ceil_mode'})
+  shape['AvgPool' .. d] = module.of(mt['avg_pool' .. d], 1,
+    {kernel, 'stride', 'padding', 'ceil_mode', 'count_include_pad', dims > 1 and 'divisor_override' or nil,
+      divisor_override = 'int = nil'})
+  shape['AdaptiveAvgPool' .. d] = module.of(mt['adaptive_avg_pool' .. d], 1, {'[output_size]'})
+  if dims < 3 then
+    shape['AdaptiveMaxPool' .. d] = module.of(mt['adaptive_max_pool' .. d], 1, {'[output_size]', 'return_indices'})
+  end
+end
+
+shape.MaxUnpool2d = module.define{
+  'MaxUnpool2d([kernel_size]: int|ints, stride: int|ints = nil, padding: int|ints = 0)',
+  select(2, core.entry(mt.max_unpool2d)) .. ' Called with (x, indices, output_size=nil).',
+  forward = function(self, x, indices, output_size)
+    return mt.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+  end,
+}
+
+shape.Upsample = module.define{
+  "Upsample([size]: int|ints = nil, scale_factor: number|numbers = nil, mode: 'nearest'|'nearest-exact'|'area'|" ..
+    "'linear'|'bilinear'|'bicubic'|'trilinear' = 'nearest', align_corners: bool = nil)",
+  select(2, core.entry(mt.interpolate)),
+  forward = mt.interpolate,
+}
+for name, mode in pairs{UpsamplingNearest2d = 'nearest', UpsamplingBilinear2d = 'bilinear'} do
+  shape[name] = module.define{
+    name .. '([size]: int|ints = nil, scale_factor: number|numbers = nil)',
+    ("Upsample with mode '%s'%s."):format(mode, mode == 'bilinear' and ' and align_corners' or ''),
+    forward = function(self, x)
+      return mt.interpolate(x, self.size, self.scale_factor, mode, mode == 'bilinear' or nil)
+    end,
+  }
 end
 
 return shape
