@@ -13,10 +13,7 @@ local mirrors, folder = {'https://www.cs.toronto.edu/~kriz/'}, 'cifar-10-batches
 local names = {'airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'}
 local record = 1 + 3 * 32 * 32 -- bytes: a label and the pixels
 
-local function files_of(train)
-  if not train then return {'test_batch.bin'} end
-  return util.tabulate(5, function(i) return ('data_batch_%d.bin'):format(i) end)
-end
+local train_files = util.tabulate(5, function(i) return ('data_batch_%d.bin'):format(i) end)
 
 -- ---- tar ---------------------------------------------------------------------------------------------
 
@@ -59,45 +56,26 @@ local function parse(path, bytes)
   return rows[{{}, {2, record}}]:reshape(n, 3, 32, 32), labels:long() + 1
 end
 
---- Returns the contents of each file and its path, out of the folder, its subfolder or the archive, which is downloaded
---- if it is needed.
+--- The paths and contents of files in a folder or in its subfolder, else in the archive, which is downloaded if needed.
 local function contents(root, list, download)
-  local found = {}
+  local read = core.formats().read
   for _, base in ipairs{root, root .. '/' .. folder} do
-    for _, name in ipairs(list) do
-      local path = base .. '/' .. name
-      if not found[name] and from.exists(path) then found[name] = {path} end
+    local paths = util.map(list, function(name) return base .. '/' .. name end)
+    if #util.filter(paths, from.exists) == #paths then
+      return util.map(paths, function(path) return {path, read('cifar10', path)} end)
     end
   end
-  local path, missing, wanted = root .. '/' .. archive, {}, {}
-  for _, name in ipairs(list) do
-    if not found[name] then missing[#missing + 1], wanted[name] = name, true end
-  end
-  if #missing == 0 then return found end
+  local path = root .. '/' .. archive
   if download and not from.exists(path) then from.fetch('cifar10', root, {{archive, md5}}, mirrors, download) end
   if not from.exists(path) then
     core.fail("cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root,
-      table.concat(missing, ', '), archive)
+      table.concat(list, ', '), archive)
   end
-  local inner = members(path, core.formats().read('cifar10', path), wanted)
-  for _, name in ipairs(missing) do
+  local inner = members(path, read('cifar10', path), util.set(list))
+  return util.map(list, function(name)
     if not inner[name] then core.fail("cifar10: '%s' has no %s", path, name) end
-    found[name] = {path .. '/' .. name, inner[name]}
-  end
-  return found
-end
-
-local function make(found, list, dtype)
-  local images, labels = {}, {}
-  for i, name in ipairs(list) do
-    local path, bytes = unpack(found[name])
-    images[i], labels[i] = parse(path, bytes or core.formats().read('cifar10', path))
-    found[name] = nil
-  end
-  local x = mt.cat(images, 1)
-  local set = set_of('cifar10', dtype == 'uint8' and x or x:float():div_(255), mt.cat(labels, 1))
-  set.classes = names
-  return set
+    return {path .. '/' .. name, inner[name]}
+  end)
 end
 
 cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string = false, ' ..
@@ -112,16 +90,19 @@ cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string 
     classes.check_transforms('cifar10', transform, target_transform)
     if root and not download then from.check_folder('cifar10', root) end
     root = root or from.cache_folder 'cifar10'
-    local parts, list, all = {}, {}, {}
-    if train ~= false then parts[1] = files_of(true) end
-    if train ~= true then parts[#parts + 1] = files_of(false) end
-    for _, part in ipairs(parts) do util.append(all, part) end
-    local found = contents(root, all, download)
-    for i, part in ipairs(parts) do
-      list[i] = make(found, part, dtype)
-      list[i].transform, list[i].target_transform = transform, target_transform
+    local list = train == false and {} or util.append({}, train_files)
+    if train ~= true then list[#list + 1] = 'test_batch.bin' end
+    local images, labels, sets = {}, {}, {}
+    for i, file in ipairs(contents(root, list, download)) do
+      images[#images + 1], labels[#labels + 1] = parse(unpack(file))
+      if i == #train_files or i == #list then -- the end of a set
+        local x = mt.cat(images, 1)
+        local set = set_of('cifar10', dtype == 'uint8' and x or x:float():div_(255), mt.cat(labels, 1))
+        set.classes, set.transform, set.target_transform = names, transform, target_transform
+        sets[#sets + 1], images, labels = set, {}, {}
+      end
     end
-    return unpack(list)
+    return unpack(sets)
   end)
 
 return cifar

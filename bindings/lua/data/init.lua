@@ -52,7 +52,7 @@ local lazy = core.add_lazy({
 }, 'mtorch.data.', {
   files = 'idx npy npz safetensors save_npy save_npz save_safetensors',
   formats = 'csv factorize save_csv json save_json text image save_image wav save_wav',
-  cifar = 'cifar10', collate = 'default_collate', folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
+  cifar = 'cifar10', batch = 'default_collate', folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
   mnist = 'mnist fashion_mnist digits download',
   sets = 'TensorDataset Subset ConcatDataset random_split',
   samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler',

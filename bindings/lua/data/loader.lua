@@ -4,12 +4,12 @@ local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
 local native = core.loader()
 local classes = require 'mtorch.data.class'
-local maker = require 'mtorch.data.batch'
+local copy = require 'mtorch.data.copy'
+local maker = require('mtorch.data.batch').maker
 local samplers = require 'mtorch.data.samplers'
 local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
 local positions_of = require('mtorch.data.sets').positions_of
-local fetcher = require 'mtorch.data.workers'
 
 -- ---- the options ---------------------------------------------------------------------------------
 
@@ -166,6 +166,47 @@ local function plan_of(self, epoch)
     for i = first, counts and last or 0 do counts[i - first + 1] = occurrences[i] end
     return {positions = order:narrow(1, first, last - first + 1), seed = self.seed, epoch = epoch,
       occurrences = counts or nil}
+  end
+end
+
+-- ---- workers, each with its own Lua state -------------------------------------------------------
+
+-- Unused loaders keep their threads until they are garbage-collected.
+local teams = setmetatable({}, {__mode = 'k'})
+local max_teams = 8
+
+local function start(n)
+  if util.count_keys(teams) >= max_teams then collectgarbage() end
+  local team = native.start(n)
+  teams[team] = true
+  return team
+end
+
+--- A function that returns batch k of an iteration, and keeps `prefetch` further ones per worker in progress. A
+--- loader's workers serve one iteration at a time: requests of another one are cancelled.
+local function fetcher(loader, iteration, job)
+  local ok, setup = pcall(copy.pack, {set = loader.dataset, ['collate function'] = loader.collate})
+  if not ok then core.fail(setup) end
+  local tickets, posted, ahead = {}, 0, loader.workers * loader.prefetch
+  local function received(k, good, ...)
+    loader.served, tickets[k] = iteration, nil
+    if good then return ... end
+    local message = ...
+    if core.interrupted() then error(message, 0) end
+    core.fail(message)
+  end
+  return function(k)
+    if not loader.team or not native.works(loader.team) then loader.team, loader.served = start(loader.workers), nil end
+    if loader.served ~= iteration then
+      native.set_up(setup, loader.team)
+      native.give_up(loader.team)
+      tickets, posted = {}, k - 1
+    end
+    for i = posted + 1, math.min(iteration.n, k - 1 + ahead) do
+      tickets[i], posted = native.post(job(i), loader.team), i
+    end
+    loader.served = nil -- so that all jobs are posted again if take is interrupted
+    return received(k, native.take(loader.team, tickets[k]))
   end
 end
 

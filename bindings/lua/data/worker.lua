@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local native = core.loader()
 local copy = require 'mtorch.data.copy'
-local maker = require 'mtorch.data.batch'
+local maker = require('mtorch.data.batch').maker
 
 -- A worker must not end the program.
 function os.exit(code) error(('a worker called os.exit(%s)'):format(code == nil and '' or tostring(code)), 2) end
