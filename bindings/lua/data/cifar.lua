@@ -78,9 +78,8 @@ local function contents(root, list, download)
   end)
 end
 
-cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string = false, ' ..
-  'transform: function|table = nil, target_transform: function|table = nil, train: bool = nil, ' ..
-  "dtype: 'float32'|'uint8' = 'float32')",
+cifar.cifar10 = core.declare('cifar10(root: string = nil, download: bool|string = false, transform: function|table ' ..
+  "= nil, target_transform: function|table = nil, train: bool = nil, dtype: 'float32'|'uint8' = 'float32')",
   'The pictures of CIFAR-10 as two sets, train and test, or with train=true or false as the one: .x float ' ..
   "[n x 3 x 32 x 32] from 0 to 1 (600 MB; or bytes, dtype='uint8'), .y the class, from 1 to 10, .classes the " ..
   'names. The binary version, ' .. archive .. ' or what it contains, is in root, $XDG_CACHE_HOME/mtorch/cifar10 or ' ..

@@ -50,9 +50,8 @@ local function drawn_seed(sampler)
 end
 
 local Loader, method = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
-  'sampler: any = nil, batch_sampler: any = nil, workers: int >= 0 <= 256 = 0, ' ..
-  'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
-  'shard: table = nil, prefetch: int >= 1 = 2, device: device = nil)',
+  'sampler: any = nil, batch_sampler: any = nil, workers: int >= 0 <= 256 = 0, collate: function|table = nil, ' ..
+  'drop_last: bool = false, seed: int = nil, shard: table = nil, prefetch: int >= 1 = 2, device: device = nil)',
   'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..
   'epoch (without a seed one is drawn now). workers: threads that prefetch batches on the CPU, `prefetch` each; ' ..
   'a set, its transforms and collate are copied into them, random numbers in them depend on seed, epoch and item. ' ..

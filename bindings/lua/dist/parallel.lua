@@ -31,14 +31,13 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   "wire: 'float32'|'bfloat16' = 'float32', static: bool = false)",
   'The net, for training by all processes: parameters and buffers become those of rank 0, and each backward() ' ..
   'averages the gradients of its parameters over the processes before it adds them to .grad, so that equal steps ' ..
-  'keep the processes equal. Each process reads its own part of the data (DataLoader\'s shard={rank, size}); all ' ..
+  "keep the processes equal. Each process reads its own part of the data (DataLoader's shard={rank, size}); all " ..
   'make as many backward passes. Gradients are sent in buffers of bucket_mb megabytes as soon as these are full, ' ..
   'while the pass goes on (on a GPU, and where each process has an idle core: MTORCH_DIST_THREAD); with hooks, ' ..
-  'mt.Function or several such nets in a pass, at its end. ' ..
-  'buffers: each forward, after eval() as well, first takes the buffers of rank 0 (BatchNorm\'s running ' ..
-  "statistics), so all processes make as many; false leaves them to each process. wire: 'bfloat16' sends half the " ..
-  'bytes, and adds in float32. static: every pass uses the parameters that the first one used, in any process, ' ..
-  'which saves a message. Li et al. 2020 (PyTorch\'s DistributedDataParallel).',
+  'mt.Function or several such nets in a pass, at its end. buffers: each forward, after eval() as well, first takes ' ..
+  "the buffers of rank 0 (BatchNorm's running statistics), so all processes make as many; false leaves them to each " ..
+  "process. wire: 'bfloat16' sends half the bytes, and adds in float32. static: every pass uses the parameters that " ..
+  "the first one used, in any process, which saves a message. Li et al. 2020 (PyTorch's DistributedDataParallel).",
   function(net, bucket_mb, sync_buffers, wire, static)
     class.check_module('dist.parallel', net)
     if averages[net] then return net end
@@ -76,11 +75,10 @@ end
 
 parallel.join = core.declare('join(batches, step: function)',
   'step(..) for each batch that a loader, a list or an iterator gives, where the processes have unequal numbers of ' ..
-  'batches: one whose batches have ended repeats its last one until those of all have ended, and its ' ..
-  'backward() starts from a gradient of 0 (mt.grad does not). ' ..
-  'So all make the same calls, and parameters and the state of the optimizer stay equal. Averages are still divided ' ..
-  'by the number of processes. Ends in all if step returns false in any. Returns the number of steps, and of ' ..
-  "batches of this process. PyTorch's Join.",
+  'batches: one whose batches have ended repeats its last one until those of all have ended, and its backward() ' ..
+  'starts from a gradient of 0 (mt.grad does not). So all make the same calls, and parameters and the state of the ' ..
+  'optimizer stay equal. Averages are still divided by the number of processes. Ends in all if step returns false ' ..
+  "in any. Returns the number of steps, and of batches of this process. PyTorch's Join.",
   function(batches, step)
     local next = util.batches('dist.join', batches)
     local batch, has_ended, steps, own = {}, false, 0, 0

@@ -73,9 +73,8 @@ local extra = '{num_embeddings} -> {embedding_dim}, padding_idx, max_norm, norm_
 local embedding = {}
 
 embedding.Embedding = module.define{
-  'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, ' ..
-    'max_norm: number >= 0 = nil, norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, ' ..
-    'sparse: bool = false, _weight: tensor = nil)',
+  'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number >= 0 = ' ..
+    'nil, norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
     'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. ' ..
     'scale_grad_by_freq: the gradient of a row is divided by the number of its ids in the call. sparse: the ' ..

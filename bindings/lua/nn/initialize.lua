@@ -38,8 +38,7 @@ local function gain_of(name, param)
 end
 
 init.calculate_gain = core.declare(('calculate_gain(nonlinearity: %s, param: number = nil)'):format(nonlinearity),
-  'The gain that keeps the variance through a nonlinearity; param: the negative slope of ' ..
-  'leaky_relu.',
+  'The gain that keeps the variance through a nonlinearity; param: the negative slope of leaky_relu.',
   gain_of)
 
 -- ---- values -------------------------------------------------------------------------------------

@@ -137,9 +137,8 @@ end
 
 recurrent.RNN = layered(("RNN(%s, num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', %s)")
   :format(kSizes, kOptions),
-  'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x ' ..
-  '[time x batch x in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch ' ..
-  'x hidden].', nil, 1)
+  'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x [time x batch x ' ..
+  'in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch x hidden].', nil, 1)
 recurrent.LSTM = layered(('LSTM(%s, num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0)'):format(kSizes, kOptions),
   'out, h, c = lstm(x[, h, c]): long short-term memory, gates in the order input, forget, cell, output. x is ' ..
   '[time x batch x in], one sequence [time x in], or packed; h and c are [layers * directions x batch x hidden].',

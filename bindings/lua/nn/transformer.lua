@@ -134,10 +134,9 @@ class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhe
       end
     end
   end)
-bind_forward(Transformer, 'src: tensor, tgt: tensor, src_mask: tensor = nil, ' ..
-  'tgt_mask: tensor = nil, memory_mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
-  'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, src_is_causal: bool = false, ' ..
-  'tgt_is_causal: bool = false, memory_is_causal: bool = false',
+bind_forward(Transformer, 'src: tensor, tgt: tensor, src_mask: tensor = nil, tgt_mask: tensor = nil, memory_mask: ' ..
+  'tensor = nil, src_key_padding_mask: tensor = nil, tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: ' ..
+  'tensor = nil, src_is_causal: bool = false, tgt_is_causal: bool = false, memory_is_causal: bool = false',
   function(self, src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding, src_causal,
       tgt_causal, memory_causal)
     local memory = self.encoder(src, src_mask, src_padding, src_causal)

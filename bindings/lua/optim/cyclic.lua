@@ -66,9 +66,8 @@ function cyclic:rate(_, base, i, group)
 end
 
 made.CyclicLR = scheduler.define('CyclicLR(optimizer, base_lr: number|numbers, max_lr: number|numbers, ' ..
-  "step_size_up: number > 0 = 2000, step_size_down: number > 0 = nil, " ..
-  "mode: 'triangular'|'triangular2'|'exp_range' = 'triangular', " ..
-  "gamma: number = 1, scale_fn: function = nil, scale_mode: 'cycle'|'iterations' = 'cycle', " ..
+  "step_size_up: number > 0 = 2000, step_size_down: number > 0 = nil, mode: 'triangular'|'triangular2'|'exp_range' " ..
+  "= 'triangular', gamma: number = 1, scale_fn: function = nil, scale_mode: 'cycle'|'iterations' = 'cycle', " ..
   'cycle_momentum: bool = true, base_momentum: number|numbers = 0.8, max_momentum: number|numbers = 0.9, ' ..
   'last_epoch: int >= -1 = -1)',
   'From base_lr to max_lr in step_size_up steps, back in step_size_down, cyclically (Smith 2017); momentum (or ' ..

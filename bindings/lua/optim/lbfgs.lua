@@ -179,9 +179,8 @@ end
 
 local params
 
-local made = core.declare('LBFGS([parameters], lr: number >= 0 = 1, max_iter: int >= 1 = 20, ' ..
-  'max_eval: int >= 1 = nil, tolerance_grad: number = 1e-7, tolerance_change: number = 1e-9, ' ..
-  'history_size: int >= 1 = 100, ' ..
+local made = core.declare('LBFGS([parameters], lr: number >= 0 = 1, max_iter: int >= 1 = 20, max_eval: int >= 1 = ' ..
+  'nil, tolerance_grad: number = 1e-7, tolerance_change: number = 1e-9, history_size: int >= 1 = 100, ' ..
   "line_search_fn: 'strong_wolfe' = nil, maximize: bool = false)",
   'Limited-memory BFGS, as torch.optim.LBFGS (Nocedal 1980): opt:step(function) calls a function that computes the ' ..
   'loss and its gradients and returns the loss, up to max_eval (5 / 4 of max_iter) times. line_search_fn: ' ..

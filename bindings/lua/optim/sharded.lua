@@ -149,12 +149,11 @@ local function shard(inner)
 end
 
 return core.declare('Sharded(opt)',
-  'An optimizer of all processes of mt.dist, each of which keeps the states of 1/n ' ..
-  'of the elements: optim.Sharded(optim.Adam(net:parameters())). Parameters become those of rank 0; a step averages ' ..
-  'the gradients, and gathers the parameters. With dist.parallel, which has averaged them, it only gathers. With ' ..
-  'dist.shard, whose parameters are parts, it changes state_dict() alone, whose tensors are whole. opt itself is ' ..
-  'not used any more. state_dict() is that of opt, and fits any number of processes. ZeRO stage 1 (Rajbhandari et ' ..
-  'al. 2020).',
+  'An optimizer of all processes of mt.dist, each of which keeps the states of 1/n of the elements: ' ..
+  'optim.Sharded(optim.Adam(net:parameters())). Parameters become those of rank 0; a step averages the gradients, ' ..
+  'and gathers the parameters. With dist.parallel, which has averaged them, it only gathers. With dist.shard, whose ' ..
+  'parameters are parts, it changes state_dict() alone, whose tensors are whole. opt itself is not used any more. ' ..
+  'state_dict() is that of opt, and fits any number of processes. ZeRO stage 1 (Rajbhandari et al. 2020).',
   function(opt)
     if type(opt) ~= 'table' or not rawget(opt, 'param_groups') or not rawget(opt, 'handle') then
       core.fail('Sharded: an optimizer that changes each element by itself is needed, got %s',
