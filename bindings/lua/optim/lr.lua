@@ -4,90 +4,62 @@ local util = require 'mtorch.core.util'
 local scheduler = require 'mtorch.optim.scheduler'
 local define, rates, groups_of = scheduler.define, scheduler.rates, scheduler.groups_of
 
-local cos, floor, log, max, min, pi = math.cos, math.floor, math.log, math.max, math.min, math.pi
+local cos, floor, log, max, pi = math.cos, math.floor, math.log, math.max, math.pi
 
 local lr = {}
 
 -- ---- by the number of the step ------------------------------------------------------------------
 
 lr.StepLR = define('StepLR(optimizer, step_size: int >= 1, gamma: number = 0.1, last_epoch: int >= -1 = -1)',
-  'The rates times gamma every step_size steps.', {
-    rate = function(self, rate)
-      if self.last_epoch == 0 or self.last_epoch % self.step_size ~= 0 then return rate end
-      return rate * self.gamma
-    end,
-    closed = function(self, _, base) return base * self.gamma ^ floor(self.last_epoch / self.step_size) end,
-  })
+  'The rates times gamma every step_size steps.', function(self, rate)
+    if self.last_epoch == 0 or self.last_epoch % self.step_size ~= 0 then return rate end
+    return rate * self.gamma
+  end)
 
 lr.MultiStepLR = define('MultiStepLR(optimizer, milestones: ints, gamma: number = 0.1, last_epoch: int >= -1 = -1)',
-  'The rates times gamma at each step of the list milestones.', {
-    rate = function(self, rate)
-      local n = #util.filter(self.milestones, function(m) return m == self.last_epoch end)
-      return n == 0 and rate or rate * self.gamma ^ n
-    end,
-    closed = function(self, _, base)
-      return base * self.gamma ^ #util.filter(self.milestones, function(m) return m <= self.last_epoch end)
-    end,
-  })
+  'The rates times gamma at each step of the list milestones.', function(self, rate)
+    local n = #util.filter(self.milestones, function(m) return m == self.last_epoch end)
+    return n == 0 and rate or rate * self.gamma ^ n
+  end)
 
 lr.ExponentialLR = define('ExponentialLR(optimizer, gamma: number, last_epoch: int >= -1 = -1)',
-  'The rates times gamma at every step.', {
-    rate = function(self, rate) return self._is_initial and rate or rate * self.gamma end,
-    closed = function(self, _, base) return base * self.gamma ^ self.last_epoch end,
-  })
+  'The rates times gamma at every step.',
+  function(self, rate) return self._is_initial and rate or rate * self.gamma end)
 
 lr.ConstantLR = define('ConstantLR(optimizer, factor: number >= 0 <= 1 = 0.3333333333333333, ' ..
   'total_iters: int >= 0 = 5, last_epoch: int >= -1 = -1)',
-  'The rates times factor until step total_iters, then unchanged.', {
-    rate = function(self, rate)
-      if self.last_epoch == 0 then return rate * self.factor end
-      return self.last_epoch == self.total_iters and rate * (1 / self.factor) or rate
-    end,
-    closed = function(self, _, base)
-      return base * (self.factor + (self.last_epoch >= self.total_iters and 1 or 0) * (1 - self.factor))
-    end,
-  })
+  'The rates times factor until step total_iters, then unchanged.', function(self, rate)
+    if self.last_epoch == 0 then return rate * self.factor end
+    return self.last_epoch == self.total_iters and rate * (1 / self.factor) or rate
+  end)
 
 lr.LinearLR = define('LinearLR(optimizer, start_factor: number > 0 <= 1 = 0.3333333333333333, ' ..
   'end_factor: number >= 0 <= 1 = 1, total_iters: int >= 0 = 5, last_epoch: int >= -1 = -1)',
-  'The rates times a factor from start_factor to end_factor in total_iters steps: a linear warm-up.', {
-    rate = function(self, rate)
-      local t, first, change = self.last_epoch, self.start_factor, self.end_factor - self.start_factor
-      if t == 0 then return rate * first end
-      if self._is_initial or t > self.total_iters then return rate end
-      return rate * max(0, 1 + change / (self.total_iters * first + (t - 1) * change)) -- rounded, it may be below 0
-    end,
-    closed = function(self, _, base)
-      local share = self.total_iters > 0 and min(self.total_iters, self.last_epoch) / self.total_iters or 1
-      return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
-    end,
-  })
+  'The rates times a factor from start_factor to end_factor in total_iters steps: a linear warm-up.',
+  function(self, rate)
+    local t, first, change = self.last_epoch, self.start_factor, self.end_factor - self.start_factor
+    if t == 0 then return rate * first end
+    if self._is_initial or t > self.total_iters then return rate end
+    return rate * max(0, 1 + change / (self.total_iters * first + (t - 1) * change)) -- rounded, it may be below 0
+  end)
 
 lr.PolynomialLR = define('PolynomialLR(optimizer, total_iters: int >= 1 = 5, power: number = 1, ' ..
-  'last_epoch: int >= -1 = -1)', 'The rates times (1 - step / total_iters)^power, to 0 at step total_iters.', {
-    rate = function(self, rate)
-      local t, n = self.last_epoch, self.total_iters
-      if self._is_initial or t > n then return rate end
-      return rate * ((1 - t / n) / (1 - (t - 1) / n)) ^ self.power
-    end,
-    closed = function(self, _, base)
-      return base * (1 - min(self.total_iters, self.last_epoch) / self.total_iters) ^ self.power
-    end,
-  })
+  'last_epoch: int >= -1 = -1)', 'The rates times (1 - step / total_iters)^power, to 0 at step total_iters.',
+  function(self, rate)
+    local t, n = self.last_epoch, self.total_iters
+    if self._is_initial or t > n then return rate end
+    return rate * ((1 - t / n) / (1 - (t - 1) / n)) ^ self.power
+  end)
 
 lr.CosineAnnealingLR = define('CosineAnnealingLR(optimizer, T_max: number > 0, eta_min: number = 0, ' ..
   'last_epoch: int >= -1 = -1)',
-  'Half a cosine from the rates to eta_min in T_max steps, and back in the next T_max (Loshchilov 2017).', {
-    rate = function(self, rate, base)
-      local t, n, least = self.last_epoch, self.T_max, self.eta_min
-      if self._is_initial then return rate end
-      if (t - 1 - n) % (2 * n) == 0 then return rate + (base - least) * (1 - cos(pi / n)) / 2 end
-      return (1 + cos(pi * t / n)) / (1 + cos(pi * (t - 1) / n)) * (rate - least) + least
-    end,
-    closed = function(self, _, base)
-      return self.eta_min + (base - self.eta_min) * (1 + cos(pi * self.last_epoch / self.T_max)) / 2
-    end,
-  })
+  'Half a cosine from the rates to eta_min in T_max steps, and back in the next T_max (Loshchilov 2017).',
+  function(self, rate, base)
+    local t, n, least = self.last_epoch, self.T_max, self.eta_min
+    if self._is_initial then return rate end
+    if (t - 1 - n) % (2 * n) == 0 then return rate + (base - least) * (1 - cos(pi / n)) / 2 end
+    return (1 + cos(pi * t / n)) / (1 + cos(pi * (t - 1) / n)) * (rate - least) + least
+  end)
 
 local restarts = {
   start = function(self) self.T_i, self.T_cur = self.T_0, self.last_epoch end,
@@ -115,7 +87,8 @@ function restarts:advance(epoch)
       self.T_cur, self.T_i = epoch - first * (times ^ n - 1) / (times - 1), first * times ^ n
     end
   end
-  self:update(floor(epoch))
+  self.last_epoch = floor(epoch) - 1
+  self:update()
 end
 lr.CosineAnnealingWarmRestarts = define('CosineAnnealingWarmRestarts(optimizer, T_0: int >= 1, ' ..
   'T_mult: int >= 1 = 1, eta_min: number = 0, last_epoch: int >= -1 = -1)',

@@ -75,23 +75,25 @@ local function initial_rate(self, i)
 end
 
 -- Defaults of methods that a kind may override.
-function Scheduler:closed(...) return self:rate(...) end
 function Scheduler.prepare() end
 function Scheduler.start() end
 function Scheduler.started() end
 
---- Sets the rates of the next step, or of `epoch` with the closed form if there is one.
+--- Sets the rates of the next step, or of step `epoch`, before which the steps from 0 on are made again.
 function Scheduler:update(epoch)
-  local form = epoch and self.closed or self.rate
+  local again = epoch == 0 or epoch ~= nil and epoch ~= self.last_epoch + 1
   local groups, base_lrs, last = groups_of(self), self.base_lrs, rates(self)
-  self.last_epoch = epoch or self.last_epoch + 1
+  self.last_epoch, self._is_initial = again and 0 or self.last_epoch + 1, again or self._is_initial
   self:prepare()
   for i = 1, #groups do
     if base_lrs[i] == nil then base_lrs[i] = initial_rate(self, i) end
-    last[i] = form(self, last[i], base_lrs[i], i, groups[i])
+    last[i] = self:rate(again and base_lrs[i] or last[i], base_lrs[i], i, groups[i])
   end
   for i = 1, #groups do groups[i].lr = last[i] end
   self._last_lr = last
+  if not again then return end
+  self._is_initial = nil
+  for _ = 1, epoch do self:update() end
 end
 
 --- Advances by one step, or to the given step.
@@ -195,11 +197,12 @@ function Scheduler:describe()
 end
 
 --- Declares a scheduler, whose fields are its options (one that is a list of functions is named in `unsaved`):
----   define(signature, doc, {rate =, closed =, prepare =, start =, started =})
---- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; closed
---- is the same by last_epoch only. prepare(self) is called first in each step; start and started(self) before and
---- after the first step. A kind with make(self) implements all of it, one with advance(self, epoch) a step.
+---   define(signature, doc, {rate =, prepare =, start =, started =})
+--- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; it may be
+--- given alone. prepare(self) is called first in each step; start and started(self) before and after the first step. A
+--- kind with make(self) implements all of it, one with advance(self, epoch) a step.
 function scheduler.define(signature, doc, kind)
+  kind = type(kind) == 'function' and {rate = kind} or kind
   kind.name = signature:match('^[%w_]+')
   object.class({base = Scheduler, name = kind.name, optional = {_is_initial = true, _step_count = true}}, kind)
   return object.constructor(kind, signature, doc, kind.make)
