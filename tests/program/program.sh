@@ -301,7 +301,7 @@ run '' -e 'local n = require("mtorch").nn.Linear(1, 1) local _ = n.more local t 
 run '' -e 'print(("%f"):format(require("mtorch").ones(1):sum()))' &&
   has 'a hint for a tensor instead of a number' err '(the number in a tensor is x:item())'
 run '' -e 'require("mtorch").nn.Linear.extra()' &&
-  has "a Lua error inside the library has the user's line" err 'mtorch: (command line):1: mtorch/nn/linear.lua:'
+  has "a Lua error inside the library has the user's line" err 'mtorch: (command line):1: mtorch/nn/describe.lua:'
 has 'and a hint' err '; are methods called with a colon'
 run 'f = function(x) return x:matmul(x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\nmt.ones(2).x\n3 -- three\n' -i &&
   expect 'at the prompt' 0 3

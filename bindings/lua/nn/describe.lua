@@ -34,7 +34,10 @@ function class.extra(made, form)
       elseif text then
         text = part .. ' ' .. text:gsub("'", '')
       elseif part:find '[ {]' then
-        text = part:gsub('{([%w_]+)}', function(name) return shown(self[name]) end)
+        text = part:gsub('{([%w_]+)}', function(name)
+          if self[name] == nil then error('there is no field ' .. name) end
+          return shown(self[name])
+        end)
       end
       parts[#parts + 1] = text or nil
     end

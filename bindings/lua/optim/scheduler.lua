@@ -193,14 +193,15 @@ function Scheduler:describe()
   local inner = rawget(self, '_schedulers')
   if inner then return shown.lines(self.__name, inner) end
   local parts = util.map(rates(self), function(rate) return ('%.6g'):format(rate) end)
-  return ('%s at step %d, lr %s'):format(object.described(self, hidden), self.last_epoch, table.concat(parts, ', '))
+  local settings = object.described(self, hidden)
+  return ('%s at step %d, lr %s'):format(settings, self.last_epoch, table.concat(parts, ', '))
 end
 
 --- Declares a scheduler, whose fields are its options (one that is a list of functions is named in `unsaved`):
 ---   define(signature, doc, {rate =, prepare =, start =, started =})
---- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; it may be
---- given alone. prepare(self) is called first in each step; start and started(self) before and after the first step. A
---- kind with make(self) implements all of it, one with advance(self, epoch) a step.
+--- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; it
+--- may be given alone. prepare(self) is called first in each step; start and started(self) before and after the first
+--- one. A kind with make(self) implements all of it, one with advance(self, epoch) a step.
 function scheduler.define(signature, doc, kind)
   kind = type(kind) == 'function' and {rate = kind} or kind
   kind.name = signature:match('^[%w_]+')
