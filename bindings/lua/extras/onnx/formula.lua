@@ -1,4 +1,5 @@
--- formula.lua -- ONNX nodes of expression programs, and of operations by their formulas in kernels/ops.h
+-- formula.lua -- ONNX nodes of expression programs: of operations by their formulas in kernels/ops.h, and of the
+-- functions of mt.map, mt.zip and mt.reduce
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
@@ -7,7 +8,7 @@ local map = extend.util.map
 local operations = {}
 for _, each in ipairs(extend.operations()) do operations[each.name] = each end
 
-local formula = {}
+local formula = {entries = {}}
 -- Types that few operators support, or that round after each node: formulas are computed in another type.
 local wider = {bool = 'int32', int8 = 'int32', uint8 = 'int32', int16 = 'int32', float16 = 'float32',
   bfloat16 = 'float32'}
@@ -61,6 +62,38 @@ function formula.evaluate(g, program, inputs, numbers, dtype, within)
     end
   end
   return map(outputs, value)
+end
+
+--- run(program, name, numbers, tensors..)
+function formula.entries.run(g, a, call)
+  local dtype, inputs = call.dtype, {}
+  for i = 4, #call.args do
+    inputs[i - 3] = a[i]
+    if Graph.is_handle(a[i]) and a[i].dtype:find 'float' then dtype = a[i].dtype end
+  end
+  local results = formula.evaluate(g, a[1], inputs, a[3], dtype)
+  for k, x in ipairs(results) do
+    if not Graph.is_handle(x) then
+      results[k] = g:expand(g:cast(x, type(x) == 'boolean' and 'bool' or dtype), call.shape)
+    end
+  end
+  return unpack(results)
+end
+
+--- reduce_pairs(program, numbers, x, dim): combines adjacent elements along dim until one remains.
+function formula.entries.reduce_pairs(g, a)
+  local x, axis = a[3], a[4] - 1
+  local n = x.shape[a[4]]
+  if type(a[1]) == 'function' then
+    extend.fail('onnx.export: mt.reduce of a function that is not compiled has no ONNX form')
+  end
+  while n > 1 do
+    local even = n - n % 2
+    local left, right = g:slice(x, {axis}, {0}, {even}, {2}), g:slice(x, {axis}, {1}, {even}, {2})
+    local y = formula.evaluate(g, a[1], {left, right}, a[2], x.dtype)[1]
+    x, n = n > even and g:concat({y, g:slice(x, {axis}, {even}, {n})}, axis) or y, math.ceil(n / 2)
+  end
+  return x
 end
 
 return formula

@@ -5,8 +5,6 @@ local util = extend.util
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 
-local diagonal = require('mtorch.extras.onnx.shape').diagonal
-
 local entries = {}
 local is_handle = Graph.is_handle
 
@@ -220,9 +218,6 @@ local function write_part(g, a, part, value, reduce)
   a.x = g:numbered(base)
   return g:write_places(base, (part(g, a)), value, reduce)
 end
-function entries.select_scatter(g, a) return write_part(g, a, entries.select, a.src) end
-function entries.slice_scatter(g, a) return write_part(g, a, entries.slice, a.src) end
-function entries.diagonal_scatter(g, a) return write_part(g, a, diagonal, a.src) end
 function entries.index_put(g, a)
   a.key = a.indices
   return write_part(g, a, entries.index, a.values, a.accumulate and 'add' or nil)
@@ -235,10 +230,6 @@ function entries.assign(g, a)
     return g.Where(#axes > 0 and g:unsqueeze(mask, axes) or mask, value, a.x)
   end
   return write_part(g, a, entries.index, value)
-end
-function entries.as_strided(g, a)
-  local places = mt.range(0, Size.product(a.x.shape) - 1):as_strided(a.size, a.stride, a.storage_offset or 0):long()
-  return g.Gather(g:flat(a.x), g:constant(places), {axis = 0})
 end
 function entries.masked_scatter(g, a)
   local mask = g:flat(g:expand(a.mask, a.x.shape))

@@ -11,9 +11,8 @@ local formula = require 'mtorch.extras.onnx.formula'
 local util = extend.util
 local Value, any_value = extend.recorder.Value, extend.recorder.any_value
 
-local entries = {}
-for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'product', 'convolution', 'neural', 'loss',
-    'recurrent', 'compiled'} do
+local entries = util.merged(formula.entries)
+for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'product', 'convolution', 'neural', 'loss'} do
   for name, entry in pairs(require('mtorch.extras.onnx.' .. subject)) do entries[name] = entry end
 end
 

@@ -1,8 +1,9 @@
--- neural.lua -- softmax, normalisation, attention and embeddings as ONNX operators
+-- neural.lua -- softmax, normalisation, embeddings, attention and recurrent layers as ONNX operators
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
+local map = extend.util.map
 
 local entries = {}
 
@@ -193,6 +194,34 @@ function entries.scaled_dot_product_attention(g, a)
     weights = g.Where(nowhere, 0, weights)
   end
   return g.MatMul(weights, v)
+end
+
+-- ---- recurrent layers: ONNX's RNN, GRU and LSTM ---------------------------------------------------------------
+
+-- The operator and its order of the gates, as indices of mtorch's (input forget cell output; reset update new).
+local modes = {rnn_tanh = {'RNN', {1}, {'Tanh'}}, rnn_relu = {'RNN', {1}, {'Relu'}}, lstm = {'LSTM', {1, 4, 2, 3}},
+  gru = {'GRU', {2, 1, 3}}}
+
+--- Permutes the blocks of rows of a weight or bias.
+local function reordered(g, weight, order)
+  if #order == 1 then return weight end
+  local sizes = map(order, function() return weight.shape[1] / #order end)
+  local blocks = {g.Split(weight, g:ints(sizes), {axis = 0, outputs = #order})}
+  return g:concat(map(order, function(from) return blocks[from] end), 0)
+end
+
+--- Maps input [time x batch x in] to results [time x batch x hidden] and the last states [batch x hidden].
+function entries.recurrent_layer(g, a)
+  if a.batch_sizes then extend.fail('onnx.export: packed sequences have no ONNX form; give padded ones') end
+  if a.weight_hr then extend.fail('onnx.export: proj_size has no ONNX form') end
+  local op, order, activations = unpack(modes[a.mode])
+  local function one(h) return h and g:unsqueeze(h, {0}) or false end
+  local bias = a.bias_ih and g:concat({reordered(g, a.bias_ih, order), reordered(g, a.bias_hh, order)}, 0)
+  local out, h, c = g[op](a.input, one(reordered(g, a.weight_ih, order)), one(reordered(g, a.weight_hh, order)),
+    one(bias), false, one(a.h), op == 'LSTM' and one(a.c), {hidden_size = a.weight_hh.shape[2],
+    direction = a.reverse and 'reverse' or 'forward', linear_before_reset = op == 'GRU' and 1 or nil,
+    activations = activations, outputs = op == 'LSTM' and 3 or 2})
+  return g:squeeze(out, {1}), g:squeeze(h, {0}), c and g:squeeze(c, {0})
 end
 
 return entries

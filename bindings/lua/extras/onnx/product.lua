@@ -15,15 +15,6 @@ local function product(names, f)
 end
 
 product('matmul mm bmm mv dot vdot', function(g, x, y) return g.MatMul(x, y) end)
-product('inner', function(g, x, y, a)
-  if #a.x.shape == 0 or #a.y.shape == 0 then return x * y end
-  local rank = #a.y.shape
-  if rank == 1 then return g.MatMul(x, y) end
-  if rank == 2 then return g.MatMul(x, g:swap(y, 0, 1)) end
-  local letters = 'abcdefgh'
-  local left, right = letters:sub(1, #a.x.shape - 1), ('ijklmnop'):sub(1, rank - 1)
-  return g.Einsum(x, y, {equation = ('%sz,%sz->%s%s'):format(left, right, left, right)})
-end)
 product('outer ger', function(g, x, y) return g:unsqueeze(x, {1}) * g:unsqueeze(y, {0}) end)
 product('tensordot', function(g, x, y, a)
   local dims, left, right = a.dims, {}, {} -- the axes that are summed
@@ -105,18 +96,6 @@ entries['linalg.norm'] = function(g, a)
   end
   return g:norm(x, a.ord or 2, x:axes(a.dim), a.keepdim)
 end
-function entries.logdet(g, a) return g.Log(g.Det(a.x)) end
-function entries.slogdet(g, a)
-  local det = g.Det(a.x)
-  return g.Sign(det), g.Log(g.Abs(det))
-end
-function entries.matrix_power(g, a)
-  if a.n < 1 then extend.fail('onnx.export: matrix_power is known from 1, not %d', a.n) end
-  local y = a.x
-  for _ = 2, a.n do y = g.MatMul(y, a.x) end
-  return y
-end
-
 --- Distances of rows from their differences, which is accurate for close rows.
 product('cdist', function(g, x, y, a)
   return g:norm(g:unsqueeze(x, {#x.shape - 1}) - g:unsqueeze(y, {#y.shape - 2}), a.p, {-1})

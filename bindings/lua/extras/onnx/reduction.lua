@@ -23,10 +23,6 @@ local function mean(g, x, axes, keep)
   return g.ReduceSum(x, axes, keep) / 0 -- NaN, where onnxruntime has 0
 end
 reduction.mean = mean
---- Returns the divisor of a sum of squares, at least 0.
-local function divisor_of(count, correction)
-  return Size.is(count) and count - correction or math.max(count - correction, 0)
-end
 local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
 function reduction.nansum(g, x, axes, keep) return g.ReduceSum(zero_for_nan(g, x), axes, keep) end
 function reduction.nanmean(g, x, axes, keep)
@@ -51,7 +47,8 @@ local function variance(g, x, axes, a)
   local y = g.ReduceSum(gap * gap, axes, a.keepdim)
   local correction = a.correction
   if a.unbiased ~= nil then correction = a.unbiased and 1 or 0 end
-  local divided = y / divisor_of(count_of(x, axes), correction)
+  local divisor = count_of(x, axes) - correction
+  local divided = y / (Size.is(divisor) and divisor or math.max(divisor, 0))
   if a.keepdim then return divided, centre end
   if #axes > 0 then return divided, g:squeeze(centre, axes) end
   return divided, g.Reshape(centre, g:ints{})
@@ -64,10 +61,6 @@ function reduction.std_mean(g, x, axes, _, a)
   return g.Sqrt(spread), mean
 end
 function reduction.norm(g, x, axes, keep, a) return g:norm(x, a.p == 'fro' and 2 or a.p, axes, keep) end
-function reduction.entropy(g, x, axes, keep)
-  local sum = g.ReduceSum(x, axes, keep)
-  return g.Log(sum) - g.ReduceSum(g.Where(g.Equal(x, 0), 0, x * g.Log(x)), axes, keep) / sum
-end
 
 for name, f in pairs(reduction) do
   entries[name] = function(g, a, call)
@@ -215,14 +208,6 @@ for name, how in pairs{cummax = {'ReduceMax', 'ArgMax', -1}, cummin = {'ReduceMi
     return running(g, a, how[1], how[3] * math.huge), running(g, a, how[2], how[3] * math.huge)
   end
 end
-function entries.discounted_cumsum(g, a, call)
-  local axis, last = a.x:axis(a.dim), #a.x.shape - 1
-  local i = mt.range(1, a.x.shape[axis + 1]):to(a.x.dtype)
-  local gap = i:unsqueeze(1) - i:unsqueeze(2)
-  local weights = mt.where(gap:ge(0), mt.full({}, a.discount, {dtype = a.x.dtype}) ^ gap:clamp(0), 0)
-  return g:swap(g.MatMul(g:swap(a.x, axis, last), g:constant(weights)), axis, last, last + 1)
-end
-
 -- ---- differences -----------------------------------------------------------------------------------------
 
 function entries.diff(g, a)
@@ -232,41 +217,7 @@ function entries.diff(g, a)
   for _ = 1, a.n do x = g:slice(x, {axis}, {1}, {2 ^ 31}) - g:slice(x, {axis}, {0}, {-1}) end
   return x
 end
-function entries.cov(g, a, call)
-  if a.fweights or a.aweights or #a.x.shape ~= 2 or Size.is(a.x.shape[2]) then
-    extend.fail('onnx.export: cov is known for [n x m] without weights')
-  end
-  local x = g:cast(a.x, call.dtype)
-  local gap = x - mean(g, x, {1}, true)
-  local y = g.MatMul(gap, g:transpose(gap, {1, 0}))
-  if call.op == 'cov' then y = y / divisor_of(a.x.shape[2], a.correction)
-  else
-    local size = g.ReduceL2(gap, {1}, true)
-    y = g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
-  end
-  return #call.shape == 0 and g:reshape(y, {}) or y
-end
-entries.corrcoef = entries.cov
-function entries.trapezoid(g, a, call)
-  local axis = a.y:axis(a.dim)
-  local function pairs_of(h, along)
-    return g:slice(h, {along}, {1}, {2 ^ 31}), g:slice(h, {along}, {0}, {-1})
-  end
-  local dtype = call.dtype
-  local right, left = pairs_of(g:cast(a.y, dtype), axis)
-  local mean, width = (right + left) * 0.5, a.dx
-  if a.x then
-    local last, first = pairs_of(g:cast(a.x, dtype), #a.x.shape == 1 and 0 or axis)
-    width = last - first
-    if #a.x.shape == 1 then
-      width.shape = {a.x.shape[1] - 1}
-      width = g:per_channel(width, #a.y.shape - 1 - axis)
-    end
-  end
-  if call.op == 'cumulative_trapezoid' then return g.CumSum(mean * width, g:cast(axis, 'int64')) end
-  return g.ReduceSum(mean * width, {axis})
-end
-entries.cumulative_trapezoid = entries.trapezoid
+
 --- Wraps an entry: a 0-d tensor is reduced as a 1-d one; a bool tensor is compared as integers.
 local function prepared(entry, name)
   return function(g, a, call, lowering)
@@ -283,9 +234,6 @@ local function prepared(entry, name)
     return unpack(made)
   end
 end
--- Those above; the entries below take their arguments as they are.
 for name, entry in pairs(entries) do entries[name] = prepared(entry, name) end
-
-function entries.dist(g, a, call) return g:norm(g:cast(a.x, call.dtype) - g:cast(a.y, call.dtype), a.p, {}) end
 
 return entries

@@ -115,33 +115,6 @@ entries.dstack = stacked(function() return 2 end, function(shape)
   return #shape == 2 and {shape[1], shape[2], 1} or shape
 end)
 
-function entries.block_diag(g, a, call)
-  local parts, before = {}, 0
-  for i, x in ipairs(operands(a)) do
-    local m = rows(x.shape)
-    local after = call.shape[2] - before - m[2]
-    local block = g:reshape(g:cast(x, call.dtype), m)
-    parts[i] = g.Pad(block, g:size_list{0, before, 0, after}, {mode = 'constant'})
-    before = before + m[2]
-  end
-  return g:concat(parts, 0)
-end
-function entries.cartesian_prod(g, a, call)
-  local list = operands(a)
-  if #list == 1 then return list[1] end
-  local shape = map(list, function(x) return x.shape[1] end)
-  return g:concat(map(list, function(x, i)
-    local along = map(shape, function(size, k) return k == i and size or 1 end)
-    return g:reshape(g:expand(g:reshape(x, along), shape), {call.shape[1], 1})
-  end), 1)
-end
-
---- The operation on positions determines the combinations.
-function entries.combinations(g, a)
-  local places = mt.combinations(mt.range(1, a.x.shape[1], {dtype = 'int64'}), a.r, a.with_replacement)
-  return g.Gather(a.x, g:constant(places - 1), {axis = 0})
-end
-
 --- Splits x along an axis into parts of the results' sizes, one after the other or at the positions `begins`.
 local function split_parts(g, x, axis, call, begins)
   local first, made = 0, {}
@@ -207,15 +180,6 @@ end
 function entries.flip(g, a) return g:flip(a.x, a.x:axes(a.dims)) end
 function entries.fliplr(g, a) return g:flip(a.x, {1}) end
 function entries.flipud(g, a) return g:flip(a.x, {0}) end
-function entries.rot90(g, a)
-  local rank, k = #a.x.shape, a.k % 4
-  local i, j = unpack(a.x:axes(a.dims or {1, 2}))
-  if Size.is(k) then extend.fail('onnx.export: rot90 has no ONNX form where k follows the dynamic axes') end
-  if k == 0 then return a.x end
-  if k == 2 then return g:flip(a.x, {i, j}) end
-  if k == 1 then return g:swap(g:flip(a.x, {j}), i, j, rank) end
-  return g:flip(g:swap(a.x, i, j), {j})
-end
 function entries.roll(g, a, call)
   local x, axes = a.dims and a.x or g:flat(a.x), a.x:axes(a.dims)
   for k, shift in ipairs(Size.is_list(a.shifts) and a.shifts or {a.shifts}) do
