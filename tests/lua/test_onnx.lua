@@ -1,7 +1,7 @@
 -- test_onnx.lua -- ONNX files: the content, by a small reader; errors; comparison with onnxruntime if it is installed
 local t = require 'testing'
 local mt = require 'mtorch'
-local nn = mt.nn
+local nn, fields = mt.nn, require('protobuf_fields').fields
 
 local folder = os.tmpname()
 os.remove(folder)
@@ -9,37 +9,6 @@ assert(os.execute('mkdir ' .. folder) == 0)
 local path = folder .. '/net.onnx'
 
 -- ---- a reader of the few fields that the tests look at ---------------------------------------------------------
-
-local function varint(text, at)
-  local value, scale = 0, 1
-  repeat
-    local byte = text:byte(at)
-    value, scale, at = value + byte % 128 * scale, scale * 128, at + 1
-  until byte < 128
-  return value, at
-end
-
---- Parses the fields of a message: {[number] = {values..}}, with strings for blocks.
-local function fields(text)
-  local out, at = {}, 1
-  while at <= #text do
-    local key, value
-    key, at = varint(text, at)
-    local number, wire = math.floor(key / 8), key % 8
-    if wire == 0 then value, at = varint(text, at)
-    elseif wire == 2 then
-      local length
-      length, at = varint(text, at)
-      value, at = text:sub(at, at + length - 1), at + length
-    else
-      local length = wire == 1 and 8 or 4
-      value, at = text:sub(at, at + length - 1), at + length
-    end
-    out[number] = out[number] or {}
-    table.insert(out[number], value)
-  end
-  return out
-end
 
 local function values(list, number)
   local out = {}
@@ -49,9 +18,7 @@ end
 
 --- Reads a file: {inputs, outputs, initializers (names), ops, nodes = {{op, inputs, outputs}..}, opset}.
 local function read(file)
-  local handle = assert(io.open(file, 'rb'))
-  local model = fields(handle:read('*a'))
-  handle:close()
+  local model = fields(t.read_file(file))
   local graph = fields(model[7][1])
   local nodes = {}
   for i, text in ipairs(graph[1] or {}) do

@@ -15,19 +15,7 @@ local nan, inf = 0 / 0, math.huge
 local folder = os.tmpname()
 os.remove(folder)
 
-local function read(path)
-  local file = io.open(path, 'rb')
-  if not file then return nil end
-  local text = file:read('*a')
-  file:close()
-  return text
-end
-
-local function series(n, f)
-  local out = {}
-  for i = 1, n do out[i] = f(i) end
-  return out
-end
+local read, series = t.read_file, util.tabulate
 
 -- A userdata with :tolist(), like a tensor.
 local function tensor(data)
@@ -76,7 +64,7 @@ t.test('line writes a file and returns its path', function()
   t.eq(plot.line{{1, 2, 3}, {4, 5, 6}, {6, 5, 4}, title = 'a <b> & c', labels = {'up', 'down'},
                  path = path}, path)
   local svg = well_formed(read(path))
-  t.eq(read(path .. '.tmp'), nil)
+  t.eq(io.open(path .. '.tmp'), nil)
   os.remove(path)
   t.eq(count(svg, '<path class="c1"'), 2) -- the line and its legend mark
   t.eq(count(svg, '<path class="c2"'), 2)
@@ -345,7 +333,7 @@ t.test('a PNG without librsvg: one sentence at the user\'s line, and no file', f
   local said = t.run(('LD_LIBRARY_PATH=%s'):format(folder), ("mt.plot.line{{1, 2}, path = '%s/a.png'}"):format(folder))
   local sentence = 'plot.line: pictures of figures as PNG: librsvg-2.so.2 cannot be loaded; on Debian: ' ..
     'apt-get install librsvg2-2; a .svg needs no library\n'
-  t.eq({said:find(':2: ' .. sentence, 1, true) ~= nil, count(said, '\n'), read(folder .. '/a.png')}, {true, 1})
+  t.eq({said:find(':2: ' .. sentence, 1, true) ~= nil, count(said, '\n'), (io.open(folder .. '/a.png'))}, {true, 1})
   os.execute('rm -r ' .. folder)
 end)
 

@@ -1,7 +1,7 @@
 -- test_plot_libraries.lua -- Figures as PNG files, by librsvg; graphs as SVG and PNG, by Graphviz
 local mt = require 'mtorch'
 local t = require 'testing'
-local plot = mt.plot
+local plot, count = mt.plot, require('figures').count
 local to_png = mt.extend.svg_to_png
 local path = os.tmpname()
 local png = path .. '.png'
@@ -22,7 +22,6 @@ local function drawn(kind, args)
 end
 local function colour(x, i, j) return ('#%02x%02x%02x'):format(unpack(x[{{}, i, j}]:tolist())) end
 local function darkest(x, rows, columns) return x[{{}, rows, columns}]:min():item() end
-local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
 
 t.test('two pixels for each of the figure: the page, bars, the numbers under them', function()
   local x = drawn('bar', {{1, 1}, width = 300, height = 200})

@@ -7,16 +7,10 @@ local figures = require 'figures'
 local scale, style = require 'mtorch.extras.plot.scale', require 'mtorch.extras.plot.style'
 local captured, count, well_formed = figures.captured, figures.count, figures.well_formed
 
-local plot = mt.plot
+local plot, series = mt.plot, mt.extend.util.tabulate
 local nan, inf = 0 / 0, math.huge
 local plain = {LC_ALL = 'C.UTF-8', COLUMNS = '80'}
 local terminal = {isatty = function() return true end}
-
-local function series(n, f)
-  local out = {}
-  for i = 1, n do out[i] = f(i) end
-  return out
-end
 
 local function drawn(kind, args)
   local svg, fig = plot['svg_' .. kind](args)

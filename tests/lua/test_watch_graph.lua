@@ -2,18 +2,14 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local graph = require 'mtorch.extras.plot.graph'
-local nn = mt.nn
+local nn, count = mt.nn, require('figures').count
 local path = os.tmpname()
 
 local function read(file)
-  local f = assert(io.open(file, 'rb'))
-  local text = f:read('*a')
-  f:close()
+  local text = t.read_file(file)
   os.remove(file)
   return text
 end
-
-local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
 
 local function network()
   local net = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 1))

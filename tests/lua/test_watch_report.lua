@@ -1,19 +1,11 @@
 -- test_watch_report.lua -- tests of mt.Report: curves, tables, images, several runs, the page during a run
 local mt = require 'mtorch'
 local t = require 'testing'
-local nn = mt.nn
+local figures = require 'figures'
+local nn, count, read = mt.nn, figures.count, t.read_file
 local base = os.tmpname()
 os.remove(base)
 local path = base .. '.html'
-
-local function read(file)
-  local f = assert(io.open(file, 'rb'))
-  local text = f:read('*a')
-  f:close()
-  return text
-end
-
-local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
 
 local function network()
   mt.manual_seed(1)

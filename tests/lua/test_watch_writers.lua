@@ -5,16 +5,10 @@ local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
 local events = require 'mtorch.extras.tensorboard.events'
+local fields, read = require('protobuf_fields').fields, t.read_file
 local python = os.getenv 'MTORCH_PEER_PYTHON'
 local folder = os.tmpname()
 os.remove(folder)
-
-local function read(path)
-  local file = assert(io.open(path, 'rb'))
-  local text = file:read('*a')
-  file:close()
-  return text
-end
 
 --- Returns the event files in a folder.
 local function listed(dir)
@@ -22,37 +16,6 @@ local function listed(dir)
   for line in pipe:lines() do list[#list + 1] = line end
   pipe:close()
   return list
-end
-
---- Parses Protocol Buffers without a schema: {number = {values}}, with strings for wire type 2.
-local function fields(text)
-  local out, at = {}, 1
-  local function varint()
-    local n, scale = 0, 1
-    while true do
-      local byte = text:byte(at)
-      at = at + 1
-      n, scale = n + byte % 128 * scale, scale * 128
-      if byte < 128 then return n end
-    end
-  end
-  while at <= #text do
-    local key = varint()
-    local number, wire, value = math.floor(key / 8), key % 8, nil
-    if wire == 0 then value = varint()
-    elseif wire == 2 then
-      local n = varint()
-      value, at = text:sub(at, at + n - 1), at + n
-    else
-      local size = wire == 1 and 8 or 4
-      value = tonumber(ffi.cast(wire == 1 and 'double *' or 'float *', ffi.cast('const char *', text) + at - 1)[0])
-      at = at + size
-    end
-    out[number] = out[number] or {}
-    table.insert(out[number], value)
-  end
-  t.eq(at, #text + 1)
-  return out
 end
 
 --- Returns the events of a file; asserts that lengths and checksums are right.

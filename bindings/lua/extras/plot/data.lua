@@ -143,6 +143,16 @@ function data.images(op, value)
   return out
 end
 
+--- Returns a path and its ending; raises an error unless that is one of those given.
+function data.check_path(op, path, ...)
+  path = tostring(path)
+  local ending = path:lower():match '[^/]%.(%w+)$'
+  if not util.set{...}[ending] then
+    fail("%s: cannot write '%s': use a path ending in .%s", op, path, table.concat({...}, ' or .'))
+  end
+  return path, ending
+end
+
 function data.is_plain(value) return type(value) == 'table' and not getmetatable(value) end
 
 return data

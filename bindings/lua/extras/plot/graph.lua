@@ -1,6 +1,7 @@
 -- graph.lua -- mt.plot.graph: the autograd graph of a tensor, as text, as DOT text, or drawn by Graphviz
 local extend = require('mtorch').extend
 local util = extend.util
+local data = require 'mtorch.extras.plot.data'
 local svg = require 'mtorch.extras.plot.svg'
 
 local concat = table.concat
@@ -167,10 +168,8 @@ end
 --- file is DOT text.
 function graph.show(loss, path, params, title)
   local op = 'plot.graph'
-  local kind = path and tostring(path):lower():match('[^/]%.(%w+)$')
-  if path and not ({svg = true, png = true, dot = true, gv = true})[kind] then
-    extend.fail("%s: cannot write '%s': use a path ending in .svg, .png or .dot", op, tostring(path))
-  end
+  local kind
+  if path then path, kind = data.check_path(op, path, 'svg', 'png', 'dot', 'gv') end
   local entries = graph.collect(op, loss, params)
   if not path then
     io.stdout:write(title and title .. '\n' or '', draw_text(entries, util.utf8()))

@@ -256,19 +256,10 @@ end
 
 -- The public functions ----------------------------------------------------------------------------
 
-local function check_path(op, path)
-  path = tostring(path)
-  local kind = path:lower():match('[^/]%.(%w+)$')
-  if kind ~= 'svg' and kind ~= 'png' then
-    fail("%s: cannot write '%s': use a path ending in .svg or .png", op, path)
-  end
-  return path
-end
-
 local function show(kind, ...)
   local op = 'plot.' .. kind
   local list, opts = arguments(op, kind, ...)
-  local path = opts.path and check_path(op, opts.path)
+  local path = opts.path and data.check_path(op, opts.path, 'svg', 'png')
   local fig = figure(kind, op, list, opts)
   if path then return (util.write_file(op, path, svg.file(op, path, fig))) end
   local front_end = extend.front_end()

@@ -2,6 +2,7 @@
 local extend = require('mtorch').extend
 local util = extend.util
 local plot = require 'mtorch.extras.plot'
+local data = require 'mtorch.extras.plot.data'
 local parts = require 'mtorch.extras.report.parts'
 local pictures = require 'mtorch.extras.report.pictures'
 local style = require 'mtorch.extras.report.style'
@@ -160,13 +161,7 @@ function report.page(args, seconds)
 end
 
 --- Checks that the path of a report ends in .html; returns it.
-function report.check_path(path)
-  path = tostring(path)
-  if not path:lower():find('[^/]%.html?$') then
-    extend.fail("report: cannot write '%s': use a path ending in .html", path)
-  end
-  return path
-end
+function report.check_path(path) return (data.check_path('report', path, 'html', 'htm')) end
 
 --- mt.report{path='report.html', ..} writes a self-contained HTML page and returns its path.
 report.report = extend.declare('report(..)', 'Writes one HTML page that needs nothing else and returns its path: ' ..

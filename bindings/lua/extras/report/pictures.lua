@@ -63,14 +63,11 @@ end
 
 --- Returns precision and recall of each class.
 local function class_table(matrix, names)
-  local rows = {{'class', 'examples', 'precision', 'recall', 'F1'}}
-  for k = 1, #matrix do
-    local hit, truth, said = matrix[k][k], 0, 0
-    for i = 1, #matrix do truth, said = truth + matrix[k][i], said + matrix[i][k] end
-    local precision, recall = said > 0 and hit / said or 0, truth > 0 and hit / truth or 0
-    local f1 = precision + recall > 0 and 2 * precision * recall / (precision + recall) or 0
-    rows[k + 1] = {names and tostring(names[k]) or tostring(k), truth}
-    for i, v in ipairs{precision, recall, f1} do rows[k + 1][i + 2] = math.floor(v * 1000 + 0.5) / 1000 end
+  local m, rows = mt.tensor(matrix, {dtype = 'float64'}), {{'class', 'examples', 'precision', 'recall', 'F1'}}
+  local hit, truth, said = m:diagonal(), m:sum(2), m:sum(1)
+  local rates = mt.stack({hit / said, hit / truth, 2 * hit / (truth + said)}, 2):nan_to_num(0)
+  for k, rate in ipairs(((rates * 1000 + 0.5):floor() / 1000):tolist()) do
+    rows[k + 1] = {tostring(names and names[k] or k), truth[k]:item(), unpack(rate)}
   end
   return parts.rows(rows)
 end
