@@ -2,7 +2,7 @@
 local extend = require('mtorch').extend
 local util = extend.util
 local scale = require 'mtorch.extras.plot.scale'
-local inline_pictures = require 'mtorch.extras.plot.inline'
+local png = require 'mtorch.extras.plot.png'
 local svg = require 'mtorch.extras.plot.svg'
 local term = require 'mtorch.extras.plot.term'
 local data = require 'mtorch.extras.plot.data'
@@ -267,9 +267,9 @@ local function show(kind, ...)
     front_end.display({['image/svg+xml'] = svg.draw(fig), ['text/plain'] = fig.title or op}, opts.id)
     return
   end
-  local inline = inline_pictures.protocol()
-  local drawn, png = pcall(inline and svg.file or error, op, 'inline.png', fig) -- without librsvg it fails
-  io.stdout:write(drawn and inline(png) or term.draw(fig))
+  local inline = png.terminal_protocol()
+  local drawn, file = pcall(inline and svg.file or error, op, 'inline.png', fig) -- without librsvg it fails
+  io.stdout:write(drawn and inline(file) or term.draw(fig))
   io.stdout:flush()
 end
 
