@@ -1,11 +1,76 @@
 -- init.lua -- mt.SummaryWriter: scalars, histograms, images and texts for TensorBoard
+local ffi = require 'ffi'
+local bit = require 'bit'
 local mt = require 'mtorch'
 local extend = mt.extend
 local util = extend.util
-local events = require 'mtorch.extras.tensorboard.events'
+local protobuf = require 'mtorch.extras.protobuf'
 local object = extend.object
 
+local band, bxor, rshift = bit.band, bit.bxor, bit.rshift
 local wall_time = extend.wall_time
+
+-- Event files: records with checksums (TFRecord) --------------------------------------------------------
+
+local table_of_crc = {} -- by bytes, of CRC-32C (Castagnoli), RFC 3720
+for n = 0, 255 do
+  local c = n
+  for _ = 1, 8 do c = band(c, 1) == 1 and bxor(0x82f63b78, rshift(c, 1)) or rshift(c, 1) end
+  table_of_crc[n] = c
+end
+
+--- Returns the CRC-32C of a string as a signed 32-bit number.
+local function crc32c(text)
+  local bytes, c = ffi.cast('const uint8_t *', text), -1
+  for i = 0, #text - 1 do c = bxor(table_of_crc[band(bxor(c, bytes[i]), 255)], rshift(c, 8)) end
+  return bit.bnot(c)
+end
+
+local word, words = ffi.new 'uint32_t[1]', ffi.new 'uint32_t[2]'
+
+-- TensorFlow's masked CRC: rotated right by 15 bits, plus a constant.
+local function masked_crc(text)
+  local c = crc32c(text)
+  word[0] = bit.tobit(bit.ror(c, 15) + 0xa282ead8)
+  return ffi.string(word, 4)
+end
+
+--- Returns a record: the length, its checksum, the data, and their checksum.
+local function record(data)
+  words[0] = #data
+  local length = ffi.string(words, 8)
+  return length .. masked_crc(length) .. data .. masked_crc(data)
+end
+
+-- Messages (tensorboard/compat/proto) -------------------------------------------------------------
+
+local metadata = {plugin_data = {1, {plugin_name = {1, 'bytes'}}}}
+local image = {height = {1, 'int'}, width = {2, 'int'}, colorspace = {3, 'int'}, encoded = {4, 'bytes'}}
+local histogram = {min = {1, 'double'}, max = {2, 'double'}, num = {3, 'double'}, sum = {4, 'double'},
+                   sum_squares = {5, 'double'}, bucket_limit = {6, 'double', 'list'}, bucket = {7, 'double', 'list'}}
+local tensor = {dtype = {1, 'int'}, shape = {2, {dim = {2, {size = {1, 'int'}}, 'list'}}},
+                string_val = {8, 'bytes', 'list'}}
+local value = {tag = {1, 'bytes'}, simple_value = {2, 'float'}, image = {4, image}, histogram = {5, histogram},
+               tensor = {8, tensor}, metadata = {9, metadata}}
+local event = {wall_time = {1, 'double'}, step = {2, 'int'}, file_version = {3, 'bytes'},
+               summary = {5, {value = {1, value, 'list'}}}, session_log = {7, {status = {1, 'int'}}}}
+
+-- Files -------------------------------------------------------------------------------------------
+
+local files = 0
+
+local function host_name()
+  return (util.read_file '/proc/sys/kernel/hostname' or 'localhost'):match '[^\n]*'
+end
+
+--- Returns the name of a new event file in TensorBoard's format.
+local function file_name(folder, suffix)
+  files = files + 1
+  return ('%s/events.out.tfevents.%010d.%s.%d.%d%s'):format(folder, wall_time(), host_name(),
+    extend.process_id(), files - 1, suffix)
+end
+
+-- The writer --------------------------------------------------------------------------------------
 
 local Writer, method = object.class{called = 'w', name = 'SummaryWriter', word = 'writer',
   optional = {file = true, at_end = true, path = true, time = true}}
@@ -21,37 +86,31 @@ local function write_out(self)
   util.write_log('SummaryWriter', self.path, self.file, text)
 end
 
-local function add(self, data)
+--- Adds an event of a step.
+local function add(self, step, time, fields)
   if not self.file then extend.fail("SummaryWriter: '%s' is closed", self.path) end
-  local record, waiting = events.record(data), self.waiting
-  waiting[#waiting + 1] = record
-  self.bytes = self.bytes + #record
-  if #waiting > self.max_queue or self.bytes > max_waiting or self.time - self.written > self.flush_secs then
+  self.time = time or wall_time()
+  fields.wall_time, fields.step = self.time, step
+  local text = record(protobuf.encode(event, fields))
+  table.insert(self.waiting, text)
+  self.bytes = self.bytes + #text
+  if #self.waiting > self.max_queue or self.bytes > max_waiting or self.time - self.written > self.flush_secs then
     write_out(self)
   end
 end
 
--- The time and step of an event.
-local function with_time(self, step, time, fields)
-  self.time = time or wall_time()
-  fields.wall_time, fields.step = self.time, step
-  return fields
-end
-
-local function add_value(self, step, time, value)
-  add(self, events.event(with_time(self, step, time, {summary = {value = {value}}})))
-end
+local function add_value(self, step, time, value) add(self, step, time, {summary = {value = {value}}}) end
 
 local function new(log_dir, options)
   local self = object.new(Writer, {log_dir = log_dir, waiting = {}, bytes = 0, written = wall_time(), inner = {},
     max_queue = options.max_queue, flush_secs = options.flush_secs, options = options})
   extend.make_folders('SummaryWriter', log_dir)
-  self.path = events.file_name(log_dir, options.filename_suffix)
+  self.path = file_name(log_dir, options.filename_suffix)
   self.file = util.open_log('SummaryWriter', self.path, 'wb')
   self.file:setvbuf('no')
   self.at_end = newproxy(true) -- buffered events are written if the writer is never closed
   getmetatable(self.at_end).__gc = function() pcall(self.close, self) end
-  add(self, events.event(with_time(self, nil, nil, {file_version = 'brain.Event:2'})))
+  add(self, nil, nil, {file_version = 'brain.Event:2'})
   write_out(self)
   return self
 end
@@ -199,13 +258,14 @@ local SummaryWriter = extend.declare("SummaryWriter(log_dir: string = nil, comme
     'max_queue events are buffered; they are written after flush_secs, and at the end. Events from purge_step on of ' ..
     'an earlier run in that folder are hidden.',
   function(log_dir, comment, purge_step, max_queue, flush_secs, filename_suffix)
-    local self = new(log_dir or 'runs/' .. os.date('%b%d_%H-%M-%S_') .. events.host_name() .. comment,
+    local self = new(log_dir or 'runs/' .. os.date('%b%d_%H-%M-%S_') .. host_name() .. comment,
       {max_queue = max_queue, flush_secs = flush_secs, filename_suffix = filename_suffix})
     if purge_step then
-      add(self, events.event(with_time(self, purge_step, nil, {session_log = {status = 1}})))
+      add(self, purge_step, nil, {session_log = {status = 1}})
       write_out(self)
     end
     return self
   end)
 
-return {SummaryWriter = SummaryWriter, methods = Writer.__methods, Writer = Writer}
+return {SummaryWriter = SummaryWriter, methods = Writer.__methods, Writer = Writer,
+  crc32c = crc32c, record = record}
