@@ -84,7 +84,7 @@ t.test('a long run is kept in little: extremes, gaps, the last value, the ends o
     assert(i == 1 or s.x[i] > s.x[i - 1] and s.x[i] < s.x[i - 1] + 129)
   end
   t.eq({low, high, gaps, s.x[#s.x], s.y[#s.y]}, {-50, 50, 1, n, 1})
-  assert(s.x[1] < 65 and #s.y > 2000 and #s.y < 4200 and #s.y == #s.x and #report.state.rows <= 500)
+  assert(s.x[1] < 65 and #s.y > 2000 and #s.y < 4200 and #s.y == #s.x and #report.state.args.table <= 500)
   report:finish()
   local html = read(path)
   t.eq(html:match '>(%d+ more rows)<', '1940 more rows')

@@ -24,41 +24,36 @@ end
 -- The page -----------------------------------------------------------------------------------------
 
 --- Returns plot.line's arguments for each chart, in the order of creation.
-local function charts(self)
-  return util.map(self.names, function(name)
-    local series = self.charts[name]
+local function charts(state)
+  return util.map(state.names, function(name)
+    local series = state.charts[name]
     local chart = util.map(series, function(s)
       return {x = s.x, y = s.y, label = (#series > 1 or s.named) and s.label or nil}
     end)
-    chart.title, chart.xlabel = name, self.xlabel
+    chart.title, chart.xlabel = name, state.xlabel
     return chart
   end)
 end
 
-local function page(self)
-  local state = self.state
-  local args = util.merged(state.args)
-  args.curves = #state.names > 0 and charts(state) or nil
-  args.table, args.dropped_rows = state.rows[1] and state.rows or nil, state.dropped_rows
-  args.images, args.figures = state.pictures[1] and state.pictures or nil, state.figures
-  args.timing = next(state.times) and state.times or nil
-  args.graph_card = state.graph
+local function page(state)
+  local args = util.merged(state.args, {curves = charts(state)})
+  for _, part in ipairs{'table', 'images'} do args[part] = args[part][1] and args[part] or nil end
   return report.page(args, state.reload)
 end
 
 --- Returns the page; errors of figures must not end a training run, so they are shown instead.
-local function safe_page(self)
-  local ok, text = pcall(page, self)
+local function safe_page(state)
+  local ok, text = pcall(page, state)
   if ok then return text end
-  return report.page({title = self.state.args.title, notes = 'This page could not be drawn: ' .. tostring(text)},
-    self.state.reload)
+  return report.page({title = state.args.title, notes = 'This page could not be drawn: ' .. tostring(text)},
+    state.reload)
 end
 
 --- Writes the page if enough time has passed.
 local function tick(self)
   local state, now = self.state, time()
   if now < state.next then return end
-  util.write_file('report', state.path, safe_page(self))
+  util.write_file('report', state.path, safe_page(state))
   state.next = now + math.max(state.reload and live_between or between, share * (time() - now))
 end
 
@@ -138,16 +133,14 @@ adds('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', functio
   local row = {}
   for key, value in pairs(record) do row[tostring(key)] = util.scalar(value) end
   if self.name then row.run = self.name end
-  local state = self.state
-  table.insert(state.rows, row)
-  if #state.rows > max_rows then
-    state.dropped_rows = (state.dropped_rows or 0) + parts.drop_middle(state.rows)
-  end
+  local args = self.state.args
+  table.insert(args.table, row)
+  if #args.table > max_rows then args.dropped_rows = (args.dropped_rows or 0) + parts.drop_middle(args.table) end
 end)
 
 adds('timing(name: string, seconds: number)', 'One more duration of that name: median, mean and a graph are shown.',
   function(self, name, seconds)
-    local times = self.state.times
+    local times = self.state.args.timing
     times[name] = times[name] or {}
     table.insert(times[name], seconds)
   end)
@@ -167,7 +160,7 @@ adds('image(name: string, x: any, labels: list = nil)', 'A picture or several, a
   function(self, name, x, labels)
     if require('mtorch').is_tensor(x) then x = x:detach():cpu():clone() end
     local entry = {x, title = name, labels = labels}
-    replace(self.state.pictures, name, entry, function() pictures.images(entry) end)
+    replace(self.state.args.images, name, entry, function() pictures.images(entry) end)
   end)
 
 method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('contour', {f, title='surface'}): the " ..
@@ -176,7 +169,7 @@ method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('con
     local draw = rawget(require 'mtorch.extras.plot', 'svg_' .. kind)
     if not draw then extend.fail("plot: mt.plot has no '%s'", kind) end
     if not self.on then return end
-    replace(self.state.figures, kind .. tostring(args.title), {kind, args},
+    replace(self.state.args.figures, kind .. tostring(args.title), {kind, args},
       function() draw(args, {op = 'report: ' .. kind, inline = true}) end)
     tick(self)
   end)
@@ -203,7 +196,8 @@ adds('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(
 adds('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
   'that the loop may call it.',
   function(self, loss, params)
-    self.state.graph = self.state.graph or pictures.graph{loss, params = params}
+    local args = self.state.args
+    args.graph_card = args.graph_card or pictures.graph{loss, params = params}
   end)
 
 method('run(name)', "The same report for one of several runs: their curves are drawn in the same charts, under the " ..
@@ -215,7 +209,7 @@ method('run(name)', "The same report for one of several runs: their curves are d
 
 method('write()', 'Writes the page as it is now; returns the path.', function(self)
   if not self.state.path then return nil end
-  return (util.write_file('report', self.state.path, page(self)))
+  return (util.write_file('report', self.state.path, page(self.state)))
 end)
 
 method('finish()', 'Writes the page for the last time; returns the path.', function(self)
@@ -248,9 +242,9 @@ local constructor = extend.declare('Report(..)', "A report that is updated durin
     extend.check_options('Report', args, known)
     local path = args.path ~= '' and args.path or args.live and 'report.html' or nil
     if path then extend.check_writable('report', report.check_path(path)) end
-    local state = {args = {title = args.title, config = util.merged(args.config)}, path = path,
-      xlabel = args.xlabel or 'step', names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {},
-      times = {}, reload = args.live and reload_seconds or nil, next = time() + (args.live and 0 or 2)}
+    local state = {args = {title = args.title, config = util.merged(args.config), table = {}, images = {},
+      figures = {}, timing = {}}, path = path, xlabel = args.xlabel or 'step', names = {}, charts = {}, series = {},
+      reload = args.live and reload_seconds or nil, next = time() + (args.live and 0 or 2)}
     return object.new(Report, {state = state, on = path ~= nil})
   end)
 
