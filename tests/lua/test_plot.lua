@@ -341,7 +341,7 @@ t.test('a list that holds itself is refused', function()
   local loop = {}
   loop[1] = loop
   t.raises(function() plot.line(loop) end, 'plot.line: ')
-  t.raises(function() plot.hist{loop} end, 'nested more than 32 deep')
+  t.raises(function() plot.hist{loop} end, 'the data.* is nested deeper than 16 levels')
   t.raises(function() plot.heatmap{loop} end, 'plot.heatmap: ')
 end)
 
@@ -368,7 +368,7 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.scatter{{1, 2}, {1, 2}, class = {1, 0 / 0}} end, 'plot.scatter: class: value 2 is NaN')
   raises(function() plot.scatter{five, five, class = {1}} end, 'class has 1 values, expected 5')
   raises(function() plot.scatter{five} end, 'plot.scatter: y is missing')
-  raises(function() plot.heatmap{{1, 2}, {3}} end, 'row 2 has 1 values, expected 2')
+  raises(function() plot.heatmap{{1, 2}, {3}} end, 'plot.heatmap: the data%[2%] has 1 entries, the others at its level 2')
   raises(function() plot.contour{function() end} end, 'f%(0, 0%): value 1 is a nil')
   raises(function() plot.contour{{{1, 2}, {3, 4}}, xrange = {1, 0}} end, 'xrange is not a range')
   raises(function() plot.hist{five, bins = 0.5} end, 'bins is 0.5, expected a whole number')

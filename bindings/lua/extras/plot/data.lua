@@ -25,42 +25,28 @@ function data.numbers(op, what, value)
   return util.tabulate(#list, function(i) return data.number(op, what, i, list[i]) end)
 end
 
---- Converts a nested list or a 2-D tensor to a list of rows of equal length.
-function data.matrix(op, value)
-  local rows = plain(value)
-  if type(rows) ~= 'table' then
-    fail('%s: the matrix is a %s, expected rows of numbers', op, type(rows))
-  end
-  if #rows == 0 then fail(op .. ': the matrix is empty: give at least one row') end
-  local out = {}
-  for i = 1, #rows do
-    local row = plain(rows[i])
-    if type(row) ~= 'table' then
-      fail(op .. ': the data has one dimension, expected a matrix (a list of rows)')
-    end
-    out[i] = data.numbers(op, 'row ' .. i, row)
-    if #out[i] ~= #out[1] then
-      fail('%s: row %d has %d values, expected %d (as many as row 1)', op, i, #out[i], #out[1])
-    end
-  end
-  return out
+--- Replaces the tensors and booleans in nested lists by numbers; a list may hold itself.
+local function numbers_of(value, depth)
+  value = plain(value)
+  if type(value) == 'boolean' then return value and 1 or 0 end
+  if type(value) ~= 'table' or depth > 16 then return value end
+  return util.map(value, function(inner) return numbers_of(inner, depth + 1) end)
 end
 
---- Appends all numbers of a list or tensor of any depth.
-function data.flatten(op, value, out, depth)
-  local list = plain(value)
-  depth = depth or 1
-  if depth > 32 then fail('%s: the data is nested more than 32 deep; does a list hold itself?', op) end
-  if type(list) ~= 'table' then
-    fail('%s: the data is a %s, expected a list or a tensor', op, type(list))
+--- Converts a tensor, or nested lists, to a float64 tensor.
+function data.tensor(op, value)
+  if mt.is_tensor(value) then return value:detach():cpu():double() end
+  local ok, x = pcall(mt.tensor, numbers_of(value, 1), {dtype = 'float64', device = 'cpu'})
+  return ok and x or fail('%s: %s', op, (x:gsub('^.-tensor: tensor', 'the data', 1)))
+end
+
+--- Converts a nested list or a 2-D tensor to a list of rows of equal length.
+function data.matrix(op, value)
+  local x = data.tensor(op, value)
+  if x:dim() ~= 2 or x:numel() == 0 then
+    fail('%s: the data is %s, expected a matrix [rows x columns]', op, tostring(x.shape))
   end
-  for i = 1, #list do
-    local v = list[i]
-    if type(v) == 'table' then data.flatten(op, v, out, depth + 1) else
-      out[#out + 1] = data.number(op, 'the data', i, v)
-    end
-  end
-  return out
+  return x:tolist()
 end
 
 --- Returns the columns of a 2-D tensor or nested list, or nil if the rows are not lists of `width` numbers.
@@ -68,8 +54,7 @@ function data.columns(op, value, width)
   local rows = plain(value)
   local first = type(rows) == 'table' and plain(rows[1])
   if type(first) ~= 'table' or #first < 2 or (width and #first ~= width) then return nil end
-  rows = data.matrix(op, rows)
-  return util.map(rows[1], function(_, c) return util.map(rows, function(row) return row[c] end) end)
+  return data.tensor(op, value):transpose(1, 2):tolist()
 end
 
 function data.texts(op, what, value, count, of)
@@ -89,43 +74,26 @@ function data.same_length(op, what, list, x)
   end
 end
 
---- Returns the nesting depth of a list: 2 for a matrix.
-local function depth_of(list)
-  local depth = 0
-  while type(list) == 'table' and depth < 8 do
-    list, depth = plain(list[1]), depth + 1
-  end
-  return depth
-end
-
---- Blends gray or RGB with alpha onto white: alpha is 0..1, or 0..255 if a value is above 1.
-local function blend_onto_white(channels)
-  local x = mt.tensor(channels, {dtype = 'float64', device = 'cpu'})
-  local most = x:gt(1):any() and 255 or 1
-  local alpha = x[#x] / most
-  return (x:narrow(1, 1, #x - 1) * alpha + most * (1 - alpha)):tolist()
-end
-
---- Converts an image to a list of channels, 1 or 3 matrices of one size.
+--- Converts an image to a list of channels, 1 or 3 matrices of one size. Gray or RGB with alpha is blended onto white:
+--- alpha is 0..1, or 0..255 if a value is above 1.
 function data.image(op, value)
-  local list = plain(value)
-  local depth = depth_of(list)
-  if type(list) == 'table' and #list == 0 then fail('%s: the image is empty: give at least one pixel', op) end
-  if depth ~= 2 and depth ~= 3 then
-    fail('%s: an image has %d dimension%s, expected [h x w] or [channels x h x w]', op, depth,
-      depth == 1 and '' or 's')
+  local x = data.tensor(op, value)
+  if x:numel() == 0 then fail('%s: the image is empty: give at least one pixel', op) end
+  if x:dim() == 2 then x = x:unsqueeze(1) end
+  if x:dim() ~= 3 then
+    fail('%s: an image has %d dimension%s, expected [h x w] or [channels x h x w]', op, x:dim(),
+      x:dim() == 1 and '' or 's')
   end
-  local channels = depth == 2 and {list} or list
-  if #channels > 4 then
+  if #x > 4 then
     fail("%s: an image has %d channels, expected 1 (gray), 2 (with alpha), 3 (RGB) or 4 (RGBA); x:unsqueeze(2) " ..
-      'makes a picture of each for plot.images', op, #channels)
+      'makes a picture of each for plot.images', op, #x)
   end
-  local out = {}
-  for k = 1, #channels do
-    out[k] = data.matrix(op, channels[k])
-    if #out[k] ~= #out[1] or #out[k][1] ~= #out[1][1] then fail(op .. ': the channels differ in size') end
+  if #x % 2 == 0 then
+    local most = x:gt(1):any() and 255 or 1
+    local alpha = x[#x] / most
+    x = x:narrow(1, 1, #x - 1) * alpha + most * (1 - alpha)
   end
-  return #out % 2 == 0 and blend_onto_white(out) or out
+  return x:tolist()
 end
 
 --- Converts a list of images, or a tensor [n x h x w] or [n x channels x h x w], to images.

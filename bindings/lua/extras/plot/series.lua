@@ -373,7 +373,7 @@ function build.hist(op, list, opts)
   end
   local x_lo, x_hi = range(op, 'xlim', opts.xlim)
   for k, s in ipairs(series) do
-    local all = data.flatten(op, s.x, {})
+    local all = data.tensor(op, s.x):flatten():tolist()
     if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
     sets[k] = {}
     for _, v in ipairs(all) do
