@@ -15,17 +15,7 @@ local nan, inf = 0 / 0, math.huge
 local folder = os.tmpname()
 os.remove(folder)
 
-local read, series = t.read_file, util.tabulate
-
--- A userdata with :tolist(), like a tensor.
-local function tensor(data)
-  local proxy = newproxy(true)
-  getmetatable(proxy).__index = function(_, key)
-    if key == 'tolist' then return function() return data end end
-    error('no field ' .. key)
-  end
-  return proxy
-end
+local read, series, tensor = t.read_file, util.tabulate, require('mtorch').tensor
 
 local plain_utf8 = {LC_ALL = 'C.UTF-8', COLUMNS = '80'}
 local no_terminal = {isatty = function() return false end}
@@ -368,7 +358,8 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.scatter{{1, 2}, {1, 2}, class = {1, 0 / 0}} end, 'plot.scatter: class: value 2 is NaN')
   raises(function() plot.scatter{five, five, class = {1}} end, 'class has 1 values, expected 5')
   raises(function() plot.scatter{five} end, 'plot.scatter: y is missing')
-  raises(function() plot.heatmap{{1, 2}, {3}} end, 'plot.heatmap: the data%[2%] has 1 entries, the others at its level 2')
+  raises(function() plot.heatmap{{1, 2}, {3}} end,
+         'plot.heatmap: the data%[2%] has 1 entries, the others at its level 2')
   raises(function() plot.contour{function() end} end, 'f%(0, 0%): value 1 is a nil')
   raises(function() plot.contour{{{1, 2}, {3, 4}}, xrange = {1, 0}} end, 'xrange is not a range')
   raises(function() plot.hist{five, bins = 0.5} end, 'bins is 0.5, expected a whole number')

@@ -96,7 +96,6 @@ function unary.softplus(g, x, a)
 end
 function unary.logsigmoid(g, x) return -g:softplus(-x) end
 function unary.tanhshrink(g, x) return x - g.Tanh(x) end
-function unary.positive(_, x) return x end
 function unary.nan_to_num(g, x, a)
   local max_value = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504,
     bfloat16 = 3.3895313892515355e38})[x.dtype]

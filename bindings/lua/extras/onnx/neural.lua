@@ -102,12 +102,6 @@ function entries.group_norm(g, a)
   return scaled(g, g:reshape(y, x.shape), a)
 end
 
--- ---- dropout, which is the identity in eval mode -----------------------------------------------------------
-
-for _, name in ipairs{'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'alpha_dropout', 'feature_alpha_dropout'} do
-  entries[name] = function(_, a) return a.x end
-end
-
 -- ---- embeddings --------------------------------------------------------------------------------------------
 
 function entries.embedding(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end

@@ -14,8 +14,8 @@ end
 
 -- ---- copies and dtypes (the caller converts to the result's dtype) -------------------------------------------
 
-define([[clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory
-  custom_function]], function(_, a) return a.x end)
+define('clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory',
+  function(_, a) return a.x end)
 function entries.copy(g, a) return g:expand(a.source, a.x.shape) end
 
 -- ---- tensors of one value --------------------------------------------------------------------------------
