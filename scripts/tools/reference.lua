@@ -182,7 +182,7 @@ function reference.functions()
     if signature then
       if limits ~= '' then doc = ('%s %s.'):format(doc, limits) end
       local parameters, returns = core.parameters(value)
-      local object = name == 'SWALR' and 'Scheduler' or not makes_other[name] and makes[owner]
+      local object = not makes_other[name] and makes[owner]
       local of_class = object and (type(value) == 'table' or object ~= 'Module')
       all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
                        parameters = parameters, returns = returns,

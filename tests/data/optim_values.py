@@ -239,9 +239,6 @@ scheduled('SequentialLR', [('SequentialLR', [warm, ('ExponentialLR', dict(gamma=
                            cosine], dict(milestones=[30]))
 scheduled('ChainedScheduler', [('SequentialLR', [warm, ('ExponentialLR', dict(gamma=0.95))], dict(milestones=[5])),
                                ('StepLR', dict(step_size=9))], {})
-for options in [dict(swa_lr=0.05), dict(swa_lr=[0.05, 0.2], anneal_epochs=30, anneal_strategy='linear'),
-                dict(swa_lr=0.05, anneal_epochs=0)]:
-    scheduled('SWALR', options)
 names = [name for name in torch.optim.lr_scheduler.__all__ if name != 'LRScheduler']
 print('  },')
 print(textwrap.fill('names = %s,' % lua(names), 118, initial_indent='  ', subsequent_indent='    '))

@@ -89,7 +89,7 @@ local function built(spec, opt)
     if name == 'ChainedScheduler' then return optim.lr.ChainedScheduler(inner) end
     return optim.lr.SequentialLR(opt, inner, options.milestones)
   end
-  return (name == 'SWALR' and optim.swa or optim.lr)[name](opt, next(options) and options or nil)
+  return optim.lr[name](opt, next(options) and options or nil)
 end
 
 local function metric(k) return k < 40 and math.exp(-k / 15) + 0.2 * math.sin(k / 3) or 0.5 end

@@ -68,15 +68,10 @@ end
 
 --- Calls fn while the parameters at the places are whole, as make(entry) gives them; `made` receives these by entry.
 local function with_whole(places, make, made, fn, ...)
-  local before = {}
-  for i, place in ipairs(places) do
+  return class.with_tensors(places, function(place)
     local entry = place[3]
     made[entry] = made[entry] or make(entry)
-    before[i] = class.get(place[1], place[2])
-    class.set_raw(place[1], place[2], made[entry])
-  end
-  return util.finally(function()
-    for i, place in ipairs(places) do class.set_raw(place[1], place[2], before[i]) end
+    return made[entry]
   end, fn, ...)
 end
 

@@ -404,6 +404,7 @@ topics.absent = {
   hfft = "mt.fft.irfft(mt.complex_conj(z), {norm = 'forward'})",
   ihfft = "mt.complex_conj(mt.fft.rfft(x, {norm = 'forward'}))",
   pdist = 'mt.cdist(x, x), which has each pair twice',
+  SWALR = 'mt.optim.lr.LambdaLR(opt, function(step) .. end)',
   TripletMarginWithDistanceLoss = '(d(a, p) - d(a, n) + margin):relu():mean() for any function d of two tensors',
   unpack_sequence = 'padded, lengths = mt.nn.pad_packed_sequence(p); padded[{{1, lengths:at(i)}, i}]',
   unpad_sequence = 'padded[{{1, length}, i}] is sequence i',

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
+local util = require 'mtorch.core.util'
 
 local class = {}
 
@@ -109,6 +110,18 @@ function class.field_name(key) return type(key) == 'number' and tostring(key - 1
 --- Replaces the tensor of a field by another one, which is not registered.
 function class.set_raw(self, key, value)
   if self.__class.__lists then rawset(self, key, value) else rawget(self, '__params')[key] = value end
+end
+
+--- fn(..) while the tensors at places, {owner, key}, are those that tensor_at(place) returns.
+function class.with_tensors(places, tensor_at, fn, ...)
+  local before = {}
+  for i, place in ipairs(places) do
+    before[i] = class.get(place[1], place[2])
+    class.set_raw(place[1], place[2], tensor_at(place))
+  end
+  return util.finally(function()
+    for i, place in ipairs(places) do class.set_raw(place[1], place[2], before[i]) end
+  end, fn, ...)
 end
 
 --- The metatable of __params with computed fields: those for which params.__computed has a module, at every access.

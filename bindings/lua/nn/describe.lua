@@ -1,21 +1,15 @@
 -- describe.lua -- print(net): the tree of modules with parameter counts
 local core = require 'mtorch.core'
+local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local method, is_module = class.method, class.is_module
-
---- The text of a field's value for print.
-local function shown(value)
-  if type(value) == 'string' then return "'" .. value .. "'" end
-  local numbers = type(value) == 'table' and (type(value[1]) == 'number' or next(value) == nil)
-  return numbers and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
-end
 
 --- The text of an option (one of core.parameters) that differs from its default, or nothing.
 local function chosen(self, option)
   local value = rawget(self, option.name)
   local plain = value == nil or is_module(value) or type(value) == 'function' or tonumber(option.default) == value
-  local text = not plain and shown(value)
+  local text = not plain and shown.value(value)
   return text ~= option.default and text or nil
 end
 
@@ -36,7 +30,7 @@ function class.extra(made, form)
       elseif part:find '[ {]' then
         text = part:gsub('{([%w_]+)}', function(name)
           if self[name] == nil then error('there is no field ' .. name) end
-          return shown(self[name])
+          return shown.value(self[name])
         end)
       end
       parts[#parts + 1] = text or nil

@@ -38,16 +38,9 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
         core.fail("functional_call: '%s' is %s, expected a tensor %s", name,
           mt.is_tensor(tensor) and tostring(tensor.shape) or core.describe(tensor), tostring(old.shape))
       end
+      for _, place in ipairs(places[old]) do replaced[#replaced + 1] = {place[1], place[2], tensor = tensor} end
     end
-    for name, tensor in pairs(tensors) do
-      for _, place in ipairs(places[named[name]]) do
-        replaced[#replaced + 1] = {place[1], place[2], named[name]}
-        class.set_raw(place[1], place[2], tensor)
-      end
-    end
-    return util.finally(function()
-      for _, r in ipairs(replaced) do class.set_raw(r[1], r[2], r[3]) end
-    end, net, ...)
+    return class.with_tensors(replaced, function(place) return place.tensor end, net, ...)
   end)
 
 -- ---- gradients ----------------------------------------------------------------------------------

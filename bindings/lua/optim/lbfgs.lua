@@ -4,7 +4,8 @@ local mt = require 'mtorch'
 local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
 local Optimizer = require 'mtorch.optim.optimizer'
-local strong_wolfe = require 'mtorch.optim.line_search'
+
+local min, max, abs = math.min, math.max, math.abs
 
 local LBFGS, method = Optimizer.class 'LBFGS'
 
@@ -27,6 +28,73 @@ end
 local function flat_values(group) return mt.no_grad(mt.nn.parameters_to_vector, group.params) end
 
 local function largest(x) return x:abs():max():item() end
+
+-- ---- line search --------------------------------------------------------------------------------
+-- By the strong Wolfe conditions: Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6, with minFunc's
+-- safeguards (Schmidt 2005).
+
+--- The minimum of the cubic through two points with values f and slopes g, clamped to low .. high.
+local function cubic_minimum(x1, f1, g1, x2, f2, g2, low, high)
+  if not low then low, high = min(x1, x2), max(x1, x2) end
+  local d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
+  local square = d1 * d1 - g1 * g2
+  if not (square >= 0) then return (low + high) / 2 end
+  local d2 = math.sqrt(square)
+  if x1 > x2 then x1, g1, x2, g2 = x2, g2, x1, g1 end
+  return min(max(x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2)), low), high)
+end
+
+-- A point is {t =, f =, g =, slope =}: the step, the loss, the gradient and its product with the direction.
+local c1, c2 = 1e-4, 0.9
+
+--- Increases the step until a good point is bracketed: returns one good point or two ends; and the evaluation count.
+local function bracket(evaluate, start, t, max_evaluations)
+  local before, point, n = start, evaluate(t), 0
+  while n < max_evaluations do
+    local too_high = point.f > start.f + c1 * point.t * start.slope or (n > 1 and point.f >= before.f)
+    if too_high then return {before, point}, n end
+    if abs(point.slope) <= -c2 * start.slope then return {point}, n, true end
+    if point.slope >= 0 then return {before, point}, n end
+    local least, far = point.t + 0.01 * (point.t - before.t), point.t * 10
+    local next_t = cubic_minimum(before.t, before.f, before.slope, point.t, point.f, point.slope, least, far)
+    before, point = point, evaluate(next_t)
+    n = n + 1
+  end
+  return {start, point}, n
+end
+
+--- The next step inside a bracket: the cubic's minimum, moved away from the ends if the last step was also near one.
+local function inside(ends, insufficient)
+  local a, b = ends[1], ends[2]
+  local t = cubic_minimum(a.t, a.f, a.slope, b.t, b.f, b.slope)
+  local low, high = min(a.t, b.t), max(a.t, b.t)
+  local margin = 0.1 * (high - low)
+  if not (min(high - t, t - low) < margin) then return t, false end
+  if not (insufficient or t >= high or t <= low) then return t, true end
+  return abs(t - high) < abs(t - low) and high - margin or low + margin, false
+end
+
+--- Returns a strong Wolfe point, or the best one found, and the number of evaluations: evaluate(t) gives a point,
+--- `start` is that of t = 0, `size` the direction's largest element, `max_evaluations` the limit after the first.
+local function strong_wolfe(evaluate, start, t, size, tolerance, max_evaluations)
+  local ends, n, done = bracket(evaluate, start, t, max_evaluations)
+  local function order() return ends[1].f <= ends[#ends].f and 1 or 2 end
+  local low, insufficient = order(), false
+  while not done and n < max_evaluations and abs(ends[2].t - ends[1].t) * size >= tolerance do
+    t, insufficient = inside(ends, insufficient)
+    local point, high = evaluate(t), 3 - low
+    n = n + 1
+    if point.f > start.f + c1 * t * start.slope or point.f >= ends[low].f then
+      ends[high] = point
+      low = order()
+    else
+      done = abs(point.slope) <= -c2 * start.slope
+      if not done and point.slope * (ends[high].t - ends[low].t) >= 0 then ends[high] = ends[low] end
+      ends[low] = point
+    end
+  end
+  return ends[low], n + 1
+end
 
 -- ---- one iteration ------------------------------------------------------------------------------
 
@@ -83,7 +151,7 @@ local function iterate(self, group, loss, gradient)
       state.d = direction(state, gradient, group.history_size)
     end
     state.prev_flat_grad, state.prev_loss = gradient:clone(), loss
-    state.t = first and math.min(1, 1 / gradient:abs():sum():item()) * group.lr or group.lr
+    state.t = first and min(1, 1 / gradient:abs():sum():item()) * group.lr or group.lr
     local slope = gradient:dot(state.d):item()
     if slope > -group.tolerance_change then return end
     local ran = 0
@@ -96,7 +164,7 @@ local function iterate(self, group, loss, gradient)
     evaluations, state.func_evals = evaluations + ran, state.func_evals + ran
     if n == group.max_iter or evaluations >= group.max_eval or largest(gradient) <= group.tolerance_grad or
       largest(state.d * state.t) <= group.tolerance_change or
-      math.abs(loss - state.prev_loss) < group.tolerance_change then return end
+      abs(loss - state.prev_loss) < group.tolerance_change then return end
   end
 end
 
@@ -118,7 +186,7 @@ function LBFGS.current() end
 function LBFGS:state_of() return {next(self.state) and self.state} end
 
 function LBFGS:add(group)
-  if group.max_eval == 0 then group.max_eval = math.max(math.floor(group.max_iter * 5 / 4), 1) end
+  if group.max_eval == 0 then group.max_eval = max(math.floor(group.max_iter * 5 / 4), 1) end
   self:check(group, 'LBFGS')
 end
 

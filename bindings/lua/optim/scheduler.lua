@@ -102,13 +102,12 @@ function Scheduler:advance(epoch)
     core.fail('%s: step takes no argument, or the number of a step, got %s%s', self.__name, core.describe(epoch),
       require('mtorch').is_tensor(epoch) and '; ReduceLROnPlateau takes a metric' or '')
   end
-  self._step_count = self._step_count + 1
   self:update(epoch)
 end
 
 --- The step at the start of training.
 function Scheduler:initial_step()
-  self._step_count, self._is_initial = 0, true
+  self._is_initial = true
   self:step()
   self._is_initial = nil
 end
@@ -193,19 +192,18 @@ function Scheduler:describe()
   local inner = rawget(self, '_schedulers')
   if inner then return shown.lines(self.__name, inner) end
   local parts = util.map(rates(self), function(rate) return ('%.6g'):format(rate) end)
-  local settings = object.described(self, hidden)
-  return ('%s at step %d, lr %s'):format(settings, self.last_epoch, table.concat(parts, ', '))
+  return ('%s at step %d, lr %s'):format(object.described(self, hidden), self.last_epoch, table.concat(parts, ', '))
 end
 
 --- Declares a scheduler, whose fields are its options (one that is a list of functions is named in `unsaved`):
 ---   define(signature, doc, {rate =, prepare =, start =, started =})
---- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; it
---- may be given alone. prepare(self) is called first in each step; start and started(self) before and after the first
---- one. A kind with make(self) implements all of it, one with advance(self, epoch) a step.
+--- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; a kind
+--- may be this function alone. prepare(self) is called first in each step; start and started(self) before and after
+--- the first step. A kind with make(self) implements all of it, one with advance(self, epoch) a step.
 function scheduler.define(signature, doc, kind)
   kind = type(kind) == 'function' and {rate = kind} or kind
   kind.name = signature:match('^[%w_]+')
-  object.class({base = Scheduler, name = kind.name, optional = {_is_initial = true, _step_count = true}}, kind)
+  object.class({base = Scheduler, name = kind.name, optional = {_is_initial = true}}, kind)
   return object.constructor(kind, signature, doc, kind.make)
 end
 

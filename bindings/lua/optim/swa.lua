@@ -3,7 +3,6 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
-local scheduler = require 'mtorch.optim.scheduler'
 
 local swa = {}
 
@@ -102,27 +101,5 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
       end
     end)
   end)
-
--- ---- the rate -----------------------------------------------------------------------------------
-
-local swalr = {}
-function swalr:start() self.swa_lrs = scheduler.per_group(self, 'swa_lr', self.swa_lr) end
-
-local function share(self, step)
-  local t = math.max(0, math.min(1, step / math.max(1, self.anneal_epochs)))
-  return self.anneal_strategy == 'cos' and (1 - math.cos(math.pi * t)) / 2 or t
-end
-
-function swalr:rate(rate, _, i)
-  local step, target = self._step_count - 1, scheduler.of_group(self, 'swa_lrs', i)
-  if self.anneal_epochs == 0 then step = math.max(1, step) end
-  local before, now = share(self, step - 1), share(self, step)
-  local first = before == 1 and target or (rate - before * target) / (1 - before)
-  return target * now + first * (1 - now)
-end
-
-swa.SWALR = scheduler.define('SWALR(optimizer, swa_lr: number|numbers, anneal_epochs: int >= 0 = 10, ' ..
-  "anneal_strategy: 'cos'|'linear' = 'cos', last_epoch: int >= -1 = -1)",
-  'The rates go to swa_lr, one for all groups or a list, in anneal_epochs steps, and stay constant.', swalr)
 
 return swa
