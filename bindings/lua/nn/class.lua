@@ -50,9 +50,8 @@ function class.check_module(op, value)
   if not is_module(value) then core.fail('%s: a module is needed, got %s', op, core.describe(value)) end
 end
 
---- The value of a field. Parameters and buffers are in __params instead of the module itself, so
---- that assignments call `assign`; in lists of parameters (__lists) they are in the module, so that
---- `#` and ipairs include them.
+--- The value of a field. Parameters and buffers are in __params instead of the module itself, so that assignments call
+--- `assign`; in lists of parameters (__lists) they are in the module, so that `#` and ipairs include them.
 function class.get(self, key)
   local params, value = rawget(self, '__params'), rawget(self, key)
   if value == nil then return params[key] end
@@ -304,9 +303,8 @@ function class.constructor(of, signature, doc, init)
   end
 end
 
---- The same with options as arguments: they become fields, except those in the set `apart` and
---- those that begin with _; then init(self, options) is called. placed: its last options are the
---- device and dtype of its tensors, as in PyTorch.
+--- The same with options as arguments: they become fields, except those in the set `apart` and those that begin with _;
+--- then init(self, options) is called. placed: its last options are the device and dtype of its tensors, as in PyTorch.
 function class.options_constructor(of, signature, doc, apart, placed, init)
   if placed then signature = signature:gsub('%)$', ', device: device = nil, dtype: dtype = nil)') end
   local params, n

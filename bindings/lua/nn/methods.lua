@@ -156,8 +156,7 @@ for _, short in ipairs{{'float', 'float32'}, {'double', 'float64'}, {'half', 'fl
   method(name .. '()', ("The same as to('%s')."):format(target), function(self) return self:to(target) end)
 end
 
---- A copy of a value inside a module; `made` has the copies so far, so that shared values stay
---- shared.
+--- A copy of a value inside a module; `made` has the copies so far, so that shared values stay shared.
 local function copied(value, made)
   if made[value] ~= nil then return made[value] end
   local copy = value
