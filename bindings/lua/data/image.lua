@@ -2,6 +2,7 @@
 -- with torchvision's formulas for tensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local image = {}
 
@@ -69,21 +70,12 @@ local function to_hsv(x)
   return (h / 6 + 1):fmod(1), s, most
 end
 
+--- Each channel is v less what its distance from the hue takes.
 local function to_rgb(h, s, v)
-  local i = (h * 6):floor()
-  local f = h * 6 - i
-  i = i:remainder(6)
-  local p = (v * (1 - s)):clamp(0, 1)
-  local q = (v * (1 - s * f)):clamp(0, 1)
-  local t = (v * (1 - s * (1 - f))):clamp(0, 1)
-  local sixths = {{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}}
-  local channels = {}
-  for c = 1, 3 do
-    local y = sixths[6][c]
-    for k = 5, 1, -1 do y = mt.where(i:eq(k - 1), sixths[k][c], y) end
-    channels[c] = y
-  end
-  return (mt.stack(channels, -3))
+  return (mt.stack(util.map({5, 3, 1}, function(n)
+    local k = (h * 6 + n):remainder(6)
+    return v - v * s * mt.minimum(k, 4 - k):clamp(0, 1)
+  end), -3))
 end
 
 function image.hue(x, shift)
@@ -253,26 +245,12 @@ local function inverse_matrix(center, angle, shift, factor, shear)
   return m
 end
 
-local bases, kept = {}, 0
---- The centres of h x w pixels relative to the image's centre, and 1: [h w x 3].
-local function base_of(h, w, like)
-  local key = ('%d %d %s %s'):format(h, w, like.dtype, like.device)
-  if not bases[key] then
-    if kept == 64 then bases, kept = {}, 0 end
-    kept = kept + 1
-    local y = mt.linspace(-h / 2 + 0.5, h / 2 - 0.5, h):reshape(h, 1):expand(h, w):reshape(-1)
-    local x = mt.linspace(-w / 2 + 0.5, w / 2 - 0.5, w):reshape(1, w):expand(h, w):reshape(-1)
-    bases[key] = mt.stack({x, y, mt.ones(h * w)}, 2):to(like.dtype):to(like.device)
-  end
-  return bases[key]
-end
-
 local function sampled(x, m, h, w, mode, fill)
   return in_floats(x, mode ~= 'nearest', function(y)
     local from_h, from_w = y:size(-2), y:size(-1)
-    local map = mt.tensor({{m[1] * 2 / from_w, m[4] * 2 / from_h}, {m[2] * 2 / from_w, m[5] * 2 / from_h},
-      {m[3] * 2 / from_w, m[6] * 2 / from_h}}, {dtype = y.dtype, device = y.device})
-    local grid = base_of(h, w, y):matmul(map):reshape(1, h, w, 2)
+    local map = mt.tensor({{{m[1] * w / from_w, m[2] * h / from_w, m[3] * 2 / from_w},
+      {m[4] * w / from_h, m[5] * h / from_h, m[6] * 2 / from_h}}}, {dtype = y.dtype, device = y.device})
+    local grid = mt.affine_grid(map, {1, 1, h, w})
     local shape = y.shape
     local flat = y:reshape(1, -1, from_h, from_w)
     shape[#shape - 1], shape[#shape] = h, w
