@@ -67,33 +67,22 @@ formats.factorize = core.declare('factorize([values]: list|tensor, names: list =
   function(values, names)
     if mt.is_tensor(values) then values = values:view(-1):tolist() end
     if mt.is_tensor(names) then names = names:view(-1):tolist() end
-    local place, ids, given = {}, {}, names ~= nil
-    names = names or {}
-    local function check(what, i, value)
-      if type(value) == 'table' or value ~= value then
-        core.fail('factorize: %s %d is %s; texts, numbers or booleans are needed', what, i, core.describe(value))
+    local place = {}
+    for what, list in pairs{name = names or {}, value = values} do
+      for i, value in ipairs(list) do
+        if type(value) == 'table' or value ~= value then
+          core.fail('factorize: %s %d is %s; texts, numbers or booleans are needed', what, i, core.describe(value))
+        end
+        place[value] = 0
       end
     end
-    for k, value in ipairs(names) do
-      check('name', k, value)
-      place[value] = k
+    if not names then
+      names = util.sorted_keys(place)
+      local n = #names
+      if names[n] == false and place[true] then names[n - 1], names[n] = false, true end
     end
-    for i, value in ipairs(values) do
-      check('value', i, value)
-      if place[value] == nil and not given then
-        names[#names + 1] = value
-        place[value] = #names
-      end
-    end
-    if not given then
-      table.sort(names, function(a, b)
-        if type(a) ~= type(b) then return type(a) < type(b) end
-        return type(a) == 'boolean' and b and not a or type(a) ~= 'boolean' and a < b
-      end)
-      for k, value in ipairs(names) do place[value] = k end
-    end
-    for i, value in ipairs(values) do ids[i] = place[value] or 0 end
-    local options = {dtype = 'int64', device = 'cpu'}
+    for k, value in ipairs(names) do place[value] = k end
+    local ids, options = util.map(values, function(value) return place[value] end), {dtype = 'int64', device = 'cpu'}
     return #ids > 0 and mt.tensor(ids, options) or mt.zeros({0}, options), names
   end)
 
