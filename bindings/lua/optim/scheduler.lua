@@ -83,7 +83,8 @@ function Scheduler.started() end
 function Scheduler:update(epoch)
   local again = epoch == 0 or epoch ~= nil and epoch ~= self.last_epoch + 1
   local groups, base_lrs, last = groups_of(self), self.base_lrs, rates(self)
-  self.last_epoch, self._is_initial = again and 0 or self.last_epoch + 1, again or self._is_initial
+  self.last_epoch = again and 0 or self.last_epoch + 1
+  if again then self._is_initial = true end
   self:prepare()
   for i = 1, #groups do
     if base_lrs[i] == nil then base_lrs[i] = initial_rate(self, i) end
