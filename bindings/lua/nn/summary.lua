@@ -6,24 +6,20 @@ local class = require 'mtorch.nn.class'
 
 -- ---- one call with hooks ------------------------------------------------------------------------
 
---- The first tensor in the inputs or results of a module.
-local function first_tensor(values)
-  if mt.is_tensor(values) then return values end
-  if class.is_packed and class.is_packed(values) then return values.data end
-  for i = 1, type(values) == 'table' and (values.n or #values) or 0 do
-    local found = first_tensor(values[i])
-    if found then return found end
+--- The tensors in the inputs or results of a module, in order.
+local function tensors_in(values, list)
+  list = list or {}
+  if class.is_packed and class.is_packed(values) then values = values.data end
+  if mt.is_tensor(values) then list[#list + 1] = values end
+  for i = 1, type(values) == 'table' and not class.is_module(values) and (values.n or #values) or 0 do
+    tensors_in(values[i], list)
   end
+  return list
 end
 
-local function bytes_of(x) return x:numel() * x:element_size() end
-
 local function bytes_in(values)
-  if mt.is_tensor(values) then return bytes_of(values) end
   local sum = 0
-  for i = 1, type(values) == 'table' and not class.is_module(values) and (values.n or #values) or 0 do
-    sum = sum + bytes_in(values[i])
-  end
+  for _, x in ipairs(tensors_in(values)) do sum = sum + x:numel() * x:element_size() end
   return sum
 end
 
@@ -31,7 +27,7 @@ end
 --- is used once for each position of the result, which has a feature for each of its rows; a
 --- vector, as in a normalisation, once for each element.
 local function multiply_adds(module, inputs, output)
-  local x, y = first_tensor(inputs), first_tensor(output)
+  local x, y = tensors_in(inputs)[1], tensors_in(output)[1]
   if not y then return 0 end
   if module.__class.__macs then return module.__class.__macs(module, x, y, inputs) end
   local sum, vector = 0, true
@@ -52,7 +48,7 @@ local function watch(net, inputs)
     hooks[#hooks + 1] = module:register_forward_hook(function(self, given, output)
       local row = seen[self] or {calls = 0, macs = 0, bytes = 0}
       seen[self] = row
-      row.input, row.output = row.input or first_tensor(given), row.output or first_tensor(output)
+      row.input, row.output = row.input or tensors_in(given)[1], row.output or tensors_in(output)[1]
       row.calls, row.macs = row.calls + 1, row.macs + multiply_adds(self, given, output)
       row.bytes = row.bytes + bytes_in(output)
     end)
@@ -178,14 +174,12 @@ end
 
 --- The numbers that net:summary returns: of the whole network.
 local function totals(net, inputs, seen)
-  local f = {parameters = 0, trainable = 0, macs = 0, input_bytes = inputs and bytes_in(inputs) or 0,
-    parameter_bytes = 0, activation_bytes = 0}
-  for _, p in ipairs(class.Module.parameters(net)) do
-    f.parameters = f.parameters + p:numel()
-    f.trainable = f.trainable + (p.requires_grad and p:numel() or 0)
-    f.parameter_bytes = f.parameter_bytes + bytes_of(p)
+  local all = class.Module.parameters(net)
+  local f = {parameters = 0, trainable = 0, macs = 0, input_bytes = bytes_in(inputs), activation_bytes = 0,
+    parameter_bytes = bytes_in(all) + bytes_in(class.Module.buffers(net))}
+  for _, p in ipairs(all) do
+    f.parameters, f.trainable = f.parameters + p:numel(), f.trainable + (p.requires_grad and p:numel() or 0)
   end
-  for _, b in ipairs(class.Module.buffers(net)) do f.parameter_bytes = f.parameter_bytes + bytes_of(b) end
   for module, row in pairs(seen) do
     f.macs = f.macs + row.macs
     local whole = true -- otherwise its results are those of the inner modules
