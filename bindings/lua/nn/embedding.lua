@@ -2,7 +2,6 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local row_gradients = require 'mtorch.core.row_gradients'
-local util = require 'mtorch.core.util'
 local module = require 'mtorch.nn.module'
 
 --- The row padding_idx, which counts from 1 or from the end.
@@ -19,6 +18,9 @@ end
 --- The given table, or a random one: normal, with zeros at the padding.
 local function table_of(name, o)
   local row, weight = padding_row(name, o), o._weight
+  if o.scale_grad_by_freq and o.mode == 'max' then
+    core.fail("EmbeddingBag: scale_grad_by_freq is for the modes 'mean' and 'sum', not 'max'")
+  end
   if weight then
     if weight:dim() ~= 2 or weight:size(1) ~= o.num_embeddings or weight:size(2) ~= o.embedding_dim then
       core.fail('%s: _weight is %s, expected (%d, %d)', name, tostring(weight.shape), o.num_embeddings, o.embedding_dim)
@@ -72,69 +74,56 @@ local extra = '{num_embeddings} -> {embedding_dim}, padding_idx, max_norm, norm_
 
 local embedding = {}
 
-embedding.Embedding = module.define{
-  'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number >= 0 = ' ..
-    'nil, norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
-  'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
-    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. ' ..
-    'scale_grad_by_freq: the gradient of a row is divided by the number of its ids in the call. sparse: the ' ..
-    'gradient is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which ' ..
-    'change only those rows.',
-  parameters = {'weight'},
-  init = function(o) return table_of('Embedding', o) end,
-  forward = function(self, ids)
-    local weight, at, padding = table_for(self, ids)
-    return mt.embedding(at, weight, padding)
-  end,
-  extra = extra,
-  macs = function() return 0 end,
-}
-
-local bag = core.binder 'EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)'
-
-embedding.EmbeddingBag = module.define{
-  'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number >= 0 = nil, ' ..
-    "norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, mode: 'mean'|'sum'|'max' = 'mean', " ..
-    'sparse: bool = false, _weight: tensor = nil, include_last_offset: bool = false, padding_idx: int = nil)',
-  'Sums, means or maxima of rows over bags of ids; called with (ids, offsets=nil, per_sample_weights=nil). See ' ..
-    'mt.embedding_bag and nn.Embedding.',
-  parameters = {'weight'},
-  init = function(o)
-    if o.scale_grad_by_freq and o.mode == 'max' then
-      core.fail("EmbeddingBag: scale_grad_by_freq is for the modes 'mean' and 'sum', not 'max'")
-    end
-    return table_of('EmbeddingBag', o)
-  end,
-  forward = function(self, ids, offsets, per_sample_weights)
-    if type(offsets) == 'table' then ids, offsets, per_sample_weights = bag(ids, offsets) end
-    local weight, at, padding = table_for(self, ids)
-    return mt.embedding_bag(at, weight, offsets, self.mode, per_sample_weights, self.include_last_offset, padding)
-  end,
-  extra = extra,
-  macs = function() return 0 end,
-}
-
--- The options that from_pretrained lacks, because its table determines them.
-local determined = util.word_set 'num_embeddings embedding_dim _weight device dtype'
-
-for _, made in pairs(embedding) do
-  local names, texts = {}, {}
-  for _, p in ipairs(core.parameters(made)) do
-    if not determined[p.name] then names[#names + 1], texts[#texts + 1] = p.name, module.parameter_text(p) end
-  end
+--- A class of tables with these options, and its function from_pretrained.
+local function define(name, options, doc, forward)
+  local made = module.define{
+    ('%s(num_embeddings: int >= 1, embedding_dim: int >= 1, %s)'):format(name, options), doc,
+    parameters = {'weight'},
+    init = function(o) return table_of(name, o) end,
+    forward = forward,
+    extra = extra,
+    macs = function() return 0 end,
+  }
+  local params
   made.from_pretrained = core.declare(('from_pretrained(embeddings: tensor, freeze: bool = true, %s)'):format(
-    table.concat(texts, ', ')),
+    (options:gsub(',? ?_weight: tensor = nil', ''))),
     'The module with this table [entries x features], which is not trained unless freeze=false.',
     function(embeddings, freeze, ...)
       if embeddings:dim() ~= 2 then
         core.fail('from_pretrained: embeddings are %s; expected (entries x features)', tostring(embeddings.shape))
       end
       local given = {num_embeddings = embeddings:size(1), embedding_dim = embeddings:size(2), _weight = embeddings}
-      for i, name in ipairs(names) do given[name] = (select(i, ...)) end
+      for i = 3, #params do given[params[i].name] = (select(i - 2, ...)) end
       local self = made(given)
       self.weight:requires_grad_(not freeze)
       return self
     end)
+  params, embedding[name] = core.parameters(made.from_pretrained), made
 end
+
+define('Embedding', 'padding_idx: int = nil, max_norm: number >= 0 = nil, norm_type: number > 0 = 2, ' ..
+  'scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil',
+  'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
+  'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place. ' ..
+  'scale_grad_by_freq: the gradient of a row is divided by the number of its ids in the call. sparse: the gradient ' ..
+  'is kept for the used rows alone, beside weight.grad, for steps of SGD, Adagrad and SparseAdam, which change only ' ..
+  'those rows.',
+  function(self, ids)
+    local weight, at, padding = table_for(self, ids)
+    return mt.embedding(at, weight, padding)
+  end)
+
+local bag = core.binder 'EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)'
+
+define('EmbeddingBag', "max_norm: number >= 0 = nil, norm_type: number > 0 = 2, scale_grad_by_freq: bool = false, " ..
+  "mode: 'mean'|'sum'|'max' = 'mean', sparse: bool = false, _weight: tensor = nil, " ..
+  'include_last_offset: bool = false, padding_idx: int = nil',
+  'Sums, means or maxima of rows over bags of ids; called with (ids, offsets=nil, per_sample_weights=nil). See ' ..
+  'mt.embedding_bag and nn.Embedding.',
+  function(self, ids, offsets, per_sample_weights)
+    if type(offsets) == 'table' then ids, offsets, per_sample_weights = bag(ids, offsets) end
+    local weight, at, padding = table_for(self, ids)
+    return mt.embedding_bag(at, weight, offsets, self.mode, per_sample_weights, self.include_last_offset, padding)
+  end)
 
 return embedding

@@ -58,7 +58,7 @@ local function counted(forward)
 end
 
 --- "reduction: 'mean'|'sum' = 'mean'" for an entry of core.parameters.
-function module.parameter_text(p)
+local function parameter_text(p)
   local text = ('%s: %s'):format(p.list and ('[%s%s]'):format(p.name, p.collects and '..' or '') or p.name, p.type)
   if p.low then text = text .. ' >= ' .. p.low end
   if p.high then text = text .. ' <= ' .. p.high end
@@ -76,9 +76,7 @@ local function options_of(params, inputs, stated)
   end
   for i, shown in ipairs(stated[1] and stated or names) do
     local name = shown:match('[%w_]+')
-    names[i] = name
-    texts[i] = stated[name] and shown .. ': ' .. stated[name] or
-      module.parameter_text(of[name]):gsub('^[^:]+', shown)
+    texts[i] = stated[name] and shown .. ': ' .. stated[name] or parameter_text(of[name]):gsub('^[^:]+', shown)
   end
   return table.concat(texts, ', ')
 end

@@ -98,25 +98,25 @@ end
 local extra = '{input_size} -> {hidden_size}, num_layers, nonlinearity, proj_size, bias, dropout, bidirectional, ' ..
   'batch_first'
 
-local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'
 local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
 
 --- A class whose objects begin with init(self), and whose forward(x[, h[, c]]) checks the number of its inputs.
-local function define(signature, doc, mode, init, body)
-  local made, inputs = class.class(signature:match('^%w+')), mode == 'lstm' and 3 or 2
-  class.options_constructor(made, signature, doc, {}, true, init)
+local function define(name, options, doc, mode, init, body)
+  local made, inputs = class.class(name), mode == 'lstm' and 3 or 2
+  class.options_constructor(made, name .. '(input_size: int >= 1, hidden_size: int >= 1, ' .. options .. ')', doc, {},
+    true, init)
   made.mode, made.extra, made.__macs = mode, class.extra(made, extra), multiply_adds
   function made:forward(x, h, c, more)
     if inputs == 2 then more = more or c end
     if x == nil or more ~= nil then class.refuse_inputs(self, inputs, more, x) end
     return body(self, x, h, c)
   end
-  return made
+  recurrent[name] = made
 end
 
 --- A class of layers with `gates` parts of hidden_size.
-local function layered(signature, doc, mode, gates)
-  return define(signature, doc, mode, function(self)
+local function layered(name, options, doc, mode, gates)
+  define(name, options, doc, mode, function(self)
     if not (self.dropout >= 0 and self.dropout <= 1) then
       core.fail('%s: dropout is %g, it must lie in 0..1', self.__name, self.dropout)
     end
@@ -135,21 +135,21 @@ local function layered(signature, doc, mode, gates)
   end, forward)
 end
 
-recurrent.RNN = layered(("RNN(%s, num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', %s)")
-  :format(kSizes, kOptions),
-  'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x [time x batch x ' ..
-  'in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch x hidden].', nil, 1)
-recurrent.LSTM = layered(('LSTM(%s, num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0)'):format(kSizes, kOptions),
+layered('RNN', "num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', " .. kOptions,
+  'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x ' ..
+  '[time x batch x in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch ' ..
+  'x hidden].', nil, 1)
+layered('LSTM', ('num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0'):format(kOptions),
   'out, h, c = lstm(x[, h, c]): long short-term memory, gates in the order input, forget, cell, output. x is ' ..
   '[time x batch x in], one sequence [time x in], or packed; h and c are [layers * directions x batch x hidden].',
   'lstm', 4)
-recurrent.GRU = layered(('GRU(%s, num_layers: int >= 1 = 1, %s)'):format(kSizes, kOptions),
+layered('GRU', 'num_layers: int >= 1 = 1, ' .. kOptions,
   'out, h = gru(x[, h]): gated recurrent units, gates in the order reset, update, new; x and h as of nn.RNN.',
   'gru', 3)
 
 --- A class of cells: one step of a layer.
-local function cell(signature, doc, mode, gates)
-  return define(signature, doc, mode, function(self)
+local function cell(name, options, doc, mode, gates)
+  define(name, options, doc, mode, function(self)
     add_weights(self, '', gates, self.input_size, 0)
   end, function(self, x, h, c)
     class.check_dtype(self, x, self.weight_ih)
@@ -169,11 +169,9 @@ local function cell(signature, doc, mode, gates)
   end)
 end
 
-recurrent.RNNCell = cell(("RNNCell(%s, bias: bool = true, nonlinearity: 'tanh'|'relu' = 'tanh')"):format(kSizes),
-  'h = cell(x[, h]): one step of nn.RNN.', nil, 1)
-recurrent.LSTMCell = cell(('LSTMCell(%s, bias: bool = true)'):format(kSizes),
-  'h, c = cell(x[, h, c]): one step of nn.LSTM.', 'lstm', 4)
-recurrent.GRUCell = cell(('GRUCell(%s, bias: bool = true)'):format(kSizes),
-  'h = cell(x[, h]): one step of nn.GRU.', 'gru', 3)
+cell('RNNCell', "bias: bool = true, nonlinearity: 'tanh'|'relu' = 'tanh'", 'h = cell(x[, h]): one step of nn.RNN.',
+  nil, 1)
+cell('LSTMCell', 'bias: bool = true', 'h, c = cell(x[, h, c]): one step of nn.LSTM.', 'lstm', 4)
+cell('GRUCell', 'bias: bool = true', 'h = cell(x[, h]): one step of nn.GRU.', 'gru', 3)
 
 return recurrent
