@@ -4,6 +4,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local shown = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 local positions_of = require('mtorch.data.sets').positions_of
 local class, check_set = classes.class, classes.check_set
 
@@ -78,22 +79,11 @@ local Weighted = sampler('WeightedRandomSampler',
   nil, function(self)
     local weights = self.weights
     if not mt.is_tensor(weights) then weights = mt.tensor(weights, {dtype = 'float64'}) end
-    weights = weights:detach():cpu():double()
     if weights:dim() ~= 1 then
       core.fail('WeightedRandomSampler: weights must be one row, got %s', core.describe(weights))
     end
-    local bad = weights:ge(0):logical_and(weights:isfinite()):logical_not():nonzero():view(-1)
-    if #bad > 0 then
-      core.fail('WeightedRandomSampler: weight %d is %g; weights are finite and not negative', bad:at(1),
-        weights:at(bad:at(1)))
-    end
-    local possible = weights:gt(0):sum():item()
-    if possible == 0 then core.fail 'WeightedRandomSampler: all weights are 0' end
-    if not self.replacement and self.num_samples > possible then
-      core.fail('WeightedRandomSampler: %d of %d positions with a weight cannot be drawn without replacement',
-        self.num_samples, possible)
-    end
-    self.weights, self.repeats = weights, self.replacement
+    self.weights, self.repeats = weights:detach():cpu():double(), self.replacement
+    util.attempt('WeightedRandomSampler', self.order, self, mt.Generator('philox', 0)) -- it checks the weights
   end)
 function Weighted:size() return self.num_samples end
 function Weighted:order(generator)
