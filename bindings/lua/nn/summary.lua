@@ -77,13 +77,7 @@ end
 
 --- An input of these sizes: zeros, or the first index if the dtype is an integer.
 local function input_of(sizes, dtype, device)
-  for _, n in ipairs(sizes) do
-    if type(n) ~= 'number' or n < 0 or n % 1 ~= 0 then
-      core.fail('summary: sizes are whole numbers, got %s', core.describe(n))
-    end
-  end
-  return dtype:find('float') and mt.zeros(sizes, {dtype = dtype, device = device}) or
-    mt.ones(sizes, {dtype = dtype, device = device})
+  return util.attempt('summary', dtype:find('float') and mt.zeros or mt.ones, sizes, {dtype = dtype, device = device})
 end
 
 --- Functions that create the requested inputs, given as sizes or tensors: for the sizes of one

@@ -253,13 +253,10 @@ local function loaded_group(self, group, saved, i)
   for key, default in pairs(self.defaults) do
     local value = saved[key]
     if value == nil and type(default) == 'boolean' then value = default end -- not in older states
-    if type(value) ~= type(default) then
-      core.fail('load_state_dict: %s: %s is %s', where, key, core.describe(value))
-    end
     new[key] = copied(value)
   end
   for key in pairs(self.extra) do new[key] = saved[key] end
-  self:check(new, 'load_state_dict')
+  self:check(new, 'load_state_dict: ' .. where)
   return new, self:saved_state(saved.state)
 end
 
