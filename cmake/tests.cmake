@@ -134,7 +134,7 @@ check_again(nccl. "dist;dist_collectives;dist_training;dist_compile" RUN mtorch 
 # Some of them again with the emulated GPU as the default device.
 set(names autograd compile_fused create data distributions einsum elementwise errors fft float8 gradient half index inplace
   layers linalg loader master_weights metrics modules nn optim product random recurrent reduce schedulers sequence_values
-  shape tensor training transforms wrong_arguments wrong_shapes wrong_values)
+  shape tensor training transforms wrong_calls)
 check_again(device. "${names}" RUN ${on_device} ENV ${emulated} MTORCH_CUDA_SYNC=1)
 # Steps are graphs where kernels are not synchronised one by one.
 check_again(device. "compile;compile_notices" RUN ${on_device} ENV ${emulated_1})
