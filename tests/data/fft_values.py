@@ -1,13 +1,14 @@
 # fft_values.py -- torch.fft, stft and istft, their gradients, and window functions
 #
-#   python tests/data/fft_values.py > tests/data/fft_values.lua
+#   python tests/data/fft_values.py     writes fft_values.safetensors beside it
 #
-# A case is {call, shape, result, slopes}: the derivatives of the sum of the result's squares by its inputs, in the
-# direction cos 1, cos 2, .. Complex numbers are pairs. A call is the same text for both sides, except that options are
-# written as {n = 5}, and dimensions count from 1 where they are positive.
+# The tensors are 'input NAME', 'CALL' (its result) and 'CALL by NAME': the derivative of the sum of the result's squares
+# by that input, in the direction cos 1, cos 2, .. Complex numbers are pairs. A call is the same text for both sides,
+# except that options are written as {n = 5}, and dimensions count from 1 where they are positive.
+import os
 import re
-import textwrap
 import torch
+from safetensors.torch import save_file
 
 torch.manual_seed(1)
 torch.set_default_dtype(torch.float64)
@@ -57,31 +58,20 @@ def pairs(x):
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
-def lua(x):
-    x = pairs(x.detach())
-    return '{%s}, {%s}' % (', '.join(map(str, x.shape)), ', '.join('%.10g' % v for v in x.flatten().tolist()))
-
-
 def slope(g):
     g = pairs(g).flatten()
-    return '%.10g' % (g @ torch.arange(1., len(g) + 1).cos())
+    return g @ torch.arange(1., len(g) + 1).cos()
 
 
-def shown(text):
-    return '\n'.join(textwrap.wrap(text, 120, initial_indent='  ', subsequent_indent='    ', break_on_hyphens=False,
-                                   break_long_words=False))
-
-
-print('-- fft_values.lua -- made by fft_values.py with PyTorch %s\nreturn {inputs = {' % torch.__version__)
-for name, value in inputs.items():
-    print(shown('%s = {%s},' % (name, lua(value))))
-print('}, cases = {')
+tensors = {'input ' + name: pairs(value) for name, value in inputs.items()}
 for call in calls:
     of = {name: v.clone().requires_grad_() for name, v in inputs.items()}
     y = eval(python(call), dict(of, F=torch.fft, T=torch))
-    grads = ''
+    tensors[call + ')'] = pairs(y.detach())
     if y.requires_grad:
         (pairs(y) ** 2).sum().backward()
-        grads = ', {%s}' % ', '.join('%s = %s' % (k, slope(v.grad)) for k, v in of.items() if v.grad is not None)
-    print(shown("{%s, %s%s}," % ('"%s)"' % call, lua(y), grads)))
-print('}}')
+        for name, v in of.items():
+            if v.grad is not None:
+                tensors['%s) by %s' % (call, name)] = slope(v.grad)
+save_file({k: v.contiguous().clone() for k, v in tensors.items()}, os.path.splitext(__file__)[0] + '.safetensors',
+          {'torch': torch.__version__})

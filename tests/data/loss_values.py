@@ -1,12 +1,17 @@
 # loss_values.py -- PyTorch's losses as modules: options, inputs, results, gradients by every float input
 #
-#   python tests/data/loss_values.py > tests/data/loss_values.lua
+#   python tests/data/loss_values.py     writes loss_cases.lua and loss_values.safetensors beside it
 #
-# A case is {module, options, inputs, result, gradients}. An input is {shape, a, b, f}: f of sin(a i + b) for
-# i = 1, 2, ..; or {ints}. Labels, and `blank`, are written as positions from 1. Gradients are of the sum of the
-# loss times sin(i + 0.5), for all inputs that have a gradient in PyTorch.
+# A case is {module, options, inputs}. An input is {shape, a, b, f}: f of sin(a i + b) for i = 1, 2, ..; or {ints}.
+# Labels, and `blank`, are written as positions from 1. The tensors are 'CASE' (the result) and 'CASE by INPUT': the
+# gradients of the sum of the loss times sin(i + 0.5), for all inputs that have a gradient in PyTorch.
+import os
 import textwrap
 import torch
+from safetensors.torch import save_file
+
+here = os.path.dirname(os.path.abspath(__file__))
+cases, tensors = [], {}
 
 FUNCTIONS = {
     'sigmoid': torch.sigmoid, 'abs': torch.abs, 'sign': torch.sign, 'exp': torch.exp,
@@ -67,21 +72,19 @@ def case(name, options, *inputs):
     n = torch.arange(1, y.numel() + 1, dtype=torch.float64)
     total = (y * torch.sin(n + 0.5).reshape(y.shape)).sum()
     slopes = torch.autograd.grad(total, [x for x, w in zip(given, wanted) if w])
-    slopes = iter(slopes)
-    gradients = [next(slopes) if w else None for w in wanted]
     shown = dict(options)
     if 'blank' in shown:
         shown['blank'] += 1
-    text = "{'%s', %s, {%s}, %s, {%s}}," % (
-        name, lua(shown), ', '.join(i.text() for i in inputs), lua(y.reshape(-1)),
-        ', '.join('false' if g is None else lua(g.reshape(-1)) for g in gradients))
-    print(textwrap.fill(text, 118, initial_indent='  ', subsequent_indent='    ', break_on_hyphens=False))
+    cases.append("{'%s', %s, {%s}}," % (name, lua(shown), ', '.join(i.text() for i in inputs)))
+    tensors[str(len(cases))] = y.detach().reshape(-1)
+    slopes = iter(slopes)
+    for i, w in enumerate(wanted):
+        if w:
+            tensors['%d by %d' % (len(cases), i + 1)] = next(slopes).reshape(-1)
 
 
 R = ['mean', 'sum', 'none']
 vector = lambda *v: torch.tensor(v, dtype=torch.float64)
-print('-- loss_values.lua -- made by loss_values.py with PyTorch ' + torch.__version__)
-print('return {')
 x, y = Lin(4, 3), Lin(4, 3, a=1.1)
 for r in R:
     case('L1Loss', dict(reduction=r), x, y)
@@ -166,4 +169,11 @@ for r in R:
     case('CTCLoss', dict(blank=2, reduction=r), scores, Labels([1, 1, 3], [0, 1, 3], [3, 3, 3]), lengths, few)
 case('CTCLoss', dict(reduction='sum', zero_infinity=True), scores, spelled, Labels(6, 4, 3, plain=True),
      Labels(2, 3, 3, plain=True))
-print('}')
+
+save_file({k: v.contiguous().clone() for k, v in tensors.items()}, os.path.join(here, 'loss_values.safetensors'))
+with open(os.path.join(here, 'loss_cases.lua'), 'w') as f:
+    f.write('-- loss_cases.lua -- made by loss_values.py with PyTorch %s: modules, options, inputs\nreturn {\n' %
+            torch.__version__)
+    for case in cases:
+        f.write(textwrap.fill(case, 118, initial_indent='  ', subsequent_indent='    ', break_on_hyphens=False) + '\n')
+    f.write('}\n')

@@ -1,16 +1,18 @@
 # optim_values.py -- PyTorch's optimizers: parameters after steps; its schedulers: rates (and momenta) of 60 steps
 #
-#   python tests/data/optim_values.py > tests/data/optim_values.lua
+#   python tests/data/optim_values.py     writes optim_cases.lua and optim_values.safetensors beside it
 #
-# An optimizer's case is {name, options, options of the second group, values, waves}: the parameters after 10 steps on
-# the loss below, which has more minima if it has waves. A scheduler's is {spec, optimizer, initial, rates}: a spec
-# is {name, options, specs = {..}}, where a function is the name of one of FUNCTIONS; rates are those of the first group
-# after 0 .. 59 steps, and those of the second after 0, 7, 14 .. steps, followed by the momenta if they change. names
-# are those of all schedulers.
+# An optimizer's case is {name, options, options of the second group, waves}; 'optimizer CASE' has the parameters after
+# 10 steps on the loss below, which has more minima if it has waves. A scheduler's is {spec, optimizer, initial}: a spec
+# is {name, options, specs = {..}}, where a function is the name of one of FUNCTIONS; 'scheduler CASE, I' are the rates
+# of the first group after 0 .. 59 steps, those of the second after 0, 7, 14 .. steps, and the momenta if they change.
+# names are those of all schedulers.
 import math
+import os
 import textwrap
 import warnings
 import torch
+from safetensors.torch import save_file
 
 warnings.filterwarnings('ignore')
 torch.set_default_dtype(torch.float64)  # NAdam stores a product of momenta in this dtype
@@ -26,9 +28,8 @@ def lua(value):
     return "'%s'" % value if isinstance(value, str) else ('%.13g' % value).replace('e-0', 'e-')
 
 
-def show(*parts):
-    text = '{' + ', '.join(map(lua, parts)) + '},'
-    print(textwrap.fill(text, 118, initial_indent='    ', subsequent_indent='      ', break_on_hyphens=False))
+here = os.path.dirname(os.path.abspath(__file__))
+rows, tensors = {'optimizers': [], 'schedulers': []}, {}
 
 
 # ---- optimizers ---------------------------------------------------------------------------------
@@ -55,12 +56,10 @@ def trained(name, options, second, waves=0):
         else:
             closure()
             opt.step()
-    show(name, options, second or {}, p.tolist() + q.reshape(-1).tolist(), waves)
+    rows['optimizers'].append('{%s},' % ', '.join(map(lua, (name, options, second or {}, waves))))
+    tensors['optimizer %d' % len(rows['optimizers'])] = torch.cat([p.detach(), q.detach().reshape(-1)])
 
 
-print('-- optim_values.lua -- made by optim_values.py with PyTorch ' + torch.__version__)
-print('return {')
-print('  optimizers = {')
 for options, second in [
     (dict(lr=0.01), None), (dict(lr=0.01, momentum=0.9), None), (dict(lr=0.01, weight_decay=0.1), dict(lr=0.003)),
     (dict(lr=0.01, momentum=0.8, dampening=0.3, weight_decay=0.05), dict(momentum=0)),
@@ -173,11 +172,11 @@ def scheduled(*spec, optimizer='SGD', initial=None):
         assert sched.get_last_lr() == [group['lr'] for group in opt.param_groups]
         opt.step()
         sched.step(metric(k)) if spec[0] == 'ReduceLROnPlateau' else sched.step()
-    text = "{%s, '%s', %s, %s}," % (spec_text(spec), optimizer, initial or 'false', lua(lists))
-    print(textwrap.fill(text, 118, initial_indent='    ', subsequent_indent='      ', break_on_hyphens=False))
+    rows['schedulers'].append("{%s, '%s', %s}," % (spec_text(spec), optimizer, initial or 'false'))
+    for i, values in enumerate(lists):
+        tensors['scheduler %d, %d' % (len(rows['schedulers']), i + 1)] = torch.tensor(values)
 
 
-print('  },\n  schedulers = {')
 for options in [dict(step_size=4), dict(step_size=7, gamma=0.5), dict(step_size=1, gamma=1.02)]:
     scheduled('StepLR', options)
 scheduled('StepLR', dict(step_size=7, gamma=0.5, last_epoch=9), initial=2)
@@ -240,6 +239,16 @@ scheduled('SequentialLR', [('SequentialLR', [warm, ('ExponentialLR', dict(gamma=
 scheduled('ChainedScheduler', [('SequentialLR', [warm, ('ExponentialLR', dict(gamma=0.95))], dict(milestones=[5])),
                                ('StepLR', dict(step_size=9))], {})
 names = [name for name in torch.optim.lr_scheduler.__all__ if name != 'LRScheduler']
-print('  },')
-print(textwrap.fill('names = %s,' % lua(names), 118, initial_indent='  ', subsequent_indent='    '))
-print('}')
+
+
+def fill(text, indent):
+    return textwrap.fill(text, 118, initial_indent=indent, subsequent_indent=indent + '  ', break_on_hyphens=False) + '\n'
+
+
+save_file(tensors, os.path.join(here, 'optim_values.safetensors'))
+with open(os.path.join(here, 'optim_cases.lua'), 'w') as f:
+    f.write('-- optim_cases.lua -- made by optim_values.py with PyTorch %s: optimizers and schedulers with their options\n'
+            'return {\n' % torch.__version__)
+    for kind, texts in rows.items():
+        f.write('  %s = {\n%s  },\n' % (kind, ''.join(fill(text, '    ') for text in texts)))
+    f.write(fill('names = %s,' % lua(names), '  ') + '}\n')

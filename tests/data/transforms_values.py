@@ -1,10 +1,11 @@
-# transforms_values.py -- writes transforms_values.lua: torchvision's results for test_transforms.lua
+# transforms_values.py -- torchvision's results for test_transforms.lua
 #
-#   python3 tests/data/transforms_values.py > tests/data/transforms_values.lua
-import textwrap
+#   python3 tests/data/transforms_values.py     writes transforms_values.safetensors beside it
+import os
 
 import torch
 import torchvision
+from safetensors.torch import save_file
 from torchvision.transforms import InterpolationMode as M
 from torchvision.transforms import functional as F
 from torchvision.transforms import transforms as T
@@ -62,15 +63,5 @@ case('hue 0.2', lambda x: F.adjust_hue(x, 0.2))
 case('hue -0.35', lambda x: F.adjust_hue(x, -0.35))
 case('blur', lambda x: F.gaussian_blur(x, [5, 3], [0.8, 0.8]))
 
-
-def text(x):
-    values = x.flatten().tolist()
-    return ', '.join(str(v) if isinstance(v, int) else f'{v:.7g}' for v in values)
-
-
-print(f'-- transforms_values.lua -- made by transforms_values.py with torchvision {torchvision.__version__}')
-print('return {')
-for name, x in cases.items():
-    line = f"['{name}'] = {{shape = {{{', '.join(map(str, x.shape))}}}, {text(x)}}},"
-    print(textwrap.fill(line, 118, initial_indent='  ', subsequent_indent='    '))
-print('}')
+save_file({name: x.contiguous().clone() for name, x in cases.items()}, os.path.splitext(__file__)[0] + '.safetensors',
+          {'torchvision': torchvision.__version__})

@@ -2,17 +2,10 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
-local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
-local torch = dofile(here .. '/data/neural_values.lua')
+local values = require 'torch_values'
+local torch, lin, is = values.functions, values.lin, values.is
 local huge = 2 ^ 53
 
---- sin(a i + b) for i = 1, 2, ..: the numbers of neural_values.py.
-local function lin(shape, a)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return (mt.range(1, n):double() * (a or 0.37) + 1):sin():reshape(shape)
-end
-local function is(name, tensor) near(tensor:flatten():tolist(), torch[name], 1e-7) end
 local function shape_is(x, ...) eq(x:tolist() and {unpack(x.shape)}, {...}) end
 local im = lin{1, 2, 5, 6}
 local small = im[{{}, {1}, {1, 2}, {1, 3}}]
@@ -53,14 +46,14 @@ test('values of PyTorch', function()
   is('c2', mt.conv2d(im, lin{4, 1, 2, 3}, lin{4}, 2, {1, 2}, 1, 2))
   is('ct', mt.conv_transpose2d(im[{{}, {}, {1, 2}, {1, 2}}], lin{2, 2, 2, 2}, lin{2}, {2, 1}, {1,
     0}, {1, 0}))
-  is('cs', mt.conv1d(im[{1, {}, {1}}]:reshape(1, 2, 6), lin{1, 2, 4}, {padding = 'same'}))
+  is('c1_same', mt.conv1d(im[{1, {}, {1}}]:reshape(1, 2, 6), lin{1, 2, 4}, {padding = 'same'}))
   is('mp', mt.max_pool2d(im, 3, 2, 1, 1, true))
   local _, where = mt.max_pool2d(im, 3, 2, 1, 1, true, true)
   eq(where:flatten():tolist(), torch.mpi)
   is('mp1', mt.max_pool1d(im[1], 2, 2, 1, 2))
   is('ap', mt.avg_pool2d(im, {3, 2}, 2, 1, true, false))
   is('ap2', mt.avg_pool2d(im, 3, 2, 1, true, true))
-  is('ap3', mt.avg_pool2d(im, {kernel_size = 2, divisor_override = 3}))
+  is('ap_divisor', mt.avg_pool2d(im, {kernel_size = 2, divisor_override = 3}))
   is('ap1', mt.avg_pool1d(im[1], 3, 2, 1))
   is('ad', mt.adaptive_avg_pool2d(im, {3, 4}))
   is('ad1', mt.adaptive_avg_pool2d(im, 1))

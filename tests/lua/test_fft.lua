@@ -3,10 +3,8 @@ local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 local F, T = mt.fft, mt
-local here = arg[0]:match '^(.*)/lua/' or 'tests'
-local values = dofile(here .. '/data/fft_values.lua')
+local values = require('torch_values').load 'fft_values'
 
-local function d64(shape, list) return mt.tensor(list, {dtype = 'float64'}):reshape(shape) end
 local function randn(...) return mt.randn({...}, {dtype = 'float64'}) end
 local function leaf(...) return randn(...):requires_grad_() end
 local function checks(f, ...)
@@ -23,23 +21,29 @@ local function close(a, b, tolerance)
 end
 
 test('values and gradients of torch', function()
-  for _, case in ipairs(values.cases) do
-    local call, shape, list, slopes = unpack(case)
+  local count = 0
+  for call, wanted in pairs(values) do
     local ok, trouble = pcall(function()
-      local scope = {F = F, T = T}
-      for name, input in pairs(values.inputs) do scope[name] = d64(unpack(input)):requires_grad_() end
+      if not call:find '%)$' then return end -- an input, or a gradient
+      count = count + 1
+      local scope, slopes = {F = F, T = T}, {}
+      for name, x in pairs(values) do
+        local input, slope = name:match '^input (.*)', name:match '%) by (.*)' and name:sub(1, #call) == call
+        if input then scope[input] = x:detach():requires_grad_() end
+        if slope then slopes[name:match '%) by (.*)'] = x:item() end
+      end
       local text = call:gsub('^(T.%w+_window.*)}%)$', "%1, dtype = 'float64'})")
       local y = setfenv(assert(loadstring('return ' .. text)), scope)()
-      close(y:detach(), d64(shape, list), y.dtype == 'float64' and 1e-9 or 1e-6)
-      if slopes then y:square():sum():backward() end
-      for name, slope in pairs(slopes or {}) do
+      close(y:detach(), wanted, y.dtype == 'float64' and 1e-9 or 1e-6)
+      if next(slopes) then y:square():sum():backward() end
+      for name, slope in pairs(slopes) do
         local g = scope[name].grad:flatten()
         near(g:dot(mt.range(1, #g):double():cos()):item(), slope, 1e-8 * math.max(1, math.abs(slope)))
       end
     end)
     if not ok then error(call .. ': ' .. trouble, 0) end
   end
-  eq(#values.cases, 132)
+  eq(count, 132)
 end)
 
 --- The transform along the first dimension of [n x m x 2], by the definition.

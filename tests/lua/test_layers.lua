@@ -4,16 +4,10 @@ local t = require 'testing'
 local nn = mt.nn
 local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
 local cases = dofile(here .. '/data/layer_cases.lua')
-local values = mt.data.safetensors(here .. '/data/layers.safetensors')
+local torch = require 'torch_values'
+local values, lin = torch.load 'layers', torch.lin
 local device = mt.empty(0).device -- tests/lua/on_device.lua chooses another
 for name, value in pairs(values) do values[name] = value:to(device) end
-
---- sin(a i + b) for i = 1, 2, ..: the numbers of layers.py.
-local function lin(shape, a, b)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return (mt.range(1, n):double() * a + b):sin():reshape(shape)
-end
 
 --- Returns the tensors of the file whose names begin with the prefix, by the rest of the name.
 local function of(prefix)

@@ -3,7 +3,7 @@ local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
 local values = require 'torch_values'
-local torch = values.layers
+local torch = values.functions
 local lin, is, slope = values.lin, values.is, values.slope
 
 local function ints(list) return mt.tensor(list, 'int64') end

@@ -2,19 +2,11 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
-local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
-local torch = dofile(here .. '/data/neural_values.lua')
-local layers = dofile(here .. '/data/layer_values.lua')
+local values = require 'torch_values'
+local torch, lin, is = values.functions, values.lin, values.is
 local inf = math.huge
 
---- sin(a i + b) for i = 1, 2, ..: the numbers of neural_values.py.
-local function lin(shape, a, b)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
-end
 local function doubles(list) return mt.tensor(list, 'float64') end
-local function is(name, tensor) near(tensor:flatten():tolist(), torch[name], 1e-7) end
 
 local labels = mt.tensor({{1, 2, -100, 3}, {3, 3, 1, 2}}, 'int64')
 local x, w = lin{2, 3, 4}, doubles{0.5, 2, 1.5}
@@ -370,7 +362,7 @@ end)
 test('attention with fewer heads of keys than of queries', function()
   local attend, q = mt.scaled_dot_product_attention, lin{1, 4, 3, 2}
   local k, v = lin({1, 2, 5, 2}, 0.9), lin({1, 2, 5, 2}, 1.7)
-  near(attend(q, k, v, {enable_gqa = true}):flatten():tolist(), layers.gqa, 1e-7)
+  is('gqa', attend(q, k, v, {enable_gqa = true}))
   eq(attend(q, q, q, {enable_gqa = true}):equal(attend(q, q, q)), true)
   raises(function() attend(q, lin{1, 3, 5, 2}, v, {enable_gqa = true}) end,
     'enable_gqa the heads of the query %(1 x 4 x 3 x 2%) must be a multiple of those of %(1 x 3 x 5 x 2%)')
@@ -386,15 +378,7 @@ end)
 test('embedding_bag', function()
   local ids, offsets = mt.tensor({2, 4, 1, 1, 3, 4, 4}, 'int64'), mt.tensor({1, 4, 4, 6}, 'int64')
   local table, weights = lin{4, 2}, lin({7}, 0.8)
-  local function slope(name, f, ...)
-    local inputs = {...}
-    for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end
-    local y = f(unpack(inputs))
-    ;(y * lin(y.shape, 1, 0.5)):sum():backward()
-    local all = {y:detach():flatten()}
-    for _, x in ipairs(inputs) do all[#all + 1] = x.grad:flatten() end
-    near(mt.cat(all, 1):tolist(), layers[name], 1e-7)
-  end
+  local slope = values.slope
   for _, mode in ipairs{'sum', 'mean', 'max'} do
     slope('bag_' .. mode, function(w) return mt.embedding_bag(ids, w, offsets, mode) end, table)
     slope('bagp_' .. mode, function(w)
@@ -406,7 +390,7 @@ test('embedding_bag', function()
     eq(mt.embedding_bag(mt.zeros({0, 3}, 'int64'), table, {mode = mode}).shape, mt.zeros(0, 2).shape)
   end
   slope('bagw', function(w, f) return mt.embedding_bag(ids, w, offsets, 'sum', f) end, table, weights)
-  near(mt.embedding_bag(ids[{{1, 6}}]:reshape(2, 3), table):flatten():tolist(), layers.bag2, 1e-7)
+  is('bag2', mt.embedding_bag(ids[{{1, 6}}]:reshape(2, 3), table))
   -- more rows than are held at once, in bags of one length and of several
   local many, wide, factors = (mt.range(1, 6000) * 7 % 50 + 1):reshape(60, 100), lin{50, 30}, lin({60, 100}, 0.9)
   local firsts = mt.range(1, 5901, 100)

@@ -49,10 +49,14 @@ function values.test_cases(cases, env, exact)
   end
 end
 
---- The lists of numbers in data/layer_values.lua, by name.
-values.layers = dofile(here .. '/data/layer_values.lua')
+--- The tensors of a file of PyTorch's values in tests/data.
+function values.load(name) return (mt.data.safetensors(('%s/data/%s.safetensors'):format(here, name))) end
 
---- sin(a i + b) for i = 1, 2, ..: the numbers of layer_values.py.
+--- The lists of numbers of function_values.py, by name.
+values.functions = values.load 'function_values'
+for name, x in pairs(values.functions) do values.functions[name] = x:tolist() end
+
+--- sin(a i + b) for i = 1, 2, ..: the inputs of PyTorch's programs.
 function values.lin(shape, a, b)
   local n = 1
   for _, size in ipairs(shape) do n = n * size end
@@ -63,7 +67,7 @@ end
 function values.is(name, ...)
   local all = {}
   for i, x in ipairs{...} do all[i] = x:double():flatten() end
-  t.near(mt.cat(all, 1):tolist(), values.layers[name], 1e-7)
+  t.near(mt.cat(all, 1):tolist(), values.functions[name], 1e-7)
 end
 
 --- Asserts that the value of f and its gradients by the inputs are the list `name`.
