@@ -6,12 +6,9 @@
 //   mt::Tensor                recorded operations, for gradients of gradients,
 //   a symbolic value          fused kernels.
 // Operations call one another by name (`sigmoid(x)`), which works for each such T.
-// To add an operation: write its struct, its function, and its entry in the list at the end of the
-// file.
+// To add an operation: write its struct, and its entry in the list MT_OPERATIONS.
 #pragma once
 #include "kernels/base.h"
-#include "kernels/math/bessel.h"
-#include "kernels/math/gamma.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
 #include "kernels/math/special.h"
@@ -103,19 +100,50 @@ template <class Op> struct Function {
   }
 };
 
-/// The function object of an operation, in a namespace apart from the structs: the engine exports
-/// only these, as mt::relu and so on. nvcc requires that those used in kernels are on the device.
+/// Every operation: its struct, and the function object for it. The order defines their numbers.
+// clang-format off
+#define MT_OPERATIONS(V) V(Neg, neg) V(Sign, sign) V(Abs, abs) V(Reciprocal, reciprocal)          \
+  V(Square, square) V(Deg2rad, deg2rad) V(Rad2deg, rad2deg) V(Sqrt, sqrt) V(Rsqrt, rsqrt)         \
+  V(Floor, floor) V(Ceil, ceil) V(Round, round) V(Trunc, trunc) V(Frac, frac) V(Clamp, clamp)     \
+  V(NanToNum, nan_to_num) V(Exp, exp) V(Expm1, expm1) V(Exp2, exp2) V(Log, log) V(Log1p, log1p)   \
+  V(Log2, log2) V(Log10, log10) V(Sin, sin) V(Cos, cos) V(Tan, tan) V(Sinc, sinc) V(Asin, asin)   \
+  V(Acos, acos) V(Atan, atan) V(Sinh, sinh) V(Cosh, cosh) V(Asinh, asinh) V(Acosh, acosh)         \
+  V(Atanh, atanh) V(Erf, erf) V(Erfc, erfc) V(Erfinv, erfinv) V(Ndtr, ndtr)                       \
+  V(Polygamma, polygamma) V(Digamma, digamma) V(Lgamma, lgamma) V(Tanh, tanh)                     \
+  V(Tanhshrink, tanhshrink) V(Sigmoid, sigmoid) V(Logit, logit) V(Relu, relu)                     \
+  V(Hardtanh, hardtanh) V(Relu6, relu6) V(Hardsigmoid, hardsigmoid) V(Hardswish, hardswish)       \
+  V(Threshold, threshold) V(Hardshrink, hardshrink) V(Softshrink, softshrink)                     \
+  V(LeakyRelu, leaky_relu) V(Elu, elu) V(Celu, celu) V(Selu, selu) V(Gelu, gelu)                  \
+  V(GeluTanh, gelu_tanh) V(Silu, silu) V(Softplus, softplus) V(Logsigmoid, logsigmoid)            \
+  V(Mish, mish) V(Softsign, softsign) V(LogicalNot, logical_not) V(Isnan, isnan) V(Isinf, isinf)  \
+  V(Isposinf, isposinf) V(Isneginf, isneginf) V(Isfinite, isfinite) V(Signbit, signbit)           \
+  V(Add, add) V(Sub, sub) V(Mul, mul) V(Div, div) V(FloorDivide, floor_divide)                    \
+  V(TruncDivide, trunc_divide) V(Remainder, remainder) V(Fmod, fmod) V(Pow, pow)                  \
+  V(Minimum, minimum) V(Maximum, maximum) V(Fmin, fmin) V(Fmax, fmax) V(Atan2, atan2)             \
+  V(Hypot, hypot) V(Copysign, copysign) V(Xlogy, xlogy) V(Igamma, igamma) V(Igammac, igammac)     \
+  V(Logaddexp, logaddexp) V(Heaviside, heaviside) V(Prelu, prelu) V(Lt, lt) V(Le, le) V(Gt, gt)   \
+  V(Ge, ge) V(Eq, eq) V(Ne, ne) V(LogicalAnd, logical_and) V(LogicalOr, logical_or)               \
+  V(LogicalXor, logical_xor) V(BitwiseNot, bitwise_not) V(BitwiseAnd, bitwise_and)                \
+  V(BitwiseOr, bitwise_or) V(BitwiseXor, bitwise_xor) V(BitwiseLeftShift, bitwise_left_shift)     \
+  V(BitwiseRightShift, bitwise_right_shift) V(Gcd, gcd) V(Lcm, lcm) V(Where, where) V(Lerp, lerp) \
+  V(Addcmul, addcmul) V(Addcdiv, addcdiv)
+// clang-format on
+
+/// The function objects are in a namespace apart from the structs: the engine exports only these,
+/// as mt::relu and so on. nvcc requires that those used in kernels are on the device.
 #ifdef __CUDACC__
-#define MT_FUNCTION(Op, name)                    \
-  inline namespace functions {                   \
-  static __device__ constexpr Function<Op> name; \
-  }
+#define MT_STORAGE static __device__
 #else
-#define MT_FUNCTION(Op, name)         \
-  inline namespace functions {        \
-  inline constexpr Function<Op> name; \
-  }
+#define MT_STORAGE inline
 #endif
+#define MT_FUNCTION(Op, name)             \
+  struct Op;                              \
+  inline namespace functions {            \
+  MT_STORAGE constexpr Function<Op> name; \
+  }
+MT_OPERATIONS(MT_FUNCTION)
+#undef MT_FUNCTION
+#undef MT_STORAGE
 
 using math::select;
 /// A zero of the same shape: the derivative of a constant function.
@@ -161,7 +189,6 @@ struct Neg {
   template <class T> MT_HD static T f(T x) { return -x; }
   template <class T> MT_HD static T df(T g) { return -g; }
 };
-MT_FUNCTION(Neg, neg)
 
 struct Sign : Flat {
   static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); its gradient is 0",
@@ -170,7 +197,6 @@ struct Sign : Flat {
     return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
   }
 };
-MT_FUNCTION(Sign, sign)
 
 struct Abs {
   static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
@@ -178,7 +204,6 @@ struct Abs {
   MT_MATH(abs)
   template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
 };
-MT_FUNCTION(Abs, abs)
 
 struct Reciprocal {
   static constexpr Info info{"reciprocal", "1 / x",
@@ -187,7 +212,6 @@ struct Reciprocal {
   template <class T> MT_HD static T f(T x) { return T(1) / x; }
   template <class T> MT_HD static T df(T g, T y) { return -g * y * y; }
 };
-MT_FUNCTION(Reciprocal, reciprocal)
 
 struct Square {
   static constexpr Info info{"square", "x * x",
@@ -195,7 +219,6 @@ struct Square {
   template <class T> MT_HD static T f(T x) { return x * x; }
   template <class T> MT_HD static T df(T g, T x) { return g * (x + x); }
 };
-MT_FUNCTION(Square, square)
 
 struct Deg2rad {
   static constexpr Info info{"deg2rad", "degrees as radians",
@@ -204,7 +227,6 @@ struct Deg2rad {
   template <class T> MT_HD static T f(T x) { return x * T(0.0174532925199432958); }
   template <class T> MT_HD static T df(T g) { return f(g); }
 };
-MT_FUNCTION(Deg2rad, deg2rad)
 
 struct Rad2deg {
   static constexpr Info info{"rad2deg", "radians as degrees",
@@ -212,7 +234,6 @@ struct Rad2deg {
   template <class T> MT_HD static T f(T x) { return x * T(57.2957795130823209); }
   template <class T> MT_HD static T df(T g) { return f(g); }
 };
-MT_FUNCTION(Rad2deg, rad2deg)
 
 struct Sqrt {
   static constexpr Info info{"sqrt", "square root",
@@ -221,7 +242,6 @@ struct Sqrt {
   MT_MATH(sqrt)
   template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
 };
-MT_FUNCTION(Sqrt, sqrt)
 
 struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
@@ -230,35 +250,30 @@ struct Rsqrt {
   MT_MATH(rsqrt)
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
-MT_FUNCTION(Rsqrt, rsqrt)
 
 struct Floor : Flat {
   static constexpr Info info{"floor", "the largest whole number not above x",
     Accepts::number, {nothing}, kReals, {-2, 0, 2}};
   MT_MATH(floor)
 };
-MT_FUNCTION(Floor, floor)
 
 struct Ceil : Flat {
   static constexpr Info info{"ceil", "the smallest whole number not below x",
     Accepts::number, {nothing}, kReals, {-1, 1, 3}};
   MT_MATH(ceil)
 };
-MT_FUNCTION(Ceil, ceil)
 
 struct Round : Flat {
   static constexpr Info info{"round", "the nearest whole number, halves to even",
     Accepts::number, {nothing}, kReals, {-1, 0, 3}};
   MT_MATH(round)
 };
-MT_FUNCTION(Round, round)
 
 struct Trunc : Flat {
   static constexpr Info info{"trunc", "x without its fraction",
     Accepts::number, {nothing}, kReals, {-1, 0, 2}};
   MT_MATH(trunc)
 };
-MT_FUNCTION(Trunc, trunc)
 
 struct Frac {
   static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
@@ -266,7 +281,6 @@ struct Frac {
   template <class T> MT_HD static T f(T x) { return x - trunc(x); }
   template <class T> MT_HD static T df(T g) { return g; }
 };
-MT_FUNCTION(Frac, frac)
 
 struct Clamp {
   static constexpr Info info{"clamp",
@@ -283,7 +297,6 @@ struct Clamp {
     return select(x > lo, under, select(lo != lo, under, zero(g)));
   }
 };
-MT_FUNCTION(Clamp, clamp)
 
 struct NanToNum {
   static constexpr bool opaque = true;
@@ -306,7 +319,6 @@ struct NanToNum {
     return select(abs(x) < T(math::kInfinity), g, zero(g));
   }
 };
-MT_FUNCTION(NanToNum, nan_to_num)
 
 // ---- one input: exponentials, logarithms, trigonometry ------------------------------------------
 
@@ -317,7 +329,6 @@ struct Exp {
   MT_MATH(exp)
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
-MT_FUNCTION(Exp, exp)
 
 struct Expm1 {
   static constexpr Info info{"expm1", "exp(x) - 1, accurate near 0",
@@ -326,7 +337,6 @@ struct Expm1 {
   MT_MATH(expm1)
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
-MT_FUNCTION(Expm1, expm1)
 
 struct Exp2 {
   static constexpr Info info{"exp2", "2 to the power x",
@@ -335,7 +345,6 @@ struct Exp2 {
   MT_MATH(exp2)
   template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
 };
-MT_FUNCTION(Exp2, exp2)
 
 struct Log {
   static constexpr Info info{"log", "natural logarithm",
@@ -345,7 +354,6 @@ struct Log {
   MT_MATH(log)
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
-MT_FUNCTION(Log, log)
 
 struct Log1p {
   static constexpr Info info{"log1p", "log(1 + x), accurate near 0",
@@ -355,7 +363,6 @@ struct Log1p {
   MT_MATH(log1p)
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
-MT_FUNCTION(Log1p, log1p)
 
 struct Log2 {
   static constexpr Info info{"log2", "logarithm to base 2",
@@ -364,7 +371,6 @@ struct Log2 {
   MT_MATH(log2)
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
-MT_FUNCTION(Log2, log2)
 
 struct Log10 {
   static constexpr Info info{"log10", "logarithm to base 10",
@@ -374,19 +380,14 @@ struct Log10 {
   MT_MATH(log10)
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
-MT_FUNCTION(Log10, log10)
-
-
-struct Cos;  // the derivative of sin uses it
 
 struct Sin {
   static constexpr Info info{"sin", "sine, x in radians",
     Accepts::real, {a}, kReals, {-0.94898461935558621, 0.479425538604203, 0.3816609920523317}, {},
     {.shortcut = {Shortcut::angle, Shortcut::angle}}};
   MT_MATH(sin)
-  template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * cos(x); }
 };
-MT_FUNCTION(Sin, sin)
 
 struct Cos {
   static constexpr Info info{"cos", "cosine, x in radians",
@@ -395,7 +396,6 @@ struct Cos {
   MT_MATH(cos)
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
-MT_FUNCTION(Cos, cos)
 
 struct Tan {
   static constexpr Info info{"tan", "tangent, x in radians",
@@ -405,7 +405,6 @@ struct Tan {
   MT_MATH(tan)
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
 };
-MT_FUNCTION(Tan, tan)
 
 struct Sinc {
   static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
@@ -421,7 +420,6 @@ struct Sinc {
     return g * (slope * T(3.14159265358979324));
   }
 };
-MT_FUNCTION(Sinc, sinc)
 
 struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
@@ -430,7 +428,6 @@ struct Asin {
   MT_MATH(asin)
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
-MT_FUNCTION(Asin, asin)
 
 struct Acos {
   static constexpr Info info{"acos", "arccosine, in radians",
@@ -439,7 +436,6 @@ struct Acos {
   MT_MATH(acos)
   template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
-MT_FUNCTION(Acos, acos)
 
 struct Atan {
   static constexpr Info info{"atan", "arctangent, in radians",
@@ -447,18 +443,13 @@ struct Atan {
   MT_MATH(atan)
   template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
 };
-MT_FUNCTION(Atan, atan)
-
-struct Cosh;  // the derivative of sinh uses it
-
 struct Sinh {
   static constexpr Info info{"sinh", "hyperbolic sine",
     Accepts::real, {a}, kReals, {-1.6019190803008256, 0.52109530549374736, 7.789352011490732}, {},
     {.autocast_float32 = true}};
   MT_MATH(sinh)
-  template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * cosh(x); }
 };
-MT_FUNCTION(Sinh, sinh)
 
 struct Cosh {
   static constexpr Info info{"cosh", "hyperbolic cosine",
@@ -467,7 +458,6 @@ struct Cosh {
   MT_MATH(cosh)
   template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
 };
-MT_FUNCTION(Cosh, cosh)
 
 struct Asinh {
   static constexpr Info info{"asinh", "inverse hyperbolic sine",
@@ -475,7 +465,6 @@ struct Asinh {
   MT_MATH(asinh)
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
 };
-MT_FUNCTION(Asinh, asinh)
 
 struct Acosh {
   static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
@@ -484,7 +473,6 @@ struct Acosh {
   MT_MATH(acosh)
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
 };
-MT_FUNCTION(Acosh, acosh)
 
 struct Atanh {
   static constexpr Info info{"atanh", "inverse hyperbolic tangent",
@@ -492,7 +480,6 @@ struct Atanh {
   MT_MATH(atanh)
   template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
 };
-MT_FUNCTION(Atanh, atanh)
 
 struct Erf {
   static constexpr Info info{"erf", "error function",
@@ -503,7 +490,6 @@ struct Erf {
     return g * T(1.12837916709551257) * exp(-x * x);
   }
 };
-MT_FUNCTION(Erf, erf)
 
 struct Erfc {
   static constexpr Info info{"erfc", "1 - erf(x), accurate for large x",
@@ -514,7 +500,6 @@ struct Erfc {
     return g * T(-1.12837916709551257) * exp(-x * x);
   }
 };
-MT_FUNCTION(Erfc, erfc)
 
 struct Erfinv {
   static constexpr Info info{"erfinv", "the inverse of erf",
@@ -525,18 +510,6 @@ struct Erfinv {
     return g * T(0.886226925452758014) * exp(y * y);
   }
 };
-MT_FUNCTION(Erfinv, erfinv)
-
-struct Erfcx {
-  static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), without underflow for large x",
-    Accepts::real, {a | output}, kReals.within(-3, 3),
-    {9.1736434474828444, 0.61569034419292587, 0.19366209627906868}};
-  MT_MATH(erfcx)
-  template <class T> MT_HD static T df(T g, T x, T y) {
-    return g * (T(2) * x * y - T(1.12837916709551257));
-  }
-};
-MT_FUNCTION(Erfcx, erfcx)
 
 struct Ndtr {
   static constexpr Info info{"ndtr", "the normal distribution function, accurate far below 0",
@@ -547,43 +520,6 @@ struct Ndtr {
     return g * (T(0.398942280401432678) * exp(T(-0.5) * x * x));
   }
 };
-MT_FUNCTION(Ndtr, ndtr)
-
-struct Entr {
-  static constexpr Info info{"entr", "-x * log(x), 0 at 0 and -inf below: the entropy's summand",
-    Accepts::real, {a}, kPositive.within(0.2, 4),
-    {0.36781096987939734, -0.60819766216224657, -3.8306287381103499}};
-  template <class T> MT_HD static T f(T x) {
-    T low = select(x < T(0), T(-math::kInfinity), x);
-    return select(x > T(0), -x * log(x), select(x == T(0), T(0), low));
-  }
-  template <class T> MT_HD static T df(T g, T x) { return -g * (log(x) + T(1)); }
-};
-MT_FUNCTION(Entr, entr)
-
-struct I1;  // the derivative of i0 uses it
-
-struct I0 {
-  static constexpr Info info{"i0", "the modified Bessel function of the first kind of order 0",
-    Accepts::real, {a}, {-4, 4, {{-1.25}, {0.5}, {10.75}}},
-    {1.4304687177218297, 1.0634833707413235, 5743.5875485939649}};
-  MT_MATH(i0)
-  template <class T> MT_HD static T df(T g, T x) { return g * Function<I1>{}(x); }
-};
-MT_FUNCTION(I0, i0)
-
-struct I1 {
-  static constexpr Info info{"i1", "the modified Bessel function of the first kind of order 1",
-    Accepts::real, {a}, {-4, 4, {{-1.25}, {0.5}, {10.75}}},
-    {-0.75528141834074719, 0.25789430539089632, 5469.5474789528555}};
-  MT_MATH(i1)
-  template <class T> MT_HD static T df(T g, T x) {  // i0 overflows before i1 does
-    T one = zero(x) + T(1), away = i0(x), ratio = Function<I1>{}(x) / select(abs(x) < T(1e-30), one, x);
-    away = away - select(away < T(math::kInfinity), ratio, zero(x));
-    return g * select(abs(x) < T(1e-30), one * T(0.5), away);
-  }
-};
-MT_FUNCTION(I1, i1)
 
 struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
@@ -591,10 +527,9 @@ struct Polygamma {
     {8.1617776327615079, 0.93480220054467931, 0.35979829030957988}, {{"n", 1, true}}};
   MT_MATH_OF_TWO(polygamma)
   template <class T> MT_HD static T df(T g, T x, T n) {
-    return g * Function<Polygamma>{}(x, n + T(1));
+    return g * polygamma(x, n + T(1));
   }
 };
-MT_FUNCTION(Polygamma, polygamma)
 
 struct Digamma {
   static constexpr Info info{"digamma", "the derivative of lgamma",
@@ -603,7 +538,6 @@ struct Digamma {
   MT_MATH(digamma)
   template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
 };
-MT_FUNCTION(Digamma, digamma)
 
 struct Lgamma {
   static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
@@ -613,7 +547,6 @@ struct Lgamma {
   MT_MATH(lgamma)
   template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
 };
-MT_FUNCTION(Lgamma, lgamma)
 
 // ---- one input: activations ---------------------------------------------------------------------
 
@@ -624,7 +557,6 @@ struct Tanh {
   MT_MATH(tanh)
   template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
 };
-MT_FUNCTION(Tanh, tanh)
 
 struct Tanhshrink {
   static constexpr Info info{"tanhshrink", "x - tanh(x)",
@@ -632,7 +564,6 @@ struct Tanhshrink {
   MT_MATH(tanhshrink)
   template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
 };
-MT_FUNCTION(Tanhshrink, tanhshrink)
 
 struct Sigmoid {
   static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
@@ -641,7 +572,6 @@ struct Sigmoid {
   MT_MATH(sigmoid)
   template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
 };
-MT_FUNCTION(Sigmoid, sigmoid)
 
 struct Logit {
   static constexpr bool opaque = true;
@@ -660,7 +590,6 @@ struct Logit {
     return select(free == T(0), zero(g), inside);
   }
 };
-MT_FUNCTION(Logit, logit)
 
 struct Relu {
   static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0",
@@ -668,7 +597,6 @@ struct Relu {
   template <class T> MT_HD static T f(T x) { return select(x < T(0), T(0), x); }  // NaN stays NaN
   template <class T> MT_HD static T df(T g, T y) { return select(y <= T(0), zero(g), g); }
 };
-MT_FUNCTION(Relu, relu)
 
 struct Hardtanh {
   static constexpr Info info{"hardtanh",
@@ -679,7 +607,6 @@ struct Hardtanh {
     return select(x > low, select(x < high, g, zero(g)), zero(g));
   }
 };
-MT_FUNCTION(Hardtanh, hardtanh)
 
 struct Relu6 {
   static constexpr Info info{"relu6", "x clamped to 0..6; the slope at the ends and at NaN is 0",
@@ -687,7 +614,6 @@ struct Relu6 {
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
   template <class T> MT_HD static T df(T g, T y) { return Hardtanh::df(g, y, T(0), T(6)); }
 };
-MT_FUNCTION(Relu6, relu6)
 
 struct Hardsigmoid {
   static constexpr Info info{"hardsigmoid",
@@ -698,7 +624,6 @@ struct Hardsigmoid {
     return Hardtanh::df(g * T(1. / 6), x, T(-3), T(3));
   }
 };
-MT_FUNCTION(Hardsigmoid, hardsigmoid)
 
 struct Hardswish {
   static constexpr Info info{"hardswish", "x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019)",
@@ -708,7 +633,6 @@ struct Hardswish {
     return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
   }
 };
-MT_FUNCTION(Hardswish, hardswish)
 
 struct Threshold {
   static constexpr Info info{"threshold", "x where it exceeds threshold, else value",
@@ -720,7 +644,6 @@ struct Threshold {
     return select(x <= threshold, zero(g), g);
   }
 };
-MT_FUNCTION(Threshold, threshold)
 
 struct Shrink {
   template <class T> MT_HD static T df(T g, T x, T lambd) {
@@ -735,7 +658,6 @@ struct Hardshrink : Shrink {
     return select(abs(x) <= lambd, T(0), x);
   }
 };
-MT_FUNCTION(Hardshrink, hardshrink)
 
 struct Softshrink : Shrink {
   static constexpr Info info{"softshrink",
@@ -745,7 +667,6 @@ struct Softshrink : Shrink {
     return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, select(x != x, x, T(0))));
   }
 };
-MT_FUNCTION(Softshrink, softshrink)
 
 struct LeakyRelu {
   static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0",
@@ -753,7 +674,6 @@ struct LeakyRelu {
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
   template <class T> MT_HD static T df(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
 };
-MT_FUNCTION(LeakyRelu, leaky_relu)
 
 /// (e^x - 1) / 2, and e^-|x|.
 template <class T> MT_HD T half_expm1(T x) {
@@ -778,7 +698,6 @@ struct Elu {
     return select(x > T(0), g, g * alpha * exp(clamp(x, T(-math::kInfinity), T(0))));
   }
 };
-MT_FUNCTION(Elu, elu)
 
 struct Celu {
   static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017)",
@@ -791,7 +710,6 @@ struct Celu {
     return select(x > T(0), g, g * exp(clamp(x, T(-math::kInfinity), T(0)) / alpha));
   }
 };
-MT_FUNCTION(Celu, celu)
 
 struct Selu {
   static constexpr Info info{"selu",
@@ -810,7 +728,6 @@ struct Selu {
  private:
   static constexpr double kScale = 1.05070098735548049, kAlpha = 1.67326324235437728;
 };
-MT_FUNCTION(Selu, selu)
 
 struct Gelu {
   static constexpr Info info{"gelu",
@@ -822,7 +739,6 @@ struct Gelu {
     else return g * (ndtr(x) + x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
   }
 };
-MT_FUNCTION(Gelu, gelu)
 
 struct GeluTanh {
   static constexpr Info info{"gelu_tanh",
@@ -839,7 +755,6 @@ struct GeluTanh {
  private:
   static constexpr double k1 = 1.59576912160573071, k3 = 0.0713548162726002488;
 };
-MT_FUNCTION(GeluTanh, gelu_tanh)
 
 struct Silu {
   static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
@@ -849,7 +764,6 @@ struct Silu {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
   }
 };
-MT_FUNCTION(Silu, silu)
 
 struct Softplus {
   static constexpr bool opaque = true;
@@ -864,7 +778,6 @@ struct Softplus {
     return select(x * beta > limit, g, g * sigmoid(x * beta));
   }
 };
-MT_FUNCTION(Softplus, softplus)
 
 struct Logsigmoid {
   static constexpr bool opaque = true;
@@ -874,7 +787,6 @@ struct Logsigmoid {
   template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sigmoid(-x); }
 };
-MT_FUNCTION(Logsigmoid, logsigmoid)
 
 struct Mish {
   static constexpr Info info{"mish", "x * tanh(softplus(x)) (Misra 2019)",
@@ -889,7 +801,6 @@ struct Mish {
     return g * (t + x * sigmoid(x) * (T(1) - t * t));
   }
 };
-MT_FUNCTION(Mish, mish)
 
 struct Softsign {
   static constexpr Info info{"softsign", "x / (1 + |x|)",
@@ -897,7 +808,6 @@ struct Softsign {
   template <class T> MT_HD static T f(T x) { return x / (T(1) + abs(x)); }
   template <class T> MT_HD static T df(T g, T x) { return g / square(T(1) + abs(x)); }
 };
-MT_FUNCTION(Softsign, softsign)
 
 // ---- one input: tests (the result is bool, there is no gradient) --------------------------------
 
@@ -906,42 +816,36 @@ struct LogicalNot {
     Accepts::any, {}, {-1, 1, {{-1}, {0}, {1}}}, {0, 1, 0}};
   template <class T> MT_HD static auto f(T x) { return x == T(0); }
 };
-MT_FUNCTION(LogicalNot, logical_not)
 
 struct Isnan {
   static constexpr Info info{"isnan", "true where x is not a number",
     Accepts::number, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return x != x; }
 };
-MT_FUNCTION(Isnan, isnan)
 
 struct Isinf {
   static constexpr Info info{"isinf", "true where x is infinite",
     Accepts::real, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return abs(x) == T(math::kInfinity); }
 };
-MT_FUNCTION(Isinf, isinf)
 
 struct Isposinf {
   static constexpr Info info{"isposinf", "true where x is infinite and positive",
     Accepts::real, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return x == T(math::kInfinity); }
 };
-MT_FUNCTION(Isposinf, isposinf)
 
 struct Isneginf {
   static constexpr Info info{"isneginf", "true where x is infinite and negative",
     Accepts::real, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return x == T(-math::kInfinity); }
 };
-MT_FUNCTION(Isneginf, isneginf)
 
 struct Isfinite {
   static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
     Accepts::real, {}, kReals, {1, 1, 1}};
   template <class T> MT_HD static auto f(T x) { return abs(x) < T(math::kInfinity); }
 };
-MT_FUNCTION(Isfinite, isfinite)
 
 struct Signbit {
   static constexpr bool opaque = true;
@@ -952,7 +856,6 @@ struct Signbit {
     else return x < T(0);
   }
 };
-MT_FUNCTION(Signbit, signbit)
 
 // ---- two inputs: arithmetic ---------------------------------------------------------------------
 
@@ -963,7 +866,6 @@ struct Add {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return g; }
 };
-MT_FUNCTION(Add, add)
 
 struct Sub {
   static constexpr Info info{"sub", "x - y",
@@ -974,7 +876,6 @@ struct Sub {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return -g; }
 };
-MT_FUNCTION(Sub, sub)
 
 struct Mul {
   static constexpr Info info{"mul", "x * y; for two bools their logical and",
@@ -983,7 +884,6 @@ struct Mul {
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
 };
-MT_FUNCTION(Mul, mul)
 
 struct Div {
   static constexpr Info info{"div", "x / y; a float for integers",
@@ -993,7 +893,6 @@ struct Div {
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * (x / y) / y; }
 };
-MT_FUNCTION(Div, div)
 
 struct FloorDivide : FlatPair {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
@@ -1001,7 +900,6 @@ struct FloorDivide : FlatPair {
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
   MT_MATH_OF_TWO(floor_divide)
 };
-MT_FUNCTION(FloorDivide, floor_divide)
 
 struct TruncDivide : FlatPair {
   static constexpr Info info{"trunc_divide",
@@ -1010,7 +908,6 @@ struct TruncDivide : FlatPair {
     {.divisor = Divisor::nonzero}};
   MT_MATH_OF_TWO(trunc_divide)
 };
-MT_FUNCTION(TruncDivide, trunc_divide)
 
 struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
@@ -1020,7 +917,6 @@ struct Remainder {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
 };
-MT_FUNCTION(Remainder, remainder)
 
 struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
@@ -1030,7 +926,6 @@ struct Fmod {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }
 };
-MT_FUNCTION(Fmod, fmod)
 
 struct Pow {
   static constexpr Info info{"pow", "x to the power y",
@@ -1040,7 +935,7 @@ struct Pow {
   MT_MATH_OF_TWO(pow)
   template <class T> MT_HD static T da(T g, T x, T y) {  // g * y may overflow where the power is 0
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
-    return select(y == T(0), zero(g), g * Function<Pow>{}(x, less) * y);
+    return select(y == T(0), zero(g), g * pow(x, less) * y);
   }
   // base 0: the derivative does not depend on the exponent, unless that is negative
   template <class T> MT_HD static T db(T g, T x, T power) {
@@ -1049,7 +944,6 @@ struct Pow {
     return select(flat == T(0), g * log(select(flat == T(0), x, one)) * power, zero(g));
   }
 };
-MT_FUNCTION(Pow, pow)
 
 /// NaN is propagated.
 template <bool Larger> struct Extremum {
@@ -1084,27 +978,23 @@ struct Minimum : Extremum<false> {
   static constexpr Info info{"minimum", "the smaller of x and y, or NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
 };
-MT_FUNCTION(Minimum, minimum)
 
 struct Maximum : Extremum<true> {
   static constexpr Info info{"maximum", "the larger of x and y, or NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
 };
-MT_FUNCTION(Maximum, maximum)
 
 struct Fmin : ExtremumOfNumbers<false> {
   static constexpr Info info{"fmin",
     "the smaller of x and y, ignoring a NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
 };
-MT_FUNCTION(Fmin, fmin)
 
 struct Fmax : ExtremumOfNumbers<true> {
   static constexpr Info info{"fmax",
     "the larger of x and y, ignoring a NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
 };
-MT_FUNCTION(Fmax, fmax)
 
 struct Atan2 {
   static constexpr Info info{"atan2", "the angle in radians of the point (y, x)",
@@ -1119,7 +1009,6 @@ struct Atan2 {
     return select(x * x + y * y == T(0), zero(x) + T(1), x * x + y * y);
   }
 };
-MT_FUNCTION(Atan2, atan2)
 
 struct Hypot {
   static constexpr Info info{"hypot", "sqrt(x*x + y*y) without overflow",
@@ -1129,7 +1018,6 @@ struct Hypot {
   template <class T> MT_HD static T da(T g, T x, T length) { return g * (x / length); }
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
 };
-MT_FUNCTION(Hypot, hypot)
 
 struct Copysign {
   static constexpr Info info{"copysign", "|x| with the sign of y; the slope at 0 is 0",
@@ -1138,11 +1026,10 @@ struct Copysign {
   MT_MATH_OF_TWO(copysign)
   template <class T> MT_HD static T da(T g, T x, T y) {
     T slope = select(x == x, sign(x), x);  // NaN for NaN
-    return g * slope * Function<Copysign>{}(zero(y) + T(1), y);
+    return g * slope * copysign(zero(y) + T(1), y);
   }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-MT_FUNCTION(Copysign, copysign)
 
 struct Xlogy {
   static constexpr Info info{"xlogy", "x * log(y), and 0 where x is 0, unless y is NaN",
@@ -1153,37 +1040,10 @@ struct Xlogy {
   }
   template <class T> MT_HD static T da(T g, T x, T y) {  // 0 where both the value and log are lost
     T some = select(y <= T(0), select(x == T(0), zero(y) + T(1), y), y);
-    return Function<Xlogy>{}(g, some);
+    return xlogy(g, some);
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * x / y; }
 };
-MT_FUNCTION(Xlogy, xlogy)
-
-struct Xlog1py {
-  static constexpr Info info{"xlog1py", "x * log(1 + y), and 0 where x is 0, unless y is NaN",
-    Accepts::real, {a | b, a | b}, kPositivePairs,
-    {1.3990394698385567, 1.013662770270411, 0.75203869838813704}};
-  template <class T> MT_HD static T f(T x, T y) {
-    return select(y != y, y, select(x == T(0), T(0), x * log1p(y)));
-  }
-  template <class T> MT_HD static T da(T g, T x, T y) {  // 0 where both the value and log are lost
-    return Function<Xlog1py>{}(g, select(y <= T(-1), select(x == T(0), zero(y), y), y));
-  }
-  template <class T> MT_HD static T db(T g, T x, T y) { return g * x / (y + T(1)); }
-};
-MT_FUNCTION(Xlog1py, xlog1py)
-
-struct Zeta {
-  static constexpr Info info{"zeta",
-    "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient for x",
-    Accepts::real, {nothing, a | b}, {1.3, 4, {{2.5, 0.75}, {1.25, 1.25}, {3.5, 0.5}}},
-    {2.4915423855119352, 4.2204545272690327, 11.620804663441894}};
-  MT_MATH_OF_TWO(zeta)
-  template <class T> MT_HD static T db(T g, T s, T q) {
-    return -g * s * Function<Zeta>{}(s + T(1), q);
-  }
-};
-MT_FUNCTION(Zeta, zeta)
 
 struct Igamma {
   static constexpr Info info{"igamma",
@@ -1196,7 +1056,6 @@ struct Igamma {
     return g * exp(xlogy(s - T(1), x) - x - lgamma(s));
   }
 };
-MT_FUNCTION(Igamma, igamma)
 
 struct Igammac {
   static constexpr Info info{"igammac",
@@ -1206,7 +1065,6 @@ struct Igammac {
   MT_MATH_OF_TWO(igammac)
   template <class T> MT_HD static T db(T g, T s, T x) { return Igamma::db(-g, s, x); }
 };
-MT_FUNCTION(Igammac, igammac)
 
 struct Logaddexp {
   static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
@@ -1219,22 +1077,6 @@ struct Logaddexp {
   template <class T> MT_HD static T da(T g, T x, T y) { return g * sigmoid(x - y); }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * sigmoid(y - x); }
 };
-MT_FUNCTION(Logaddexp, logaddexp)
-
-struct Logaddexp2 {
-  static constexpr Info info{"logaddexp2", "log2(2^x + 2^y) without overflow",
-    Accepts::real, {a | b, a | b}, kPairs, {2.8755141188067473, 2.25, 3.6699250014423124}};
-  template <class T> MT_HD static T f(T x, T y) {
-    T larger = select(x != x, x, select(x > y, x, y)), apart = -abs(x - y);
-    T more = log1p(exp2(apart)) * T(1.44269504088896341);
-    return select(x == y, x + T(1), larger + more);
-  }
-  template <class T> MT_HD static T da(T g, T x, T y) {
-    return g * sigmoid((x - y) * T(0.693147180559945309));
-  }
-  template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
-};
-MT_FUNCTION(Logaddexp2, logaddexp2)
 
 struct Heaviside {
   static constexpr Info info{"heaviside", "0 below 0, 1 above, y where x is 0; it has no gradient",
@@ -1243,7 +1085,6 @@ struct Heaviside {
     return select(x == T(0), y, select(x > T(0), T(1), T(0)));
   }
 };
-MT_FUNCTION(Heaviside, heaviside)
 
 struct Prelu {
   static constexpr Info info{"prelu",
@@ -1254,7 +1095,6 @@ struct Prelu {
   template <class T> MT_HD static T da(T g, T x, T slope) { return LeakyRelu::df(g, x, slope); }
   template <class T> MT_HD static T db(T g, T x) { return select(x > T(0), zero(g), x * g); }
 };
-MT_FUNCTION(Prelu, prelu)
 
 // ---- two inputs: comparisons and logic (the result is bool) -------------------------------------
 
@@ -1263,8 +1103,7 @@ MT_FUNCTION(Prelu, prelu)
   struct Op {                                                                                 \
     static constexpr Info info{#name, doc, Accepts::accepts, {}, domain, {__VA_ARGS__}};      \
     template <class T> MT_HD static auto f(T x, T y) { return expression; }                   \
-  };                                                                                          \
-  MT_FUNCTION(Op, name)
+  };
 
 MT_EXPRESSION(Lt, lt, "x < y", any, kPairs, x < y, 0, 0, 1)
 MT_EXPRESSION(Le, le, "x <= y", any, kPairs, x <= y, 0, 1, 1)
@@ -1279,7 +1118,6 @@ struct LogicalAnd {
     Accepts::any, {}, kLogic, {0, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
-MT_FUNCTION(LogicalAnd, logical_and)
 
 struct LogicalOr {
   static constexpr bool opaque = true;
@@ -1287,7 +1125,6 @@ struct LogicalOr {
     Accepts::any, {}, kLogic, {1, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
-MT_FUNCTION(LogicalOr, logical_or)
 
 struct LogicalXor {
   static constexpr bool opaque = true;
@@ -1295,7 +1132,6 @@ struct LogicalXor {
     Accepts::any, {}, kLogic, {1, 0, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }
 };
-MT_FUNCTION(LogicalXor, logical_xor)
 
 // ---- bits: bool and integers only ---------------------------------------------------------------
 
@@ -1307,7 +1143,6 @@ struct BitwiseNot {
     return static_cast<T>(math::bits(x) ^ math::bits(T(-1)));
   }
 };
-MT_FUNCTION(BitwiseNot, bitwise_not)
 
 MT_EXPRESSION(BitwiseAnd, bitwise_and, "the bits set in both", integer, kBits,
               static_cast<T>(math::bits(x) & math::bits(y)), 8, 0, 0)
@@ -1323,7 +1158,6 @@ struct BitwiseLeftShift {
     Accepts::integer, {}, {0, 9, {{3, 2}, {1, 6}, {9, 0}}}, {12, 64, 9}};
   MT_MATH_OF_TWO(shift_left)
 };
-MT_FUNCTION(BitwiseLeftShift, bitwise_left_shift)
 
 struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
@@ -1331,7 +1165,6 @@ struct BitwiseRightShift {
     Accepts::integer, {}, {0, 9, {{12, 2}, {64, 6}, {9, 70}}}, {3, 1, 0}};
   MT_MATH_OF_TWO(shift_right)
 };
-MT_FUNCTION(BitwiseRightShift, bitwise_right_shift)
 
 constexpr const char* kNoDivisors =
     "have no common divisors and multiples; use integer tensors, as from :long()";
@@ -1342,7 +1175,6 @@ struct Gcd {
     {.refuses_float = kNoDivisors}};
   MT_MATH_OF_TWO(gcd)
 };
-MT_FUNCTION(Gcd, gcd)
 
 struct Lcm {
   static constexpr Info info{"lcm", "the least common multiple, 0 if x or y is 0",
@@ -1350,7 +1182,6 @@ struct Lcm {
     {.refuses_float = kNoDivisors}};
   MT_MATH_OF_TWO(lcm)
 };
-MT_FUNCTION(Lcm, lcm)
 
 // ---- three inputs -------------------------------------------------------------------------------
 
@@ -1363,7 +1194,6 @@ struct Where {
   template <class M, class T> MT_HD static T db(T g, M mask) { return select(mask, g, zero(g)); }
   template <class M, class T> MT_HD static T dc(T g, M mask) { return select(mask, zero(g), g); }
 };
-MT_FUNCTION(Where, where)
 
 struct Lerp {
   static constexpr Info info{"lerp", "x + weight * (y - x)",
@@ -1375,7 +1205,6 @@ struct Lerp {
   template <class T> MT_HD static T db(T g, T weight) { return g * weight; }
   template <class T> MT_HD static T dc(T g, T x, T y) { return g * (y - x); }
 };
-MT_FUNCTION(Lerp, lerp)
 
 struct Addcmul {
   static constexpr Info info{"addcmul", "x + value * y * z",
@@ -1385,7 +1214,6 @@ struct Addcmul {
   template <class T> MT_HD static T db(T g, T z, T value) { return g * (z * value); }
   template <class T> MT_HD static T dc(T g, T y, T value) { return g * (y * value); }
 };
-MT_FUNCTION(Addcmul, addcmul)
 
 struct Addcdiv {
   static constexpr Info info{"addcdiv", "x + value * y / z",
@@ -1397,35 +1225,46 @@ struct Addcdiv {
     return -g * (value * y / (z * z));
   }
 };
-MT_FUNCTION(Addcdiv, addcdiv)
+
+// ---- Lua's own: results that differ from those of tensors; only grid kernels use them -------------
+
+struct LuaMod {
+  static constexpr Info info{"lua_mod", "x % y of floats: x - floor(x / y) * y, rounded three times",
+    Accepts::real, {nothing, a | b}, kQuotients, {1.5, 0.5, -0.5}};
+  template <class T> MT_HD static T f(T x, T y) { return x - floor(x / y) * y; }
+  template <class T> MT_HD static T da(T g) { return g; }
+  template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor(x / y); }
+};
+
+struct LuaMin {
+  static constexpr Info info{"lua_min", "math.min: y where one of them is NaN",
+    Accepts::number, {}, kPairs, {0.75, 1.25, 0.5}};
+  template <class T> MT_HD static T f(T x, T y) { return select(x < y, x, y); }
+};
+
+struct LuaMax {
+  static constexpr Info info{"lua_max", "math.max: y where one of them is NaN",
+    Accepts::number, {}, kPairs, {2.5, 1.25, 3.5}};
+  template <class T> MT_HD static T f(T x, T y) { return select(x > y, x, y); }
+};
 
 #undef MT_MATH
 #undef MT_MATH_OF_TWO
 
-// ---- the lists: the only registration -----------------------------------------------------------
-
-template <class... Op> struct List {
-  static constexpr int size = sizeof...(Op);
-};
-
-using Elementwise =
-    List<Neg, Sign, Abs, Reciprocal, Square, Deg2rad, Rad2deg, Sqrt, Rsqrt, Floor, Ceil, Round,
-         Trunc, Frac, Clamp, NanToNum,
-         Exp, Expm1, Exp2, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Sinc, Asin, Acos, Atan,
-         Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Erfcx, Ndtr, Entr, I0, I1,
-         Polygamma, Digamma, Lgamma, Tanh, Tanhshrink,
-         Sigmoid, Logit, Relu, Hardtanh, Relu6, Hardsigmoid, Hardswish, Threshold, Hardshrink,
-         Softshrink, LeakyRelu, Elu, Celu, Selu, Gelu, GeluTanh, Silu, Softplus, Logsigmoid, Mish,
-         Softsign,
-         LogicalNot, Isnan, Isinf, Isposinf, Isneginf, Isfinite, Signbit,
-         Add, Sub, Mul, Div, FloorDivide, TruncDivide, Remainder, Fmod, Pow, Minimum, Maximum,
-         Fmin, Fmax, Atan2, Hypot, Copysign, Xlogy, Xlog1py, Zeta, Igamma, Igammac,
-         Logaddexp, Logaddexp2, Heaviside, Prelu,
-         Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,
-         BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseLeftShift, BitwiseRightShift,
-         Gcd, Lcm, Where, Lerp, Addcmul, Addcdiv>;
-
 // clang-format on
+
+// ---- the list of all structs --------------------------------------------------------------------
+
+template <class... Op> struct List { static constexpr int size = sizeof...(Op); };
+template <class, class... Op> List<Op...> list_after();
+#define MT_ENTRY(Op, name) , Op
+using Elementwise = decltype(list_after<void MT_OPERATIONS(MT_ENTRY)>());
+#undef MT_ENTRY
+/// Operations that have ids, but are not functions of tensors.
+using OfLua = List<LuaMod, LuaMin, LuaMax>;
+
+template <class... A, class... B> List<A..., B...> operator+(List<A...>, List<B...>);
+using Operations = decltype(Elementwise{} + OfLua{});
 
 }  // namespace MT_ISA
 }  // namespace mt::op

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "kernels/gpu.h"
-#include "kernels/lua_ops.h"
 #include "kernels/scans.h"
 
 namespace mt::op {

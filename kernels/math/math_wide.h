@@ -462,19 +462,6 @@ template <class T> MT_HD T erfc(T x) {
   else near = fma(-x, erf_poly(z), T(1) - x);
   return select(a < T(0.59375f), near, far);
 }
-/// e^(x^2) erfc(x) = p(t) / (1 + a) with t = (a - 3.25) / (a + 3.25), for every a >= 0 within
-/// 2^-30; if x is negative, 2 e^(x^2) minus it.
-MT_HD float erfcx(float x) {
-  double a = at_most(fabs(double(x)), 0x1p200), u = a + 3.25, v = a + 1, inverse = 1 / (u * v);
-  double p = poly((a - 3.25) * (v * inverse), 0.70692523081399317, -0.22270372218455747,
-                  0.10617381428751585, -0.021776984311122058, -0.017399168647794103,
-                  0.0224841156784319, -0.01338934333654853, 0.0044787056313635772,
-                  -0.00034123511405907361, -0.00040823344001649983, 0.00014107103913971053,
-                  2.0910577712438822e-05, -1.5577764836379028e-05) *
-             (u * inverse);
-  double square = at_most(a * a, 200.0);
-  return float(x < 0 ? 2 * wide_exp(square) - p : p);
-}
 
 }  // namespace core
 #endif  // __CUDA_ARCH__

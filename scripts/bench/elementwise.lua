@@ -16,12 +16,12 @@ local names = {
   {'torch', 'jax.nn', 'sigmoid relu selu celu'},
   {'F', 'jax.nn', 'leaky_relu elu silu softplus mish hardtanh:hard_tanh relu6 hardsigmoid:hard_sigmoid ' ..
     'hardswish:hard_swish logsigmoid:log_sigmoid'},
-  {'torch', 'jax.scipy.special', 'i0 xlogy'},
-  {'torch.special', 'jax.scipy.special', 'entr i1 ndtr xlog1py zeta'},
+  {'torch', 'jax.scipy.special', 'xlogy'},
+  {'torch.special', 'jax.scipy.special', 'ndtr'},
 }
 local peers = {
   gelu = {torch = 'F.gelu', jax = 'jax.nn.gelu(x,approximate=False)'}, tanhshrink = {torch = 'F.tanhshrink'},
-  erfcx = {torch = 'torch.special.erfcx'}, lerp = {torch = 'torch.lerp(x,y,0.3)'},
+  lerp = {torch = 'torch.lerp(x,y,0.3)'},
   clamp = {torch = 'torch.clamp(x,0.7,1.2)', numpy = 'np.clip(x,0.7,1.2)', jax = 'jnp.clip(x,0.7,1.2)'},
 }
 for _, group in ipairs(names) do

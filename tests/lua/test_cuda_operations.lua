@@ -97,7 +97,7 @@ for _, op in ipairs(core.operations()) do
           local leaves, inputs = {}, {}
           for i = 1, op.inputs do
             local leaf = base[i]:to(device)
-            local constant = i == 1 and (op.name == 'zeta' or op.name:find '^igamma') -- it has no gradient
+            local constant = i == 1 and op.name:find '^igamma' -- it has no gradient
             local wanted = leaf.dtype == dtype and not constant
             if wanted then leaf = leaf:detach():requires_grad_() leaves[#leaves + 1] = leaf end
             inputs[i] = layout[2](leaf)

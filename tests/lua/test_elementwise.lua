@@ -35,17 +35,8 @@ test('special functions: values of mpmath in float64 and float32', function()
       -0.21220659078919379, -0.031045390212314002, 0.00012179669521365238}},
     tanhshrink = {{1e-09, -0.125, 0.5, 2.5, 40}, {3.3333333333333338e-28, -0.00064699822840379195,
       0.037882842739990243, 1.5133857018485697, 39}},
-    entr = {{1e-300, 0.375, 1.5, 10000000000.0}, {6.9077552789821376e-298, 0.36781096987939732,
-      -0.60819766216224658, -230258509299.40457}},
-    i0 = {{0, 0.5, -7.75, 8.25, 50, 700}, {1, 1.0634833707413236, 338.51375374727593, 540.32507907480704,
-      2.9325537838493362e+20, 1.5295933476718737e+302}},
-    i1 = {{1e-20, 0.5, -7.75, 8.25, 50, -700}, {4.9999999999999997e-21, 0.25789430539089631,
-      -315.85248092400343, 506.43383830764549, 2.9030785901035569e+20, -1.5285003902339006e+302}},
     ndtr = {{-37, -10, -1.5, 0.25, 3}, {5.7255712225245771e-300, 7.6198530241605255e-24, 0.066807201268858071,
       0.5987063256829237, 0.9986501019683699}},
-    erfcx = {{-20, -0.5, 1e-09, 2.75, 11.75, 12.25, 10000000000.0}, {1.0442939379528289e+174, 1.952360489182557,
-      0.99999999887162083, 0.19366209627906869, 0.047844097935337088, 0.045904344454949904,
-      5.6418958354775629e-11}},
   } do
     local e = worst(mt[name], case[2], f64(case[1]))
     assert(e < 2e-15, name .. ' ' .. e)
@@ -56,8 +47,6 @@ test('special functions: values of mpmath in float64 and float32', function()
     end
   end
   for name, case in pairs{
-    zeta = {{1.0009765625, 2.5, 3.25, 30, 200}, {0.5, 0.001, 700, 1.5, 0.5}, {1025.9648322260853,
-      31622777.940358821, 1.7662201864604626e-07, 5.2150962038157318e-06, 1.6069380442589903e+60}},
     igamma = {{0.5, 2.5, 3, 50, 600, 10000.0, 20}, {1e-10, 0.75, 40, 45, 590, 10300, 1e-05},
       {1.1283791670579e-05, 0.086930185455604533, 0.99999999999999645, 0.24680203440017026, 0.34571660947421318,
       0.99852950510361427, 4.1102784776168769e-119}},
@@ -66,7 +55,7 @@ test('special functions: values of mpmath in float64 and float32', function()
       0.084406681093691829, 0.65428339052578688, 0.0014704948963856813}},
   } do
     local e = worst(mt[name], case[3], f64(case[1]), f64(case[2]))
-    assert(e < 4e-14, name .. ' ' .. e) -- PyTorch's are 1e-13 off for zeta(200, 0.5) and igammac(1e-8, 0.5)
+    assert(e < 4e-14, name .. ' ' .. e) -- PyTorch's are 1e-13 off for igammac(1e-8, 0.5)
   end
 end)
 
@@ -77,34 +66,17 @@ test('special functions at their edges', function()
     return f(unpack(args)):item()
   end
   eq({at(mt.sinc, 0), at(mt.sinc, 1), at(mt.sinc, inf)}, {1, 0, nan})
-  eq({at(mt.entr, 0), at(mt.entr, -1), at(mt.entr, inf)}, {0, -inf, -inf})
-  eq({at(mt.i0, 714), at(mt.i0, -inf), at(mt.i0, 1e300), at(mt.i1, -inf), at(mt.i1, nan)}, {inf, inf, inf, -inf, nan})
-  for dtype, points in pairs{float16 = {13.5, 14, 15}, float32 = {91, 92, 100}, float64 = {714, 720, 1e300}} do
-    local x = mt.tensor(points, dtype):requires_grad_()
-    mt.i1(x):sum():backward()
-    eq(x.grad:isnan():any() or x.grad:le(0):any(), false)
-    eq({x.grad[2]:item(), x.grad[3]:item()}, {inf, inf})
-  end
-  local edge = mt.tensor({13.34}, 'float16'):requires_grad_() -- i1 overflows there, but its derivative does not
-  mt.i1(edge):sum():backward()
-  eq({mt.i1(edge):item(), edge.grad:item() < inf}, {inf, true})
   eq({at(mt.ndtr, -inf), at(mt.ndtr, inf), at(mt.ndtr, nan), at(mt.ndtr, -50)}, {0, 1, nan, 0})
-  eq({at(mt.erfcx, inf), at(mt.erfcx, -inf), at(mt.erfcx, -30)}, {0, inf, inf})
   eq({at(mt.tanhshrink, inf), at(mt.tanhshrink, -inf), at(mt.tanhshrink, nan)}, {inf, -inf, nan})
-  eq({at(mt.zeta, 1, 2), at(mt.zeta, 0.5, 2), at(mt.zeta, 2, 0), at(mt.zeta, 2, -3), at(mt.zeta, 2.5, -0.5)},
-    {inf, nan, inf, inf, nan})
-  near({at(mt.zeta, 2, -0.5), at(mt.zeta, 3, -1.25), at(mt.zeta, 2, -1e9 - 0.5)},
-    {8.934802200544679, -61.8606833918312, math.pi ^ 2}, 1e-8)
   eq({at(mt.igamma, 0, 1), at(mt.igamma, 0, 0), at(mt.igamma, 2, 0), at(mt.igamma, 2, inf), at(mt.igamma, -1, 1),
     at(mt.igamma, inf, 2)}, {1, nan, 0, 1, nan, 0})
   eq({at(mt.igammac, 0, 1), at(mt.igammac, 2, 0), at(mt.igammac, 2, inf), at(mt.igammac, 2, -1)}, {0, 1, 0, nan})
   near(at(mt.igamma, 1e8, 1e8) + at(mt.igammac, 1e8, 1e8), 1, 1e-15)
-  eq({at(mt.xlog1py, 0, -2), at(mt.xlog1py, 0, nan), at(mt.xlog1py, 2, -1)}, {0, nan, -inf})
 end)
 
 test('a missing gradient by an argument is an error', function()
   local x, y = f64{2, 3}, f64{1, 2}:requires_grad_()
-  for _, name in ipairs{'igamma', 'igammac', 'zeta'} do
+  for _, name in ipairs{'igamma', 'igammac'} do
     raises(function() mt[name](y, x) end, name .. ': argument 1 has no gradient; pass x:detach%(%)')
     eq(mt.gradcheck(function(v) return mt[name](x, v) end, {y}), true)
     eq(mt.no_grad(mt[name], y, x).requires_grad, false)

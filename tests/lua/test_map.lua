@@ -443,7 +443,7 @@ test('derivatives of every function that such a loop may call', function()
     end), {x}), name)
   end
   for _, name in ipairs {'erf', 'erfc', 'log1p', 'expm1', 'exp2', 'sigmoid', 'gelu', 'silu', 'relu', 'square', 'rsqrt',
-    'reciprocal', 'elu', 'celu', 'selu', 'leaky_relu', 'softsign', 'hardswish', 'clamp', 'frac', 'deg2rad', 'entr'} do
+    'reciprocal', 'elu', 'celu', 'selu', 'leaky_relu', 'softsign', 'hardswish', 'clamp', 'frac', 'deg2rad'} do
     local of = mt[name]
     assert(mt.gradcheck(mt.map(function(a)
       while a > 0.9 do a = a - 1 end

@@ -89,7 +89,7 @@ const Function kFunctions[] = {
     MT_OWN(erfinv, erfinv_of, 1.9, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1, 1.5),
     MT_OWN(tanhshrink, tanhshrink_of, 3.9, 64),             MT_OWN(celu, elu_of, 1, 1.5),
-    MT_OWN(erfcx, erfcx_of, 0.6, 16),                       MT_OWN(logit, logit_of, 1.5, 1.5),
+    MT_OWN(logit, logit_of, 1.5, 1.5),
 };
 // clang-format on
 
@@ -355,7 +355,7 @@ MT_TEST("float32 functions of two numbers stay within their errors", "[accuracy]
   }
 }
 
-MT_TEST("float32 zeta and incomplete gamma functions are those of float64, rounded", "[accuracy]") {
+MT_TEST("float32 incomplete gamma functions are those of float64, rounded", "[accuracy]") {
   NoGrad off;
   Rng rng(3);
   std::vector<double> a, x;
@@ -365,12 +365,10 @@ MT_TEST("float32 zeta and incomplete gamma functions are those of float64, round
         double(float(i % 2 ? a.back() * rng.uniform(0.4, 1.7) : std::exp2(rng.uniform(-8, 12)))));
   }
   const Shape shape{int64_t(a.size())};
-  for (const char* name : {"igamma", "igammac", "zeta"}) {
-    const double shift = std::string_view(name) == "zeta" ? 1 : 0;
+  for (const char* name : {"igamma", "igammac"}) {
     Tensor y[2];
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const Tensor s = to(to(tensor(shape, a, Dtype::f64) + Tensor(shift), Dtype::f32), dtype),
-                   q = tensor(shape, x, dtype);
+      const Tensor s = to(tensor(shape, a, Dtype::f32), dtype), q = tensor(shape, x, dtype);
       const Tensor* in[] = {&s, &q};
       const double none[op::kMaxParams] = {};
       y[dtype == Dtype::f64] = elementwise(op_named(name), in, none);
@@ -379,7 +377,7 @@ MT_TEST("float32 zeta and incomplete gamma functions are those of float64, round
     for (int64_t i = 0; i < shape[0]; ++i)
       worst.see(error_in_places(y[0].data_as<float>()[i], y[1].data_as<double>()[i]), double(i));
     const size_t at = size_t(worst.at);
-    INFO(name << " of " << a[at] + shift << ", " << x[at] << ": " << worst.error << " ulp");
+    INFO(name << " of " << a[at] << ", " << x[at] << ": " << worst.error << " ulp");
     CHECK(worst.error <= 0.55);
   }
 }

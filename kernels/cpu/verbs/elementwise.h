@@ -22,12 +22,11 @@ ConvertLoop convert_loop(Dtype to, Dtype from);
 /// The operations whose float32 loops call the formulas with Packs (kernels/cpu/simd/pack.h), also
 /// for the derivatives. Their bits differ between AVX2 and AVX-512: by a quotient, and by a
 /// reciprocal estimate that is refined.
-using Packed =
-    op::List<op::Rsqrt, op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10,
-             op::Entr, op::Sin, op::Cos, op::Tan, op::Sinc, op::Asin, op::Acos, op::Atan, op::Erf,
-             op::Erfc, op::Erfinv, op::Ndtr, op::Tanh, op::Tanhshrink, op::Sigmoid, op::Logit,
-             op::Elu, op::Celu, op::Selu, op::Gelu, op::GeluTanh, op::Silu, op::Softplus,
-             op::Logsigmoid, op::Mish, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2>;
+using Packed = op::List<op::Rsqrt, op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2,
+                        op::Log10, op::Sin, op::Cos, op::Tan, op::Sinc, op::Asin, op::Acos,
+                        op::Atan, op::Erf, op::Erfc, op::Erfinv, op::Ndtr, op::Tanh, op::Tanhshrink,
+                        op::Sigmoid, op::Logit, op::Elu, op::Celu, op::Selu, op::Gelu, op::GeluTanh,
+                        op::Silu, op::Softplus, op::Logsigmoid, op::Mish, op::Xlogy, op::Logaddexp>;
 template <class Op, class... One> constexpr bool is_one_of(op::List<One...>) {
   return (std::is_same_v<Op, One> || ...);
 }
