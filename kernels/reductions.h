@@ -170,7 +170,7 @@ struct NanSum : Adds {
 };
 MT_REDUCTION(NanSum, nansum)
 
-/// The gradient is in engine/ops/prod.cpp, because it depends on where the zeros are.
+/// The gradient is in engine/ops/reduce.cpp, because it depends on where the zeros are.
 struct Prod : Multiplies {
   static constexpr ReduceInfo info{"prod", "The product; int64 for integers, 1 for no elements.",
     Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,

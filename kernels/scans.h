@@ -56,7 +56,7 @@ struct Cumsum : Running<Sum> {
 };
 MT_SCAN(Cumsum, cumsum)
 
-/// The gradient is in engine/ops/prod.cpp, because it depends on where the zeros are.
+/// The gradient is in engine/ops/reduce.cpp, because it depends on where the zeros are.
 struct Cumprod : Running<Prod> {
   static constexpr ReduceInfo info{"cumprod", "The product of all elements so far along dim.",
     Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,

@@ -3,7 +3,26 @@
 #include <cstdint>
 
 #include "kernels/base.h"
-#include "kernels/cpu/simd/sse.h"
+
+// The intrinsics of SSE2 and, as the build allows, of AVX; on Arm those of SSE2 and FMA, by SIMDe with NEON.
+#ifdef __aarch64__
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/fma.h>
+#else
+#ifndef __clang__
+#pragma GCC diagnostic push  // for a warning in g++ 12's own header: bug 105593
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#ifdef __AVX2__
+#include <immintrin.h>
+#else
+#include <emmintrin.h>  // a tenth of the size of the header for all instruction sets
+#endif
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+#endif
 
 // The intrinsics of the three widths differ only in their prefix.
 #if defined(__AVX512F__)
@@ -64,24 +83,14 @@ MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return add(MT_MM(mul_pd)(a, b), c); }
 MT_SIMD F32s load_first(const float* p, int count) {
   return _mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
 }
-MT_SIMD F64s load_first(const double* p, int count) {
-  return _mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
-}
 MT_SIMD void store_first(float* p, F32s v, int count) {
   _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), v);
 }
-MT_SIMD void store_first(double* p, F64s v, int count) {
-  _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), v);
-}
 #elif defined(__AVX2__)
-MT_SIMD __m256i first32(int count) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+MT_SIMD F32s load_first(const float* p, int count) {
+  const __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), at));
 }
-MT_SIMD __m256i first64(int count) {
-  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
-}
-MT_SIMD F32s load_first(const float* p, int n) { return _mm256_maskload_ps(p, first32(n)); }
-MT_SIMD F64s load_first(const double* p, int n) { return _mm256_maskload_pd(p, first64(n)); }
 // Stores in powers of two: a masked store costs 12 cycles or more on AMD's Zen.
 MT_SIMD void store_first(float* p, F32s v, int count) {
   __m128 x = _mm256_castps256_ps128(v);
@@ -89,21 +98,16 @@ MT_SIMD void store_first(float* p, F32s v, int count) {
   if (count & 2) _mm_storel_pi(reinterpret_cast<__m64*>(p), x), p += 2, x = _mm_movehl_ps(x, x);
   if (count & 1) _mm_store_ss(p, x);
 }
-MT_SIMD void store_first(double* p, F64s v, int count) {
-  __m128d x = _mm256_castpd256_pd128(v);
-  if (count & 2) _mm_storeu_pd(p, x), p += 2, x = _mm256_extractf128_pd(v, 1);
-  if (count & 1) _mm_store_sd(p, x);
-}
 #else
-template <class T> MT_SIMD Vector<T> load_first(const T* p, int count) {
-  T x[kWidth<T>] = {};
-  for (int i = 0; i < count; ++i) x[i] = p[i];
+MT_SIMD F32s load_first(const float* p, int count) {
+  float x[kWidth<float>] = {};
+  for (int i = 0; i < count; ++i) __builtin_memcpy(x + i, p + i, sizeof *x);
   return load(x);
 }
-template <class T> MT_SIMD void store_first(T* p, Vector<T> v, int count) {
-  T x[kWidth<T>];
+MT_SIMD void store_first(float* p, F32s v, int count) {
+  float x[kWidth<float>];
   store(x, v);
-  for (int i = 0; i < count; ++i) p[i] = x[i];
+  for (int i = 0; i < count; ++i) __builtin_memcpy(p + i, x + i, sizeof *x);
 }
 #endif
 
@@ -129,7 +133,7 @@ MT_SIMD F32s even_elements(F32s a, F32s b) { return _mm_shuffle_ps(a, b, 0x88); 
 MT_SIMD F64s even_elements(F64s a, F64s b) { return _mm_unpacklo_pd(a, b); }
 #endif
 
-/// Loads one lane from each of p, p + stride, p + 2 stride, ...
+/// Loads one lane from each of p, p + stride, p + 2 stride, .., or stores lanes there.
 #if defined(__AVX512F__)
 MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
   F32s v = _mm512_castps128_ps512(_mm_loadu_ps(p));
@@ -137,51 +141,38 @@ MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
   v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 2 * stride), 2);
   return _mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * stride), 3);
 }
-MT_SIMD F64s load_lanes(const double* p, int64_t stride) {
-  F64s v = _mm512_castpd128_pd512(_mm_loadu_pd(p));
-  v = _mm512_insertf64x2(v, _mm_loadu_pd(p + stride), 1);
-  v = _mm512_insertf64x2(v, _mm_loadu_pd(p + 2 * stride), 2);
-  return _mm512_insertf64x2(v, _mm_loadu_pd(p + 3 * stride), 3);
-}
-#elif defined(__AVX2__)
-MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
-  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1);
-}
-MT_SIMD F64s load_lanes(const double* p, int64_t stride) {
-  return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(p)), _mm_loadu_pd(p + stride), 1);
-}
-#else
-MT_SIMD F32s load_lanes(const float* p, int64_t) { return load(p); }
-MT_SIMD F64s load_lanes(const double* p, int64_t) { return load(p); }
-#endif
-
-/// Stores lanes to p, p + stride, p + 2 stride, ...
-#if defined(__AVX512F__)
 MT_SIMD void store_lanes(float* p, int64_t stride, F32s v) {
   _mm_storeu_ps(p, _mm512_castps512_ps128(v));
   _mm_storeu_ps(p + stride, _mm512_extractf32x4_ps(v, 1));
   _mm_storeu_ps(p + 2 * stride, _mm512_extractf32x4_ps(v, 2));
   _mm_storeu_ps(p + 3 * stride, _mm512_extractf32x4_ps(v, 3));
 }
-MT_SIMD void store_lanes(double* p, int64_t stride, F64s v) {
-  _mm_storeu_pd(p, _mm512_castpd512_pd128(v));
-  _mm_storeu_pd(p + stride, _mm512_extractf64x2_pd(v, 1));
-  _mm_storeu_pd(p + 2 * stride, _mm512_extractf64x2_pd(v, 2));
-  _mm_storeu_pd(p + 3 * stride, _mm512_extractf64x2_pd(v, 3));
-}
 #elif defined(__AVX2__)
+MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1);
+}
 MT_SIMD void store_lanes(float* p, int64_t stride, F32s v) {
   _mm_storeu_ps(p, _mm256_castps256_ps128(v));
   _mm_storeu_ps(p + stride, _mm256_extractf128_ps(v, 1));
 }
-MT_SIMD void store_lanes(double* p, int64_t stride, F64s v) {
-  _mm_storeu_pd(p, _mm256_castpd256_pd128(v));
-  _mm_storeu_pd(p + stride, _mm256_extractf128_pd(v, 1));
-}
 #else
+MT_SIMD F32s load_lanes(const float* p, int64_t) { return load(p); }
 MT_SIMD void store_lanes(float* p, int64_t, F32s v) { store(p, v); }
-MT_SIMD void store_lanes(double* p, int64_t, F64s v) { store(p, v); }
 #endif
+
+// Doubles are moved as pairs of floats.
+MT_SIMD F64s load_first(const double* p, int count) {
+  return MT_MM(castps_pd)(load_first(reinterpret_cast<const float*>(p), 2 * count));
+}
+MT_SIMD void store_first(double* p, F64s v, int count) {
+  store_first(reinterpret_cast<float*>(p), MT_MM(castpd_ps)(v), 2 * count);
+}
+MT_SIMD F64s load_lanes(const double* p, int64_t stride) {
+  return MT_MM(castps_pd)(load_lanes(reinterpret_cast<const float*>(p), 2 * stride));
+}
+MT_SIMD void store_lanes(double* p, int64_t stride, F64s v) {
+  store_lanes(reinterpret_cast<float*>(p), 2 * stride, MT_MM(castpd_ps)(v));
+}
 
 /// Transposes a square in every lane: element j of register i becomes element i of register j.
 MT_SIMD void transpose_lanes(F32s (&r)[4]) {

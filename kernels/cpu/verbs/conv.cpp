@@ -2,7 +2,7 @@
 // each tap is a pointer
 //
 // A work item is one image, one group and one block of output positions. Its input is copied into a
-// layout of conv_layout.h: shared, or columns if the waste at the ends of short rows would cost
+// layout of conv_tile.h: shared, or columns if the waste at the ends of short rows would cost
 // more. The gradient of the input is the same job, run once per phase of the stride.
 
 #include "kernels/cpu/libraries/onednn_conv.h"

@@ -14,7 +14,6 @@
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/simd/storage_types.h"
 #include "kernels/cpu/simd/transpose.h"
-#include "kernels/cpu/verbs/thin_converted.h"
 #include "kernels/cpu/verbs/thin_product.h"
 #include "kernels/math/number.h"
 
