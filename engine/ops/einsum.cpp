@@ -280,20 +280,34 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
 
 constexpr int kExact = 8;  // up to this number of operands all orders are compared
 
+/// The size of the dimension of each label.
+struct Sizes {
+  explicit Sizes(const std::vector<Term>& terms) {
+    for (const Term& t : terms)
+      for (int d = 0; d < t.at.size(); ++d) of[t.at[d]] = double(t.x.size(d));
+  }
+  double volume(const Set& labels) const {
+    double v = 1;
+    for (size_t i = 0; i < kLabels; ++i)
+      if (labels.test(i)) v *= of[i];
+    return v;
+  }
+  double of[kLabels] = {};
+};
+
 /// Finds the order with the fewest multiplications, over all subsets of the operands.
 class ExactOrder {
  public:
   ExactOrder(const std::vector<Term>& terms, const Set& output, const Labels& result)
       : terms_(terms),
         result_(result),
+        sizes_(terms),
         all_((1u << terms.size()) - 1) {
     for (unsigned s = 1; s <= all_; ++s) {
       Set outside = output;
       for (size_t i = 0; i < terms.size(); ++i) {
         if (s >> i & 1) inside_[s] |= terms[i].labels();
         else outside |= terms[i].labels();
-        for (int d = 0; d < terms[i].at.size(); ++d)
-          size_[terms[i].at[d]] = double(terms[i].x.size(d));
       }
       keep_[s] = inside_[s] & outside;
     }
@@ -306,18 +320,12 @@ class ExactOrder {
   Term run() const { return run(all_); }
 
  private:
-  double volume(const Set& labels) const {
-    double v = 1;
-    for (size_t i = 0; i < kLabels; ++i)
-      if (labels.test(i)) v *= size_[i];
-    return v;
-  }
   Set labels(unsigned s) const { return (s & (s - 1)) == 0 ? inside_[s] : keep_[s]; }
   void consider(unsigned s, unsigned part) {
     const unsigned rest = s ^ part;
     const Set both = labels(part) | labels(rest);
     const bool fits = int(keep_[s].count()) <= kMaxDims;
-    const double cost = cost_[part] + cost_[rest] + volume(both) + (fits ? 0 : 1e200);
+    const double cost = cost_[part] + cost_[rest] + sizes_.volume(both) + (fits ? 0 : 1e200);
     if (cost < cost_[s]) cost_[s] = cost, split_[s] = part;
   }
   Term run(unsigned s) const {
@@ -326,55 +334,44 @@ class ExactOrder {
   }
   const std::vector<Term>& terms_;
   const Labels& result_;
+  const Sizes sizes_;
   const unsigned all_;
-  double size_[kLabels] = {}, cost_[1u << kExact] = {};
+  double cost_[1u << kExact] = {};
   unsigned split_[1u << kExact] = {};
   Set inside_[1u << kExact], keep_[1u << kExact];
 };
 
-/// For many operands: always contracts the pair whose product increases memory least.
-Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& result) {
-  while (terms.size() > 1) {
-    size_t best_i = 0, best_k = 1;
+/// Contracts pairs, always the one whose product increases memory least, until kExact operands are left.
+void contract_greedily(std::vector<Term>& terms, const Set& output) {
+  while (terms.size() > kExact) {
+    size_t best_i = 0, best_k = 0;
     Set best_keep;
-    double min_growth = 1e300;
-    std::vector<int> uses(kLabels, 0);
-    for (const Term& t : terms)
-      for (int64_t label : t.at) ++uses[label];
+    double least = 1e300;
     for (size_t i = 0; i < terms.size(); ++i)
       for (size_t k = i + 1; k < terms.size(); ++k) {
-        Set keep;
-        double size = 1;
-        for (const Term* t : {&terms[i], &terms[k]})
-          for (int d = 0; d < t->at.size(); ++d) {
-            const int64_t label = t->at[d];
-            const bool both =
-                t == &terms[i] ? terms[k].find(label) >= 0 : terms[i].find(label) >= 0;
-            if (keep.test(label) || (!output.test(label) && uses[label] == (both ? 2 : 1)))
-              continue;
-            keep.set(label);
-            size *= double(t->x.size(d));
-          }
-        const double growth = size - double(terms[i].x.numel()) - double(terms[k].x.numel());
-        if (growth < min_growth && int(keep.count()) <= kMaxDims)
-          min_growth = growth, best_i = i, best_k = k, best_keep = keep;
+        Set outside = output;
+        for (size_t j = 0; j < terms.size(); ++j)
+          if (j != i && j != k) outside |= terms[j].labels();
+        const Set keep = (terms[i].labels() | terms[k].labels()) & outside;
+        const double growth = Sizes({terms[i], terms[k]}).volume(keep) -
+                              double(terms[i].x.numel() + terms[k].x.numel());
+        if (growth < least && int(keep.count()) <= kMaxDims)
+          least = growth, best_i = i, best_k = k, best_keep = keep;
       }
-    if (min_growth == 1e300)
+    if (best_k == 0)
       fail("einsum: every intermediate product has more than {} dimensions", kMaxDims);
-    terms[best_i] =
-        product(terms[best_i], terms[best_k], best_keep, terms.size() == 2 ? &result : nullptr);
+    terms[best_i] = product(terms[best_i], terms[best_k], best_keep, nullptr);
     terms.erase(terms.begin() + int64_t(best_k));
   }
-  return terms[0];
 }
 
-Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
+Tensor evaluate(std::vector<Term> terms, const Labels& result) {
   Set output;
   for (int64_t label : result) output.set(label);
-  Term end = terms.size() == 1        ? terms[0]
-             : terms.size() == 2      ? product(terms[0], terms[1], output, &result)
-             : terms.size() <= kExact ? ExactOrder(terms, output, result).run()
-                                      : greedy_order(terms, output, result);
+  contract_greedily(terms, output);
+  const Term end = terms.size() == 1   ? terms[0]
+                   : terms.size() == 2 ? product(terms[0], terms[1], output, &result)
+                                       : ExactOrder(terms, output, result).run();
   return permute_to(sum_except(end, output), result);
 }
 

@@ -1,10 +1,9 @@
 // generator.cpp -- streams of random numbers: Philox counters, and the MT19937 of PyTorch's CPU
 #include "engine/ops/generator.h"
 
-#include <charconv>
+#include <bit>
 #include <cmath>
-#include <cstring>
-#include <random>
+#include <sstream>
 
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
@@ -12,23 +11,8 @@
 #include "kernels/math/random.h"
 
 namespace mt {
-namespace {
-
-constexpr int kWords = 624, kMiddle = 397;
 constexpr uint64_t kWide = uint64_t(1) << 28;    // from this span on PyTorch draws two words
 constexpr uint64_t kFirstSeed = 0x6d746f726368;  // the default seed: every run has the same numbers
-
-/// Parses and removes one number at the front of `text`.
-uint64_t parse_number(std::string_view& text, int base) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc()) fail("set_state: this is not a state that get_state returned");
-  text.remove_prefix(end - text.data());
-  if (!text.empty() && text[0] == ' ') text.remove_prefix(1);
-  return value;
-}
-
-}  // namespace
 
 Generator*& generator_of_thread() {
   static constinit thread_local Generator* own = nullptr;
@@ -43,11 +27,8 @@ Generator& default_generator() {
 
 void Generator::manual_seed(uint64_t seed) {
   std::lock_guard lock(guard_);
-  seed_ = seed, counter_ = 0, has_normal_ = false, next_ = kWords;
-  if (kind_ == Kind::philox) return;
-  state_[0] = uint32_t(seed);
-  for (int i = 1; i < kWords; ++i)
-    state_[i] = 1812433253u * (state_[i - 1] ^ state_[i - 1] >> 30) + uint32_t(i);
+  seed_ = seed, counter_ = 0, has_normal_ = false;
+  if (kind_ == Kind::mt19937) words_.seed(uint32_t(seed));
 }
 
 uint64_t Generator::seed() {
@@ -60,11 +41,10 @@ uint64_t Generator::seed() {
 std::string Generator::state() const {
   std::lock_guard lock(guard_);
   if (kind_ == Kind::philox) return fmt::format("philox {} {}", seed_, counter_);
-  uint64_t normal;
-  std::memcpy(&normal, &normal_, sizeof normal);
-  std::string text = fmt::format("mt19937 {} {} {} {:x}", seed_, next_, int(has_normal_), normal);
-  for (uint32_t w : state_) text += fmt::format(" {:x}", w);
-  return text;
+  std::ostringstream text;
+  text << "mt19937 " << seed_ << ' ' << has_normal_ << ' ' << std::bit_cast<uint64_t>(normal_)
+       << ' ' << words_;
+  return text.str();
 }
 
 void Generator::set_state(std::string_view text) {
@@ -73,39 +53,17 @@ void Generator::set_state(std::string_view text) {
     fail("set_state: the state of a {} generator begins with '{}'", name.substr(0, name.size() - 1),
          name);
   text.remove_prefix(name.size());
-  const uint64_t seed = parse_number(text, 10), position = parse_number(text, 10);
-  if (kind_ == Kind::philox) {
-    if (!text.empty()) fail("set_state: this is not a state that get_state returned");
-    std::lock_guard lock(guard_);
-    seed_ = seed, counter_ = position;
-    return;
-  }
-  const uint64_t has_normal = parse_number(text, 10), bits = parse_number(text, 16);
-  uint32_t words[kWords];
-  for (uint32_t& w : words) w = uint32_t(parse_number(text, 16));
-  if (position > kWords || has_normal > 1 || !text.empty())
+  std::istringstream in{std::string(text)};
+  uint64_t seed, counter = 0, has_normal = 0, normal = 0;
+  std::mt19937 words;
+  in >> seed;
+  if (kind_ == Kind::philox) in >> counter;
+  else in >> has_normal >> normal >> words;
+  if (!in || has_normal > 1 || text.find('-') != text.npos || !(in >> std::ws).eof())
     fail("set_state: this is not a state that get_state returned");
   std::lock_guard lock(guard_);
-  seed_ = seed, next_ = int(position), has_normal_ = has_normal;
-  std::memcpy(&normal_, &bits, sizeof normal_);
-  std::memcpy(state_, words, sizeof state_);
-}
-
-void Generator::twist() {
-  for (int k = 0; k < kWords; ++k) {
-    const uint32_t y = (state_[k] & 0x80000000u) | (state_[(k + 1) % kWords] & 0x7fffffffu);
-    state_[k] = state_[(k + kMiddle) % kWords] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);
-  }
-  next_ = 0;
-}
-
-uint32_t Generator::word() {
-  if (next_ >= kWords) twist();
-  uint32_t y = state_[next_++];
-  y ^= y >> 11;
-  y ^= y << 7 & 0x9d2c5680u;
-  y ^= y << 15 & 0xefc60000u;
-  return y ^ y >> 18;
+  seed_ = seed, counter_ = counter, words_ = words;
+  has_normal_ = has_normal, normal_ = std::bit_cast<double>(normal);
 }
 
 /// [0, 1): the low 24 bits of a word, or the low 53 of two.
