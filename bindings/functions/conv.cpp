@@ -202,9 +202,6 @@ const Entry kConvFunctions[] = {
              const Shape& padding, bool ceil, bool count_pad) {
        return averaged(name, 1, input, kernel, stride, padding, ceil, count_pad, {});
      }>},
-    {"max_unpool2d(input, indices, kernel_size, stride=nil, padding=0, output_size=nil)",
-     "Zeros with the input's values at the positions that max_pool2d returned for them.",
-     bind<max_unpool2d>},
     {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
      "[n x c x ..] at another size: mode 'nearest', 'nearest-exact', 'area' (means) of 1 to 3 "
      "dimensions, 'linear' of 1, 'bilinear' or 'bicubic' of 2, 'trilinear' of 3.",

@@ -137,13 +137,6 @@ const Entry kWindows[] = {
      window_body<fft::blackman_window>},
     {"bartlett_window" MT_WINDOW(""), "n samples of a triangle.",
      window_body<fft::bartlett_window>},
-    {"kaiser_window" MT_WINDOW("beta=12, "),
-     "n samples of I0(beta sqrt(1 - t^2)) / I0(beta), t from -1 to 1.",
-     [](Args& a) {
-       return push_window(a, 4, [&](int64_t n, bool periodic, Dtype dtype) {
-         return fft::kaiser_window(n, periodic, a.number(3), dtype);
-       });
-     }},
 };
 
 }  // namespace

@@ -148,20 +148,6 @@ const Entry kIndexMethods[] = {
      "x with the slices of source at the positions of a 1-d index; of several slices for one "
      "position the last is kept, and only it has a gradient.",
      bind<index_copy> | kInPlaceToo},
-    {"index_reduce(x, dim, index, source, reduce, include_self=true)",
-     "x with the slices of source combined with those at the positions of a 1-d index by "
-     "'prod', 'mean', 'amax' or 'amin'; include_self=false leaves the slices of x out.",
-     bind<index_reduce> | kInPlaceToo},
-    {"select_scatter(x, src, dim, index)", "A copy of x with src at one position of a dimension.",
-     bind<select_scatter>},
-    {"slice_scatter(x, src, dim=1, first=1, last=-1, step=1)",
-     "A copy of x with src at the positions first to last of a dimension, every step-th.",
-     bind<[](const char* name, const Tensor& x, const Tensor& src, Dim dim, int64_t first,
-             int64_t last, int64_t step) {
-       return slice_scatter(x, src, range_of(name, x, dim, first, last, step).data(), 2);
-     }>},
-    {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
-     "A copy of x with src on the diagonal of two dimensions.", bind<diagonal_scatter>},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
      bind<index_fill, Tensor, Dim, Index, Operand, InPlace> | kInPlaceToo},
     {"index_put(x, indices, values, accumulate=false)",

@@ -148,8 +148,6 @@ const Entry kLinalg[] = {
      }>},
     {"matrix_power(A, n)", "The n-th power of square matrices; of their inverses for negative n.",
      bind<linalg::matrix_power>},
-    {"multi_dot([tensors])", "The product of a list of matrices in the cheapest order.",
-     bind<multi_dot>},
     {"cross(x, y, dim=-1)", "The cross products of vectors of 3 elements along dim.", bind<cross>},
 };
 

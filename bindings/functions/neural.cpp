@@ -102,8 +102,6 @@ const Entry kNeuralMethods[] = {
      "Elements dropped to where selu is flat, with probability p; mean and variance stay. Only "
      "in training; the function's default is training=false, as in PyTorch.",
      bind<alpha_dropout>},
-    {"feature_alpha_dropout(x, p=0.5, training=false)",
-     "alpha_dropout of whole channels of [n x c x ..].", bind<feature_alpha_dropout>},
     {"rrelu(x, lower=0.125, upper=0.3333333333333333, training=false)",
      "x, or a slope times x below 0: in training drawn for each element, else the mean of lower and upper (Xu 2015).",
      bind<rrelu>},
@@ -184,9 +182,6 @@ const Entry kNeuralFunctions[] = {
      bind<pixel_shuffle>},
     {"pixel_unshuffle(input, downscale_factor)", "[.. x c x h r x w r] as [.. x c r^2 x h x w].",
      bind<pixel_unshuffle>},
-    {"channel_shuffle(input, groups)",
-     "The channels c of [n x c x ..] viewed as [groups x c / groups] and transposed.",
-     bind<channel_shuffle>},
 };
 
 }  // namespace

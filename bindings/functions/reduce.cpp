@@ -181,33 +181,6 @@ int diff_body(Args& a) {
   return a.push(diff(parts.size() > 1 ? cat(parts, dim) : x, n, dim));
 }
 
-// ---- sampled functions --------------------------------------------------------------------------
-
-/// trapezoid(y, x) and trapezoid(y, {dx=}).
-template <Tensor (*integrate)(const Tensor&, const Spacing&, int64_t)> int integral(Args& a) {
-  if (a.given(2) && a.given(3)) fail("{}: give x or dx, not both", a.called());
-  const Spacing s{a.number(3), a.tensor(2)};
-  return a.push(integrate(a.tensor(1), s, a.position(4)));
-}
-
-/// A number, a list of numbers, or a list of vectors.
-std::vector<Spacing> spacings(const Args& a, int i) {
-  if (!a.given(i)) return {Spacing{}};
-  if (lua_type(a.L, i) == LUA_TNUMBER) return {{a.number(i), {}}};
-  a.table(i);
-  std::vector<Spacing> list;
-  each_entry(a.L, i, [&](int) {
-    const Tensor* at = tensor_at(a.L, -1);
-    if (!at && lua_type(a.L, -1) != LUA_TNUMBER)
-      a.wrong(i, "a number, or a list of numbers or vectors");
-    list.push_back(at ? Spacing{1, *at} : Spacing{lua_tonumber(a.L, -1), {}});
-  });
-  return list;
-}
-int gradient_body(Args& a) {
-  return a.push(gradient(a.tensor(1), spacings(a, 2), a.dims(3), a.integer(4)));
-}
-
 int histogram_body(Args& a) {
   const Tensor weight = a.tensor(4);
   const bool density = a.boolean(5);
@@ -275,18 +248,6 @@ const Entry kReduceMethods[] = {
     {"diff(x, n=1, dim=-1, prepend=nil, append=nil, {out=})",
      "The differences of neighbours along dim, taken n times; of bools whether they differ.",
      diff_body},
-    {"trapezoid(y, x=nil, dx=1, dim=-1)",
-     "The integral along dim by the trapezoidal rule, of samples at the coordinates x or at "
-     "distances of dx.",
-     integral<trapezoid>},
-    {"cumulative_trapezoid(y, x=nil, dx=1, dim=-1)",
-     "The integral up to each sample except the first, by the trapezoidal rule.",
-     integral<cumulative_trapezoid>},
-    {"gradient(x, spacing=1, [dim]=nil, edge_order=1)",
-     "A list with the slopes along each dim (by default all), by finite differences: central ones "
-     "inside, at the ends one-sided ones of edge_order 1 or 2.\nspacing: a number, or a list "
-     "with a number or a vector of coordinates for each dim.",
-     gradient_body},
     {"histogram(x, bins, range=nil, weight=nil, density=false)",
      "The number of elements in each of bins equal parts of range={min, max} (by default the "
      "data's), or between the sorted edges of a vector, and the edges: two tensors.\nweight "
@@ -305,7 +266,6 @@ void register_reduce(Registry& c) {
   for (const OwnedEntry& g : generated()) c.both(g.entry);
   c.add_with_method(kReduceMethods);
   c.method(kDist);
-  c.alias("trapz", "trapezoid");
 }
 
 }  // namespace mt::lua

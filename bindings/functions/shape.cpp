@@ -39,50 +39,6 @@ int split_body(Args& a) {
   return a.push(split(x, a.integers(2), a.position(3)));
 }
 
-/// The first positions of parts, from 1 in Lua, from 0 here; negative ones count from the end.
-std::vector<int64_t> part_starts(const Args& a, int i) {
-  std::vector<int64_t> list;
-  if (const Tensor* t = tensor_at(a.L, i)) {
-    if (t->dim() > 1 || is_float(t->dtype()) || t->dtype() == Dtype::b8)
-      a.wrong(i, "a number, or a list or vector of positions");
-    for (int64_t k = 0; k < t->numel(); ++k) list.push_back(t->at_integer(k));
-  } else {
-    list = a.integers(i);
-  }
-  for (int64_t& k : list) {
-    if (k == 0)
-      fail("{}: 0 is not a position; parts begin at 1, 2, .. or, from the end, at -1, ..",
-           a.called());
-    k -= k > 0;
-  }
-  return list;
-}
-/// Splits dimension d into a number of parts, or at the first positions of parts.
-int parts_of(Args& a, int d, bool equal) {
-  const Tensor& x = a.tensor(1);
-  const Tensor* t = tensor_at(a.L, 2);
-  if (lua_type(a.L, 2) != LUA_TNUMBER && !(t && t->dim() == 0))
-    return a.push(tensor_split(x, part_starts(a, 2), d));
-  if (t && (is_float(t->dtype()) || t->dtype() == Dtype::b8)) a.wrong(2, "an integer");
-  const int64_t n = t ? t->at_integer(0) : a.integer(2);
-  if (equal && n > 0 && x.size(d) % n != 0)
-    fail("{}: {} parts do not divide the {} positions of dimension {}; use tensor_split",
-         a.called(), n, x.size(d), d + 1);
-  return a.push(tensor_split(x, n, d));
-}
-int tensor_split_body(Args& a) {
-  const int d = wrap_dim("tensor_split", a.position(3), a.tensor(1).dim());
-  return parts_of(a, d, false);
-}
-/// hsplit, vsplit, dsplit: along one dimension; hsplit of a vector along its only dimension.
-template <int Dim> int split_along(Args& a) {
-  const int rank = a.tensor(1).dim(), least = Dim == 1 ? 1 : Dim == 0 ? 2 : 3;
-  if (rank < least)
-    fail("{}: {} has fewer than {} dimension{}", a.called(), to_string(a.tensor(1).shape()), least,
-         least > 1 ? "s" : "");
-  return parts_of(a, rank == 1 ? 0 : Dim, true);
-}
-
 int repeat_interleave_body(Args& a) {
   const auto dim = Arg<std::optional<Dim>>::get(a, 3);
   if (lua_type(a.L, 2) == LUA_TNUMBER)
@@ -142,14 +98,6 @@ int broadcast_tensors_body(Args& a) {
   return push_all(a, broadcast_tensors(list));
 }
 
-/// A function of tensors, f(a, b, ..) or f{a, b, ..}.
-template <Tensor (*join)(const TensorList&)> int join_body(Args& a) {
-  int next;
-  const TensorList list = tensor_args(a, next);
-  if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
-  return a.push(join(list));
-}
-
 int broadcast_shapes_body(Args& a) {
   Shape shape;
   for (int i = 1; i <= lua_gettop(a.L); ++i)
@@ -178,17 +126,10 @@ const Entry kShapeFunctions[] = {
      takes<TensorList, Dim>(joined<stack>)},
     {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", bind<vstack>},
     {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", bind<hstack>},
-    {"dstack([tensors])", "Joins tensors along dimension 3.", bind<dstack>},
-    {"column_stack([tensors])", "Joins vectors as columns of a matrix.", bind<column_stack>},
     {"meshgrid(..)",
      "One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the "
      "first two dimensions.",
      meshgrid_body},
-    {"block_diag(..)", "Matrices on the diagonal of a matrix of zeros; a vector is a row.",
-     join_body<block_diag>},
-    {"cartesian_prod(..)",
-     "All combinations of an element of each vector as rows; the last one changes fastest.",
-     join_body<cartesian_prod>},
     {"broadcast_tensors(..)", "Each tensor expanded to the shape that all broadcast to.",
      broadcast_tensors_body},
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
@@ -238,18 +179,6 @@ const Entry kShapeMethods[] = {
      bind<[](const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
        return split(x, sizes, dim);
      }>},
-    {"tensor_split(x, parts, dim=1)",
-     "A list of views: a number of parts, the first ones longer by one if necessary, or parts "
-     "that begin at 1 and at the listed positions.",
-     takes<Tensor, WholeNumbers, Dim>(tensor_split_body, "tensors")},
-    {"hsplit(x, parts)", "tensor_split along dim 2 (a vector: 1); a number must divide its size.",
-     takes<Tensor, WholeNumbers>(split_along<1>, "tensors")},
-    {"vsplit(x, parts)", "tensor_split along dim 1; a number must divide its size.",
-     takes<Tensor, WholeNumbers>(split_along<0>, "tensors")},
-    {"dsplit(x, parts)", "tensor_split along dim 3; a number must divide its size.",
-     takes<Tensor, WholeNumbers>(split_along<2>, "tensors")},
-    {"combinations(x, r=2, with_replacement=false)",
-     "The choices of r elements of a vector, in order, as rows.", bind<combinations>},
     {"chunk(x, n, dim=1)", "A list of at most n views of equal size; the last may be smaller.",
      bind<chunk>},
     {"unbind(x, dim=1)", "A list of views, one for each position of a dimension.", bind<unbind>},

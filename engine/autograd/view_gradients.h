@@ -38,7 +38,7 @@ constexpr NodeType view_type(const char* name) { return {name, nullptr, -1, thro
 void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x);
 /// Records any view of x's storage, even one that exceeds x.
-void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views_split.cpp
+void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views.cpp
 /// Returns the view of x whose geometry is `at` applied to that of x.
 Tensor seen_at(const NodeType& type, const Tensor& x, const auto& at) {
   const TensorGeometry r = at(geometry_of(x));

@@ -24,18 +24,6 @@ Shape channels_of(const Tensor& x, int first) {
   return shape;
 }
 
-Tensor apply_alpha_dropout(const char* name, const Tensor& x, const Shape& shape, double p,
-                           bool training) {
-  check_dropout(name, x, p);
-  if (!training || p == 0) return x;
-  if (p == 1) return x * zeros_like(x);
-  constexpr double alpha = 1.7580993408473766;  // -selu(-inf): dropped elements become its negative
-  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-  const Tensor kept = dropout_mask(x, shape, p) * (1 - p);
-  const Tensor shift = (kept - 1.0) * (alpha * a) + (alpha * a * p);
-  return x * (kept * a) + shift;
-}
-
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, bool training) {
@@ -56,13 +44,14 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p,
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  return apply_alpha_dropout("alpha_dropout", x, x.shape(), p, training);
-}
-
-Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
-  const char* name = "feature_alpha_dropout";
-  if (x.dim() < 2) fail("{}: the input is {}; expected (batch x channels x ..)", name, x.shape());
-  return apply_alpha_dropout(name, x, channels_of(x, 2), p, training);
+  check_dropout("alpha_dropout", x, p);
+  if (!training || p == 0) return x;
+  if (p == 1) return x * zeros_like(x);
+  constexpr double alpha = 1.7580993408473766;  // -selu(-inf): dropped elements become its negative
+  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
+  const Tensor kept = dropout_mask(x, x.shape(), p) * (1 - p);
+  const Tensor shift = (kept - 1.0) * (alpha * a) + (alpha * a * p);
+  return x * (kept * a) + shift;
 }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {

@@ -51,7 +51,7 @@ Tensor conj(const Tensor& z);
 /// The product, which broadcasts.
 Tensor mul(const Tensor& z, const Tensor& w);
 
-// ---- short-time transforms (stft.cpp) -----------------------------------------------------------
+// ---- short-time transforms ---------------------------------------------------------------------
 
 /// The options of stft and istft; by default hop is n_fft / 4, win_length n_fft and the window ones.
 struct Frames {
@@ -71,6 +71,5 @@ Tensor hamming_window(int64_t n, bool periodic = true, double alpha = 0.54, doub
                       Dtype = default_dtype());
 Tensor blackman_window(int64_t n, bool periodic = true, Dtype = default_dtype());
 Tensor bartlett_window(int64_t n, bool periodic = true, Dtype = default_dtype());
-Tensor kaiser_window(int64_t n, bool periodic = true, double beta = 12, Dtype = default_dtype());
 
 }  // namespace mt::fft

@@ -55,10 +55,6 @@ Tensor index_add(const Tensor& x, Dim dim, const Index&, const Tensor& source, d
                  InPlace in_place = {});
 Tensor index_copy(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                   InPlace in_place = {});
-/// x with the slices of `source` reduced into those at these positions by "prod", "mean", "amax" or
-/// "amin".
-Tensor index_reduce(const Tensor& x, Dim dim, const Index&, const Tensor& source,
-                    std::string_view reduce, bool include_self = true, InPlace in_place = {});
 /// x with the slices at these positions filled with a number (0-d).
 Tensor index_fill(const Tensor& x, Dim dim, const Index&, const Tensor& value,
                   InPlace in_place = {});

@@ -277,20 +277,30 @@ Tensor index_fill(const Tensor& x, Dim dim, const Index& index, const Tensor& va
   return put_slices(name, x, dim, index, one, ScatterReduce::set, true, in_place);
 }
 
-Tensor index_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& source,
-                    std::string_view reduce, bool include_self, InPlace in_place) {
-  const char* const name = in_place ? "index_reduce_" : "index_reduce";
-  if (reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
-    fail("{}: unknown reduction '{}'; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);
-  const int d = wrap_dim(name, dim, x.dim());
-  if (given.at.dim() > 1)
-    fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
-  Shape shape = x.shape();
-  if (x.dim() > 0) shape[d] = given.at.numel();
-  if (source.shape() != shape)
-    fail("{}: the source is {}, the index picks {} of {}", name, source.shape(), shape, x.shape());
-  const Tensor at = expand(reshape(given.at, sizes_along(x.dim(), d, given.at.numel())), shape);
-  return scatter_reduce(x, d, {at, given.first}, source, reduce, include_self, in_place);
+TensorList unravel_index(const Index& given, const Shape& shape) {
+  check_integers("unravel_index", given.at, "positions", "x");
+  const int64_t n = checked_count("unravel_index", shape);
+  if (n > int64_t(1) << 53) fail("unravel_index: {} has too many elements", shape);
+  Tensor at = to(given.at, Dtype::i64);
+  if (at.numel() > 0) {
+    const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
+    const bool counts_back = given.first > 0;  // -1 is the last position
+    const int64_t lowest = counts_back ? -n : 0, highest = n - 1 + given.first;
+    if (low < lowest || high > highest || (counts_back && any(eq(at, 0.0)).item() != 0))
+      fail("unravel_index: a position is {}; a tensor of {} has positions {}..{}",
+           low < lowest     ? low
+           : high > highest ? high
+                            : 0,
+           shape, given.first, highest);
+    if (counts_back) at = where(lt(at, 0.0), at + double(n), at - double(given.first));
+  }
+  TensorList out(shape.size());
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    const Tensor size(double(std::max<int64_t>(1, shape[d])));
+    out[d] = remainder(at, size) + double(given.first);
+    at = floor_divide(at, size);
+  }
+  return out;
 }
 
 }  // namespace mt

@@ -26,7 +26,7 @@ void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Ten
 void rounded_matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                          bool accumulate = false);
 
-// ---- variants (products.cpp) --------------------------------------------------------------------
+// ---- variants ----------------------------------------------------------------------------------
 
 /// (m, k) x (k, n).
 Tensor mm(const Tensor&, const Tensor&);
@@ -55,8 +55,6 @@ Tensor kron(const Tensor&, const Tensor&);
 Tensor cross(const Tensor&, const Tensor&, Dim dim = -1);
 /// The sum of the diagonal of a matrix.
 Tensor trace(const Tensor&);
-/// The product of matrices (the first and the last may be vectors) in the cheapest order.
-Tensor multi_dot(const TensorList&);
 
 // ---- sums of products over named dimensions (einsum.cpp) ----------------------------------------
 

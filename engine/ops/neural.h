@@ -83,8 +83,6 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p 
                        bool training = true);
 /// Sets elements to the saturation value of selu; keeps mean and variance (Klambauer et al. 2017).
 Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
-/// alpha_dropout of whole channels of (batch, channels, ..).
-Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
 /// leaky_relu with a slope from lower..upper per element, or with their mean (Xu et al. 2015).
 Tensor rrelu(const Tensor& x, double lower = 1. / 8, double upper = 1. / 3, bool training = false);
 /// One half of a dimension times the sigmoid of the other.
@@ -127,17 +125,13 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
 /// The maxima of the same windows, over the last 1 or 2 dimensions.
 Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
-/// Zeros, except x's values at the positions of max_pool2d.
-Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel,
-                    const Shape& stride = {}, const Shape& padding = {},
-                    const Shape& output_size = {});
 
 enum class Interpolation { nearest, nearest_exact, linear, cubic };
 /// Resizes dimension `dim`; `scale` (target by source, or 0) determines the sample positions
 /// instead of the ratio of the sizes.
 Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation, bool corners);
 
-// ---- images at arbitrary points (grid_sample.cpp) -----------------------------------------------
+// ---- images at arbitrary points (weighted_gather.cpp) ---------------------------------------------
 
 enum class Sampling { nearest, linear, cubic };
 constexpr std::array<const char*, 3> names_of(Sampling) {

@@ -100,7 +100,7 @@ template <class Rule, int number> class OptimizerOf : public Optimizer {
 MT_OPTIMIZERS(MT_OPTIMIZER)
 #undef MT_OPTIMIZER
 
-// ---- gradient clipping (clip.cpp) ---------------------------------------------------------------
+// ---- gradient clipping -------------------------------------------------------------------------
 
 /// Scales the gradients so that their p-norm, taken as one vector, is at most `max_norm`; returns
 /// the norm before, 0-d. `finite`: throws Error for an infinite or NaN norm, which synchronises

@@ -291,38 +291,6 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
   return {reshape(gather(flat, 1, index), result), reshape(index, result)};
 }
 
-Tensor max_unpool2d(const Tensor& x, const Index& index, const Shape& kernel, const Shape& stride,
-                    const Shape& padding, const Shape& output_size) {
-  const char* name = "max_unpool2d";
-  check_image(name, x, 2);
-  if (index.at.shape() != x.shape())
-    fail("{}: the input is {}, the indices {}; they must be equal", name, x.shape(),
-         index.at.shape());
-  if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
-  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1);
-  const auto [s, dilation, p] = window_steps(name, 2, stride.size() ? stride : kernel, {}, padding);
-  Shape given = output_size;
-  if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch also takes a whole shape
-  if (given.size() != 0 && given.size() != 2)
-    fail("{}: output_size is {}; give the height and width", name, output_size);
-  Shape size;
-  const int64_t planes = product(x.shape().first(x.dim() - 2));
-  for (int i = 0; i < 2; ++i) {
-    const int64_t n = (x.size(x.dim() - 2 + i) - 1) * s[i] + k[i] - 2 * p[i];
-    size.push(given.size() ? given[i] : n);
-    if (std::abs(size[i] - n) >= s[i] || size[i] < 0)
-      fail("{}: output_size is {}, it must lie between {} and {}", name, size[i],
-           std::max<int64_t>(n - s[i] + 1, 0), n + s[i] - 1);
-  }
-  const Shape result = joined(x.shape().first(x.dim() - 2), size);
-  checked_count(name, result);
-  const int64_t area = size[0] * size[1], count = x.size(-1) * x.size(-2);
-  const Tensor at = integer_positions(name, index).from_zero();
-  const Tensor zero = zeros({planes, area}, x);
-  return reshape(scatter(zero, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
-                 result);
-}
-
 // ---- interpolation ------------------------------------------------------------------------------
 
 Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation how,

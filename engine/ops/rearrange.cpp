@@ -407,16 +407,6 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
   return split_permute(x, {c, h / r, r, w / r, r}, {0, 2, 4, 1, 3}, {c * r * r, h / r, w / r});
 }
 
-Tensor channel_shuffle(const Tensor& x, int64_t groups) {
-  if (x.dim() < 3)
-    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", x.shape());
-  const int64_t c = x.size(1);
-  if (groups < 1 || c % groups != 0)
-    fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,
-         x.shape());
-  return reshape(transpose(unflatten(x, 1, {groups, c / groups}), 1, 2), x.shape());
-}
-
 // ---- joins --------------------------------------------------------------------------------------
 
 static TensorList at_least(const TensorList& list, int dims) {
@@ -430,11 +420,4 @@ Tensor hstack(const TensorList& list) {
   const TensorList parts = at_least(list, 1);
   return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1);
 }
-Tensor dstack(const TensorList& list) { return cat(at_least(list, 3), 2); }
-Tensor column_stack(const TensorList& list) {
-  TensorList columns;
-  for (const Tensor& x : list) columns.push_back(x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x);
-  return cat(columns, 1);
-}
-
 }  // namespace mt

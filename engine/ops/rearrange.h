@@ -1,4 +1,4 @@
-// rearrange.h -- elements in a different order, parts joined, and copies with a region written
+// rearrange.h -- elements in a different order, and parts joined
 #pragma once
 #include <array>
 #include <optional>
@@ -40,29 +40,11 @@ Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::
 Tensor pixel_shuffle(const Tensor& x, int64_t factor);
 /// (.., c, h r, w r) as (.., c r^2, h, w).
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
-/// Interleaves the channels (dimension 1) of the groups.
-Tensor channel_shuffle(const Tensor& x, int64_t groups);
 
-/// As in NumPy: concatenated along the first dimension, the second (for 1-d the first), the third,
-/// or as columns; vstack handles 1-d tensors as rows.
+/// As in NumPy: concatenated along the first dimension, or the second (for 1-d the first); vstack
+/// handles 1-d tensors as rows.
 Tensor vstack(const TensorList&);
 Tensor hstack(const TensorList&);
-Tensor dstack(const TensorList&);
-Tensor column_stack(const TensorList&);
-
-/// A block-diagonal matrix; a vector is a row, a number a 1 x 1 matrix.
-Tensor block_diag(const TensorList&);
-/// The Cartesian product of vectors, as rows; the last element changes fastest.
-Tensor cartesian_prod(const TensorList&);
-/// The combinations of r elements of a vector, in order, as rows.
-Tensor combinations(const Tensor&, int64_t r = 2, bool with_replacement = false);
-
-/// A copy of x with `source`, which must have the region's shape, at a position, at a range of
-/// positions, or on the diagonal.
-Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index);
-Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n);
-Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset = 0, Dim a = 0,
-                        Dim b = 1);
 
 /// The coordinates, one tensor per dimension of `shape`, of positions in the flattened tensor; both
 /// count from the same number.

@@ -35,7 +35,7 @@ Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* pa
 
 /// The sum of each element and those after it along a dimension, recorded.
 Tensor sum_from_end(const Tensor& x, int d);
-/// Hand-written gradients with special cases for zeros (prod.cpp).
+/// Hand-written gradients with special cases for zeros (reduce.cpp).
 void prod_backward(Node& node, const Tensor& g, Tensor* dx);
 void cumprod_backward(Node& node, const Tensor& g, Tensor* dx);
 

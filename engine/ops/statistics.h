@@ -1,4 +1,4 @@
-// statistics.h -- moments, norms, counts of values, integrals and slopes of samples
+// statistics.h -- moments, norms and counts of values
 #pragma once
 #include <vector>
 
@@ -47,24 +47,5 @@ Histogram histogram(const Tensor&, const Tensor& edges, const Tensor& weight = {
                     bool density = false);
 Histogram histogram(const Tensor&, int64_t bins, const double* range = nullptr,
                     const Tensor& weight = {}, bool density = false);
-
-// ---- integrals and slopes of sampled functions (finite_differences.cpp) -------------------------
-
-/// The positions of the samples along a dimension: spaced by a number, or given by a tensor.
-struct Spacing {
-  double apart = 1;
-  Tensor at;
-};
-
-/// The integral along a dimension by the trapezoidal rule, 0 for fewer than two samples. The
-/// positions are a vector, or broadcast with y.
-Tensor trapezoid(const Tensor& y, const Spacing& = {}, int64_t dim = -1);
-/// The integral up to each sample except the first.
-Tensor cumulative_trapezoid(const Tensor& y, const Spacing& = {}, int64_t dim = -1);
-
-/// The slope along each dimension: central differences inside, exact for parabolas; one-sided ones
-/// of order 1 or 2 at the ends. One spacing per dimension; positions are vectors.
-TensorList gradient(const Tensor&, const std::vector<Spacing>&, const Shape& dims,
-                    int64_t edge_order = 1);
 
 }  // namespace mt

@@ -37,7 +37,7 @@ Tensor cat(const TensorList&, Dim dim = 0);
 /// Stacks tensors of one shape along a new dimension.
 Tensor stack(const TensorList&, Dim dim = 0);
 
-// ---- parts, diagonals, windows, any strides (views_split.cpp) -----------------------------------
+// ---- parts, diagonals, windows, any strides ----------------------------------------------------
 
 /// Splits a dimension into several; one of the sizes may be -1.
 Tensor unflatten(const Tensor&, Dim dim, const Shape& sizes);
@@ -54,10 +54,6 @@ TensorList split(const Tensor&, int64_t size, Dim dim = 0);
 TensorList split(const Tensor&, const std::vector<int64_t>& sizes, Dim dim = 0);
 /// At most n parts of equal size; the last may be smaller.
 TensorList chunk(const Tensor&, int64_t n, Dim dim = 0);
-/// n parts along a dimension; the first ones are larger by one if n does not divide its size.
-TensorList tensor_split(const Tensor&, int64_t n, Dim dim = 0);
-/// Parts that begin at the first position and at the given ones, which are clamped to the size.
-TensorList tensor_split(const Tensor&, const std::vector<int64_t>& begins, Dim dim = 0);
 /// The slices at each position of a dimension, which is removed.
 TensorList unbind(const Tensor&, Dim dim = 0);
 /// Expands all tensors to their common broadcast shape.

@@ -131,12 +131,9 @@ show('gqa', F.scaled_dot_product_attention(lin(1, 4, 3, 2), lin(1, 2, 5, 2, a=0.
     1, 2, 5, 2, a=1.7), enable_gqa=True))
 im, vol = lin(1, 2, 5, 6), lin(1, 2, 4, 5, 3)
 show('pu', F.pixel_unshuffle(im[:, :, :4], 2))
-show('cs', F.channel_shuffle(lin(1, 6, 2), 3))
 for out in [(3, 4), (2, 2), (7, 1)]:
     show('am_%d%d' % out, *F.adaptive_max_pool2d(im, out, True))
 show('am1', *F.adaptive_max_pool1d(im[0], 4, True))
-pooled, where = F.max_pool2d(im, 2, return_indices=True)
-show('unpool', F.max_unpool2d(pooled, where, 2, output_size=(5, 6)))
 for mode in ['nearest-exact', 'area']:
     show('in2_' + mode, F.interpolate(im, size=(3, 8), mode=mode))
     show('in3_' + mode, F.interpolate(vol, scale_factor=(1.5, 0.7, 2), mode=mode))

@@ -192,7 +192,7 @@ for name in ['Softmax', 'LogSoftmax', 'Softmin']:
 case('Softmax2d', x=(2, 3, 2, 2))
 case('GLU', x=(3, 4))
 case('GLU', dim=1, x=(2, 4, 3))
-for name in ['Dropout', 'Dropout1d', 'Dropout2d', 'Dropout3d', 'AlphaDropout', 'FeatureAlphaDropout']:
+for name in ['Dropout', 'Dropout1d', 'Dropout2d', 'Dropout3d', 'AlphaDropout']:
     case(name, 0.7, x=(2, 3, 2, 2, 2)[:4 if name == 'Dropout2d' else 3 if name == 'Dropout1d' else 5], train=False)
 # ---- products and distances ----
 case('Linear', 4, 3, x=(5, 4))
@@ -224,7 +224,6 @@ case('Flatten', start_dim=0, end_dim=1, x=(2, 3, 4))
 case('Unflatten', dim=1, unflattened_size=(2, 3), x=(2, 6))
 case('PixelShuffle', 2, x=(2, 8, 2, 3))
 case('PixelUnshuffle', 2, x=(2, 2, 4, 6))
-case('ChannelShuffle', 2, x=(1, 6, 2, 2))
 for name in ['ZeroPad', 'ReflectionPad', 'ReplicationPad', 'CircularPad']:
     case(name + '1d', 2, x=(2, 2, 4))
     case(name + '1d', (1, 3), x=(2, 4))

@@ -204,7 +204,6 @@ end)
 test('tables of positions that operations make of shapes and lists are kept', function()
   local ids = mt.range(1, 6):long():view(2, 3)
   for name, f in pairs{
-    combinations = function(x) return mt.combinations(x, 2) end,
     logspace = function(x) return x * mt.logspace(0, 1, 6) end,
     embedding_bag = function(x) return mt.embedding_bag(ids, mt.stack({x, -x}, 2)) end,
     largest = function(x) return mt.embedding_bag(ids, mt.stack({x, -x}, 2), nil, {mode = 'max'}) end,

@@ -349,7 +349,6 @@ test('operations in place that need the old values, or have no gradient', functi
   local index, source = mt.tensor({1, 3}, 'int64'), mt.tensor({5, 1}, 'float64')
   for reduce, values in pairs{prod = {5, 1, 1}, amax = {0, 1, 1}, amin = {1, 1, 0}} do
     is(slope(function(y) y:scatter_reduce_(1, index, source, reduce) end), values)
-    is(slope(function(y) y:index_reduce_(1, index, source, reduce) end), values)
   end
   local rows = leaf({{3, 4}, {0, 1}}, 'float64')
   local y = rows * 1

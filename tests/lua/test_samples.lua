@@ -1,4 +1,4 @@
--- test_samples.lua -- integrals, numerical gradients, correlations, histograms, renorm: PyTorch's values
+-- test_samples.lua -- correlations, histograms, renorm: PyTorch's values
 local mt = require 'mtorch'
 local t = require 'testing'
 local values = require 'torch_values'
@@ -13,40 +13,6 @@ local env = values.env{
 
 -- Expression, {shape, elements} as PyTorch 2.15 gives them (positions counted from 1).
 local cases = {
-  {[[mt.trapezoid(x)]], {{3}, {7.5, 19.5, 31.5}}},
-  {[[a:trapezoid(p)]], {{}, {110}}},
-  {[[mt.trapezoid(x, {dx = 2, dim = 1})]], {{4}, {20, 24, 28, 32}}},
-  {[[mt.trapz(x, m[1], {dim = 1})]], {{4}, {17, 20, 23, 26}}},
-  {[[mt.trapezoid(x, x)]], {{3}, {7.5, 19.5, 31.5}}},
-  {[[mt.trapezoid(mt.zeros(3, 0))]], {{3}, {0, 0, 0}}},
-  {[[mt.trapezoid(mt.ones(1))]], {{}, {0}}},
-  {[[a:long():trapezoid()]], {{}, {42}}},
-  {[[c:trapezoid(x)]], {{2, 3}, {7.5, 19.5, 31.5, 43.5, 55.5, 67.5}}},
-  {[[mt.cumulative_trapezoid(x)]], {{3, 3}, {1.5, 4, 7.5, 5.5, 12, 19.5, 9.5, 20, 31.5}}},
-  {[[a:cumulative_trapezoid(p)]], {{4}, {2.5, 15.5, 28, 110}}},
-  {[[mt.cumulative_trapezoid(x, {dx = 0.5, dim = 1})]], {{2, 4}, {1.5, 2, 2.5, 3, 5, 6, 7, 8}}},
-  {[[mt.ones(1):cumulative_trapezoid()]], {{0}, {}}},
-  {[[mt.zeros(2, 0):cumulative_trapezoid()]], {{2, 0}, {}}},
-  {[[a:long():cumulative_trapezoid()]], {{4}, {2.5, 9, 21.5, 42}}},
-  {[[a:gradient()]], {list = {{{5}, {3, 4, 6, 8, 9}}}}},
-  {[[a:gradient(2, {edge_order = 2})]], {list = {{{5}, {1, 2, 3, 4, 5}}}}},
-  {[[a:gradient({p})]], {list = {{{5}, {3, 2.83333325, 5.50000048, 6.04999971, 2.25}}}}},
-  {[[a:gradient({p}, {edge_order = 2})]], {list = {{{5}, {3.16666651, 2.83333325, 5.50000048,
-  6.04999971, -1.54999924}}}}},
-  {[[(x ^ 2):gradient({2, 3})]], {list = {{{3, 4}, {12, 16, 20, 24, 20, 24, 28, 32, 28, 32, 36,
-  40}}, {{3, 4}, {1, 1.33333337, 2, 2.33333325, 3.66666675, 4, 4.66666651, 5, 6.33333349,
-  6.66666651, 7.33333349, 7.66666651}}}}},
-  {[[(x ^ 2):gradient({dim = 2})]], {list = {{{3, 4}, {3, 4, 6, 7, 11, 12, 14, 15, 19, 20, 22,
-  23}}}}},
-  {[[(c ^ 2):gradient({m[1]:cumsum(1), 0.5}, {2, -1}, 2)]], {list = {{{2, 3, 4}, {11.333334, 16,
-  20.666666, 25.3333321, 12.666666, 16, 19.333334, 22.666666, 15.333334, 15.9999981, 16.6666641,
-  17.3333321, 67.3333282, 71.9999924, 76.6666641, 81.3333282, 52.6666641, 56, 59.3333359,
-  62.6666641, 23.3333435, 24, 24.6666565, 25.3333435}}, {{2, 3, 4}, {4, 8, 12, 16, 20, 24, 28,
-  32, 36, 40, 44, 48, 52, 56, 60, 64, 68, 72, 76, 80, 84, 88, 92, 96}}}}},
-  {[[a:long():gradient()]], {list = {{{5}, {3, 4, 6, 8, 9}}}}},
-  {[[a:narrow(1, 1, 2):gradient()]], {list = {{{2}, {3, 3}}}}},
-  {[[mt.tensor(3):gradient()]], {list = {}}},
-  {[[a:narrow(1, 1, 3):gradient{edge_order = 2}]], {list = {{{3}, {2, 4, 6}}}}},
   {[[m:corrcoef()]], {{2, 2}, {1, -0.928571463, -0.928571463, 1}}},
   {[[m[1]:corrcoef()]], {{}, {1}}},
   {[[m:long():corrcoef()]], {{2, 2}, {1, -0.928571463, -0.928571463, 1}}},
@@ -81,10 +47,6 @@ local cases = {
 }
 values.test_cases(cases, env)
 
-t.gradients('trapezoid', function(y, x) return mt.trapezoid(y, x) end, {2, 4}, {4})
-t.gradients('cumulative_trapezoid', function(y, x) return mt.cumulative_trapezoid(y, x, nil, 1) end, {4, 2}, {4})
-t.gradients('gradient', function(y) return mt.cat(y:gradient({0.5, 2}, {edge_order = 2}), 1) end, {3, 4})
-t.gradients('gradient at places', function(y, x) return y:gradient({x:abs():cumsum(1)}, 2)[1] end, {2, 4}, {4})
 t.gradients('corrcoef', function(x) return x:corrcoef()[{1, {2, 3}}] end, {3, 5})
 t.gradients('dist', function(x, y) return x:dist(y, 3) end, {2, 3}, {3})
 t.gradients('renorm', function(x) return x:renorm(2, 1, 0.1) end, {2, 3})
@@ -93,19 +55,13 @@ test('dtypes', function()
   local x = mt.tensor{1, 2, 4}
   for _, dtype in ipairs{'float16', 'bfloat16', 'float32', 'float64'} do
     local y = x:to(dtype)
-    eq({y:trapezoid().dtype, y:cumulative_trapezoid().dtype, y:gradient()[1].dtype, y:corrcoef().dtype, y:dist(y).dtype,
-      y:view(1, 3):renorm(2, 1, 1).dtype, y:histogram(2).dtype}, {dtype, dtype, dtype, dtype, dtype, dtype, dtype})
-    eq(y:trapezoid():item(), 4.5)
+    eq({y:corrcoef().dtype, y:dist(y).dtype,
+      y:view(1, 3):renorm(2, 1, 1).dtype, y:histogram(2).dtype}, {dtype, dtype, dtype, dtype})
     eq(y:histogram(3):tolist(), {1, 1, 1})
   end
-  for _, dtype in ipairs{'int64', 'int32'} do
-    local y = x:to(dtype)
-    eq({y:trapezoid():item(), y:cumulative_trapezoid().dtype, y:gradient()[1]:tolist()}, {4.5, 'float32', {1, 1.5, 2}})
-  end
-  eq(x:byte():trapezoid(nil, 2):item(), 9)
 end)
 
-test('trapezoid of 0-d, renorm in place, a histogram of much', function()
+test('renorm in place, a histogram of much', function()
   local x = env.w:clone()
   eq(x:renorm_(2, 1, 2) == x, true)
   near(x[1]:tolist(), {1.2, -1.6, 0}, 1e-5)
@@ -120,23 +76,6 @@ end)
 
 test('refusals', function()
   local x, a, p = env.x, env.a, env.p
-  raises(function() mt.tensor(1):trapezoid() end, 'trapezoid: a 0%-d tensor has no samples')
-  raises(function() a:gt(4):trapezoid() end, 'trapezoid: the input is bool; use x:float%(%)')
-  raises(function() a:trapezoid(p, 2) end, 'trapezoid: give x or dx, not both')
-  raises(function() x:trapezoid(mt.ones(3)) end,
-    'trapezoid: 3 coordinates are given for the 4 samples of dimension 2 of %(3 x 4%)')
-  raises(function() x:cumulative_trapezoid(mt.ones(3)) end, 'cumulative_trapezoid: 3 coordinates')
-  raises(function() x:trapezoid{dim = 3} end, 'trapezoid: dimension 3')
-  raises(function() mt.ones(1):gradient() end,
-    'gradient: dimension 1 of %(1%) has 1 samples; with edge_order=1 at least 2')
-  raises(function() mt.ones(2):gradient{edge_order = 2} end, 'at least 3 are needed')
-  raises(function() a:gradient{edge_order = 3} end, 'gradient: edge_order is 3; it must be 1 or 2')
-  raises(function() a:gradient{edge_order = 2 ^ 32 + 1} end, 'gradient: edge_order is 4294967297')
-  raises(function() x:gradient({1, 2, 3}) end, 'gradient: 3 spacings are given for 2 dimensions')
-  raises(function() x:gradient({p, p}) end, 'gradient: the coordinates are %(5%), dimension 1 of %(3 x 4%) has 3')
-  raises(function() x:gradient({dim = {1, 1}}) end, 'gradient: dimension 1 is named twice')
-  raises(function() a:byte():gradient() end, 'gradient: the input is uint8')
-  raises(function() x:gradient({'a', 2}) end, "gradient: argument 2 'spacing' must be a number, or a list")
   raises(function() env.c:corrcoef() end, 'corrcoef: %(2 x 3 x 4%) float32')
   raises(function() a:histogram(0) end, 'histogram: bins is 0; it must be 1 to')
   raises(function() a:histogram(2, {2, 1}) end, 'histogram: the range is 2 to 1')

@@ -85,7 +85,7 @@ test('interpolate', function()
   raises(function() mt.interpolate(im:long(), {size = 3, mode = 'area'}) end, 'int64.*float')
 end)
 
-test('largest of parts, and back to their places', function()
+test('largest of parts', function()
   for _, size in ipairs{{3, 4}, {2, 2}, {7, 1}} do
     local values, index = mt.adaptive_max_pool2d(im, size, true)
     is(('am_%d%d'):format(unpack(size)), values, index - 1)
@@ -95,15 +95,6 @@ test('largest of parts, and back to their places', function()
   eq(select('#', mt.adaptive_max_pool1d(im[1], 4)), 1)
   eq(mt.adaptive_max_pool2d(im, {-1, 1}).shape, mt.zeros(1, 2, 5, 1).shape)
   eq(mt.adaptive_max_pool2d(im, 0):numel(), 0)
-  local pooled, where = mt.max_pool2d(im, {kernel_size = 2, return_indices = true})
-  is('unpool', mt.max_unpool2d(pooled, where, 2, nil, nil, {5, 6}))
-  eq(mt.max_unpool2d(pooled, where, 2).shape, mt.zeros(1, 2, 4, 6).shape)
-  raises(function() mt.max_unpool2d(pooled, where + 20, 2, nil, nil, {5, 6}) end, 'position %d+ is outside 1%.%.30')
-  raises(function() mt.max_unpool2d(pooled, where - 30, 2, nil, nil, {5, 6}) end, 'position %-%d+ is outside 1%.%.30')
-  raises(function() mt.max_unpool2d(pooled, where[1], 2) end, 'indices %(2 x 2 x 3%)')
-  raises(function() mt.max_unpool2d(pooled, where, 2, nil, nil, {9, 6}) end, 'output_size is 9, .* 3 and 5')
-  raises(function() mt.max_unpool2d(pooled, where:double(), 2, nil, nil, {5, 6}) end, 'float64')
-  raises(function() mt.max_unpool2d(pooled, where, 0) end, 'kernel_size is 0')
   raises(function() mt.adaptive_max_pool2d(mt.ones(2, 0, 10, 10), 2) end,
     'adaptive_max_pool2d: the input %(2 x 0 x 10 x 10%) has no channels')
   raises(function() mt.adaptive_max_pool2d(im, -2) end, 'output_size is %-2')
@@ -114,11 +105,8 @@ end)
 test('shuffles', function()
   is('pu', mt.pixel_unshuffle(im[{{}, {}, {1, 4}}], 2))
   eq(mt.pixel_shuffle(mt.pixel_unshuffle(im[{{}, {}, {1, 4}}], 2), 2):equal(im[{{}, {}, {1, 4}}]), true)
-  is('cs', mt.channel_shuffle(lin{1, 6, 2}, 3))
   raises(function() mt.pixel_unshuffle(im, 2) end, 'downscale_factor is 2, it does not divide.*5 x 6')
   raises(function() mt.pixel_unshuffle(im, 0) end, 'downscale_factor is 0')
-  raises(function() mt.channel_shuffle(im, 3) end, 'groups is 3, which does not divide the 2')
-  raises(function() mt.channel_shuffle(mt.ones(2, 2), 1) end, 'channel_shuffle: the input is %(2 x 2%)')
 end)
 
 test('grids and maps that do not fit', function()
@@ -151,11 +139,7 @@ for _, row in ipairs{
     {1, 1, 2, 2, 3}},
   {'area', function(x) return mt.interpolate(x, {size = 2, mode = 'area'}):sin() end, {1, 1, 5}},
   {'adaptive_max_pool2d', function(x) return mt.adaptive_max_pool2d(x, {2, 3}):sin() end, {1, 2, 3, 4}},
-  {'max_unpool2d', function(x)
-    return mt.max_unpool2d(x, mt.tensor({{{1, 3}, {11, 16}}}, 'int64'), 2):sin()
-  end, {1, 2, 2}},
   {'pixel_unshuffle', function(x) return mt.pixel_unshuffle(x, 2):sin() end, {1, 2, 4, 2}},
-  {'channel_shuffle', function(x) return mt.channel_shuffle(x, 2):sin() end, {1, 4, 2}},
 } do t.gradients(unpack(row)) end
 
 t.finish()

@@ -148,13 +148,6 @@ local cases = {
   {[[mt.hstack{s, s}]], {{2}, {7, 7}}},
   {[[mt.hstack{x, x}]], {{3, 8}, {1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8, 9, 10, 11, 12,
     9, 10, 11, 12}}},
-  {[[mt.dstack{v, v}]], {{1, 5, 2}, {1, 1, 2, 2, 3, 3, 4, 4, 5, 5}}},
-  {[[mt.dstack{x, x}]], {{3, 4, 2}, {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10,
-    11, 11, 12, 12}}},
-  {[[mt.dstack{s, s}]], {{1, 1, 2}, {7, 7}}},
-  {[[mt.column_stack{v, v}]], {{5, 2}, {1, 1, 2, 2, 3, 3, 4, 4, 5, 5}}},
-  {[[mt.column_stack{v, s:expand(5, 2)}]], {{5, 3}, {1, 7, 7, 2, 7, 7, 3, 7, 7, 4, 7, 7, 5, 7,
-    7}}},
   {[[mt.concat{x, x, dim=2}]], {{3, 8}, {1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8, 9, 10,
     11, 12, 9, 10, 11, 12}}},
   {[[mt.cat{mt.zeros(0), x, dim=2}]], {{3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}},
@@ -241,7 +234,6 @@ local smooth = {
   {'squeeze', function(x) return x:squeeze{1, 3} end, 1, 3, 1},
   {'unsqueeze', function(x) return x:unsqueeze{1, -1} end, 2, 3},
   {'vstack', function(x) return mt.vstack{x, x[1]} end, 2, 3},
-  {'column_stack', function(x) return mt.column_stack{x, x:select(2, 1)} end, 2, 3},
   {'cat with nothing', function(x) return mt.cat{mt.zeros({0}, 'float64'), x, x, dim = 2} end, 2, 3},
   {'broadcast_tensors', function(x)
     local a, b = mt.broadcast_tensors(x:narrow(1, 1, 1), x)

@@ -12,7 +12,6 @@ return {
   Dropout2d = module.of(mt.dropout2d, 1, p, true),
   Dropout3d = module.of(mt.dropout3d, 1, p, true),
   ELU = module.of(mt.elu, 1, nil, mt.elu_),
-  FeatureAlphaDropout = module.of(mt.feature_alpha_dropout, 1, p, true),
   GELU = module.of(mt.gelu, 1, {approximate = "'none'|'tanh' = 'none'"}),
   GLU = module.of(mt.glu, 1),
   Hardshrink = module.of(mt.hardshrink, 1),

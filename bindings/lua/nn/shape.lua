@@ -4,7 +4,6 @@ local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
 local shape = {
-  ChannelShuffle = module.of(mt.channel_shuffle, 1),
   Flatten = module.of(mt.flatten, 1, {start_dim = 'int = 2'}), -- all dimensions except the batch
   PixelShuffle = module.of(mt.pixel_shuffle, 1),
   PixelUnshuffle = module.of(mt.pixel_unshuffle, 1),
@@ -58,14 +57,6 @@ for dims = 1, 3 do
     shape['AdaptiveMaxPool' .. d] = module.of(mt['adaptive_max_pool' .. d], 1, {'[output_size]', 'return_indices'})
   end
 end
-
-shape.MaxUnpool2d = module.define{
-  'MaxUnpool2d([kernel_size]: int|ints, stride: int|ints = nil, padding: int|ints = 0)',
-  select(2, core.entry(mt.max_unpool2d)) .. ' Called with (x, indices, output_size=nil).',
-  forward = function(self, x, indices, output_size)
-    return mt.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
-  end,
-}
 
 shape.Upsample = module.define{
   "Upsample([size]: int|ints = nil, scale_factor: number|numbers = nil, mode: 'nearest'|'nearest-exact'|'area'|" ..

@@ -164,11 +164,6 @@ function entries.pixel_unshuffle(g, a, call)
   local y = g:reshape(a.input, {n, c, h / r, r, w / r, r})
   return g:reshape(g:transpose(y, {0, 1, 3, 5, 2, 4}), call.shape)
 end
-function entries.channel_shuffle(g, a, call)
-  local s = a.input.shape
-  local parts = g:reshape(a.input, {s[1], a.groups, s[2] / a.groups, unpack(s, 3)})
-  return g:reshape(g:swap(parts, 1, 2), call.shape)
-end
 
 --- [n x c x h x w] to columns [n x (c kh kw) x positions]: a slice for each element of the kernel.
 entries.im2col = batched(2, function(g, a, call)
@@ -212,15 +207,6 @@ define('fold', 1, function(g, a)
   if g.opset < 18 then return folded(g, a) end
   return g.Col2Im(a.input, g:ints(to_list(a.output_size, 2)), g:ints(to_list(a.kernel_size, 2)),
     {dilations = to_list(a.dilation, 2), pads = repeat_twice(to_list(a.padding, 2)), strides = to_list(a.stride, 2)})
-end)
---- Writes the results of max_pool2d at the positions that it returned.
-entries.max_unpool2d = batched(2, function(g, a, call)
-  local result, shape = call.shape, a.input.shape
-  local flat, plane = {shape[1], shape[2], shape[3] * shape[4]}, result[#result - 1] * result[#result]
-  local index = g:reshape(g:to_positions(a.indices), flat)
-  local empty = g:full({shape[1], shape[2], plane}, 0, a.input.dtype)
-  local y = g.ScatterElements(empty, index, g:reshape(a.input, flat), {axis = 2})
-  return g:reshape(y, {shape[1], shape[2], result[#result - 1], result[#result]})
 end)
 --- MiniTorch's convolution: y[i] = sum over k of w[k] x[i + k], zeros beyond the end; with reverse x[i - k].
 for n = 1, 2 do

@@ -24,7 +24,7 @@ local function check(call)
       'as an input', call.op)
   end
   local drops = call.op:find('^dropout%d?d?$') and call.args[3] ~= false and call.args[2] ~= 0
-  if drops or (call.op == 'rrelu' and call.args[4]) or (call.op == 'feature_alpha_dropout' and call.args[3]) then
+  if drops or (call.op == 'rrelu' and call.args[4]) then
     extend.fail('onnx.export: %s with training=true draws random numbers; export what is in eval mode', call.op)
   end
   if call.op == 'batch_norm' and call.args[6] == true and call.args[2] then

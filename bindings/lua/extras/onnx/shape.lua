@@ -108,13 +108,6 @@ end
 local function rows(shape) return #shape == 0 and {1, 1} or #shape == 1 and {1, shape[1]} or shape end
 entries.vstack = stacked(function() return 0 end, rows)
 entries.hstack = stacked(function(rank) return rank == 1 and 0 or 1 end, function(s) return #s == 0 and {1} or s end)
-entries.column_stack = stacked(function() return 1 end,
-  function(shape) return #shape < 2 and {shape[1] or 1, 1} or shape end)
-entries.dstack = stacked(function() return 2 end, function(shape)
-  shape = rows(shape)
-  return #shape == 2 and {shape[1], shape[2], 1} or shape
-end)
-
 --- Splits x along an axis into parts of the results' sizes, one after the other or at the positions `begins`.
 local function split_parts(g, x, axis, call, begins)
   local first, made = 0, {}
@@ -128,12 +121,9 @@ local function split_parts(g, x, axis, call, begins)
   end
   return unpack(made)
 end
-define('split split_with_sizes tensor_split chunk', function(g, a, call)
+define('split split_with_sizes chunk', function(g, a, call)
   return split_parts(g, a.x, a.x:axis(a.dim), call, a.parts)
 end)
-function entries.hsplit(g, a, call) return split_parts(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
-function entries.vsplit(g, a, call) return split_parts(g, a.x, 0, call, a.parts) end
-function entries.dsplit(g, a, call) return split_parts(g, a.x, 2, call, a.parts) end
 function entries.unbind(g, a, call)
   return unpack(map(call.results, function(_, k)
     return g.Gather(a.x, g:cast(k - 1, 'int64'), {axis = a.x:axis(a.dim)})
