@@ -53,7 +53,8 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t wanted = 8 * heap + (average < 32 << 10 ? 0 : kSlack);
   const bool warm = average < kSlack / 2 && wanted <= 3 * kSlack;
-  const int64_t least = bytes_allocated() > kFirst ? std::clamp(64 * heap, 12 * kSlack, 64 * kSlack) : kSlack;
+  const int64_t least =
+      bytes_allocated() > kFirst ? std::clamp(64 * heap, 12 * kSlack, 64 * kSlack) : kSlack;
   if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, least, 256 * kSlack))) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: its garbage is free at the end, while the memory is still in the cache.

@@ -2,7 +2,7 @@
 #
 #   python tests/data/fft_values.py     writes fft_values.safetensors beside it
 #
-# The tensors are 'input NAME', 'CALL' (its result) and 'CALL by NAME': the derivative of the sum of the result's squares
+# The tensors are 'input NAME', 'CALL' (its result) and 'CALL by NAME': the derivative of the sum of its squares
 # by that input, in the direction cos 1, cos 2, .. Complex numbers are pairs. A call is the same text for both sides,
 # except that options are written as {n = 5}, and dimensions count from 1 where they are positive.
 import os

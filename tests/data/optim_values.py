@@ -242,13 +242,14 @@ names = [name for name in torch.optim.lr_scheduler.__all__ if name != 'LRSchedul
 
 
 def fill(text, indent):
-    return textwrap.fill(text, 118, initial_indent=indent, subsequent_indent=indent + '  ', break_on_hyphens=False) + '\n'
+    lines = textwrap.wrap(text, 118, initial_indent=indent, subsequent_indent=indent + '  ', break_on_hyphens=False)
+    return '\n'.join(lines) + '\n'
 
 
 save_file(tensors, os.path.join(here, 'optim_values.safetensors'))
 with open(os.path.join(here, 'optim_cases.lua'), 'w') as f:
-    f.write('-- optim_cases.lua -- made by optim_values.py with PyTorch %s: optimizers and schedulers with their options\n'
-            'return {\n' % torch.__version__)
+    title = '-- optim_cases.lua -- made by optim_values.py with PyTorch %s: optimizers and schedulers with their options'
+    f.write(title % torch.__version__ + '\nreturn {\n')
     for kind, texts in rows.items():
         f.write('  %s = {\n%s  },\n' % (kind, ''.join(fill(text, '    ') for text in texts)))
     f.write(fill('names = %s,' % lua(names), '  ') + '}\n')

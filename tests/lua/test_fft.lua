@@ -43,7 +43,7 @@ test('values and gradients of torch', function()
     end)
     if not ok then error(call .. ': ' .. trouble, 0) end
   end
-  eq(count, 132)
+  eq(count, 123)
 end)
 
 --- The transform along the first dimension of [n x m x 2], by the definition.

@@ -1,7 +1,7 @@
 -- test_wrong_calls.lua -- wrong calls of data/wrong_*.txt: one sentence at the user's line, and nothing is changed
 --
--- A line there is CODE, or CODE  --> PATTERN: the sentence begins with a word of the code (the operation), or matches the
--- pattern of Lua from its beginning. The variables are those of `tensors` and `objects`, created again for each line.
+-- A line there is CODE, or CODE  --> PATTERN: the sentence begins with a word of the code (the operation), or matches
+-- the pattern of Lua from its beginning. The variables are those of `tensors` and `objects`, made again for each line.
 local mt = require 'mtorch'
 local t = require 'testing'
 local core = require 'mtorch.core'

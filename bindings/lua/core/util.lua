@@ -233,12 +233,15 @@ function util.truncate(text, limit, mark)
   return text:sub(1, stop) .. (mark or '…')
 end
 
---- The words of a text as a set, {word = true}.
-function util.word_set(text)
-  local set = {}
-  for word in text:gmatch('%S+') do set[word] = true end
-  return set
+--- The words of a text, a list.
+function util.words(text)
+  local list = {}
+  for word in text:gmatch('%S+') do list[#list + 1] = word end
+  return list
 end
+
+--- The words of a text as a set, {word = true}.
+function util.word_set(text) return util.set(util.words(text)) end
 
 --- The words of a text in lines of at most `width` characters, each after `indent`.
 function util.wrap(text, indent, width)
