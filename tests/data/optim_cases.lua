@@ -1,4 +1,4 @@
--- optim_cases.lua -- made by optim_values.py with PyTorch 2.15.0+cu132: optimizers and schedulers with their options
+-- optim_cases.lua -- made by optim_values.py with PyTorch 2.15.0+cu132: optimizers and schedulers by their options
 return {
   optimizers = {
     {'SGD', {lr = 0.01}, {}, 0},

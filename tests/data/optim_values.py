@@ -248,7 +248,7 @@ def fill(text, indent):
 
 save_file(tensors, os.path.join(here, 'optim_values.safetensors'))
 with open(os.path.join(here, 'optim_cases.lua'), 'w') as f:
-    title = '-- optim_cases.lua -- made by optim_values.py with PyTorch %s: optimizers and schedulers with their options'
+    title = "-- optim_cases.lua -- made by optim_values.py with PyTorch %s: optimizers and schedulers by their options"
     f.write(title % torch.__version__ + '\nreturn {\n')
     for kind, texts in rows.items():
         f.write('  %s = {\n%s  },\n' % (kind, ''.join(fill(text, '    ') for text in texts)))
