@@ -499,18 +499,17 @@ add('mobilenet', trained(nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(
   nn.Conv2d(8, 8, 3, 1, 1, {groups = 8}), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 16, 1), nn.BatchNorm2d(16),
   nn.Hardswish(), nn.AdaptiveAvgPool2d({1, 1}), nn.Flatten(), nn.Dropout(0.2), nn.Linear(16, 4)), of(3, 16, 16)),
   of(3, 16, 16))
-add('unet', class('UNet', { {'down1', nn.Conv2d(1, 4, 3, 1, 1)}, {'down2', nn.Conv2d(4, 8, 3, 1, 1)}, {'middle',
-  nn.Conv2d(8, 8, 3, 1, 1)},
-  {'up', nn.ConvTranspose2d(8, 8, 2, 2)}, {'mix', nn.Conv2d(16, 4, 3, 1, 1)}, {'last', nn.Conv2d(8, 2, 1)},
-  {'grow', nn.Upsample({scale_factor = 2, mode = 'bilinear'})} }, function(self, x)
+add('unet', class('UNet', { {'down1', nn.Conv2d(1, 4, 3, 1, 1)}, {'down2', nn.Conv2d(4, 8, 3, 1, 1)},
+  {'middle', nn.Conv2d(8, 8, 3, 1, 1)}, {'up', nn.ConvTranspose2d(8, 8, 2, 2)}, {'mix', nn.Conv2d(16, 4, 3, 1, 1)},
+  {'last', nn.Conv2d(8, 2, 1)}, {'grow', nn.Upsample({scale_factor = 2, mode = 'bilinear'})} }, function(self, x)
   local a = self.down1(x):relu()
   local b = self.down2(mt.max_pool2d(a, 2)):relu()
   local c = self.middle(mt.max_pool2d(b, 2)):relu()
   local d = self.mix(mt.cat({self.up(c), b}, 2)):relu()
   return self.last(mt.cat({self.grow(d), a}, 2))
 end), of(1, 16, 16))
-add('unet_any_size', nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), class('Around', { {'down', nn.Conv2d(4, 8, 3, 2, 1)},
-  {'up', nn.ConvTranspose2d(8, 4, 2, 2)} }, function(self, x)
+add('unet_any_size', nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), class('Around',
+  { {'down', nn.Conv2d(4, 8, 3, 2, 1)}, {'up', nn.ConvTranspose2d(8, 4, 2, 2)} }, function(self, x)
   local y = self.up(self.down(x):relu())
   return mt.cat({mt.interpolate(y, {size = {x.shape[3], x.shape[4]}, mode = 'bilinear'}), x, y}, 2)
 end), nn.AdaptiveAvgPool2d(1), nn.Flatten()), function(n) return {mt.randn(n, 1, 8, 4 + 4 * n)} end,
@@ -529,12 +528,11 @@ add('paddings', nn.Sequential(nn.ReflectionPad2d(1), nn.ReplicationPad2d({1, 0, 
 add('word_bags', class('Bag', { {'bag', nn.EmbeddingBag(20, 6, {mode = 'mean'})}, {'out', nn.Linear(6, 2)} },
   function(self, ids) return self.out(self.bag(ids)) end), function(n) return {mt.randint(1, 20, {n, 7})} end,
   {positions = {true}})
-add('text_convolution', class('TextCNN', { {'words', nn.Embedding(20, 6)}, {'conv', nn.Conv1d(6, 8, 3)}, {'out',
-  nn.Linear(8, 2)} },
-  function(self, ids)
-    local h = self.conv(self.words(ids):transpose(2, 3)):relu()
-    return self.out(h:amax({3}))
-  end), function(n) return {mt.randint(1, 20, {n, 7})} end, {positions = {true}})
+add('text_convolution', class('TextCNN', { {'words', nn.Embedding(20, 6)}, {'conv', nn.Conv1d(6, 8, 3)},
+  {'out', nn.Linear(8, 2)} }, function(self, ids)
+  local h = self.conv(self.words(ids):transpose(2, 3)):relu()
+  return self.out(h:amax({3}))
+end), function(n) return {mt.randint(1, 20, {n, 7})} end, {positions = {true}})
 
 -- ---- layer by layer --------------------------------------------------------------------------------------
 
@@ -575,12 +573,10 @@ add('layer_Pairwise', nn.PairwiseDistance(1), function(n) return {mt.randn(n, 3)
 
 local function targets(n) return {mt.randn(n, 6), mt.rand(n, 6)} end
 for name, net in pairs{MSELoss = nn.MSELoss(), L1Loss = nn.L1Loss('sum'), SmoothL1Loss = nn.SmoothL1Loss(),
-  HuberLoss = nn.HuberLoss(),
-    BCEWithLogitsLoss = nn.BCEWithLogitsLoss({pos_weight = mt.ones(6) * 2}),
-      KLDivLoss = nn.KLDivLoss({log_target = true}),
-    PoissonNLLLoss = nn.PoissonNLLLoss({full = true}), MultiLabelSoftMarginLoss = nn.MultiLabelSoftMarginLoss(),
-    SoftMarginLoss = nn.SoftMarginLoss('none'),
-      CrossEntropyProbabilities = nn.CrossEntropyLoss({label_smoothing = 0.1})} do
+  HuberLoss = nn.HuberLoss(), BCEWithLogitsLoss = nn.BCEWithLogitsLoss({pos_weight = mt.ones(6) * 2}),
+  KLDivLoss = nn.KLDivLoss({log_target = true}), PoissonNLLLoss = nn.PoissonNLLLoss({full = true}),
+  MultiLabelSoftMarginLoss = nn.MultiLabelSoftMarginLoss(), SoftMarginLoss = nn.SoftMarginLoss('none'),
+  CrossEntropyProbabilities = nn.CrossEntropyLoss({label_smoothing = 0.1})} do
   add('loss_' .. name, net, targets)
 end
 add('loss_BCELoss', nn.BCELoss(), function(n) return {mt.rand(n, 6), mt.rand(n, 6)} end)
@@ -595,9 +591,8 @@ add('loss_TripletMarginLoss', nn.TripletMarginLoss({swap = true}),
   function(n) return {mt.randn(n, 4), mt.randn(n, 4), mt.randn(n, 4)} end)
 local weights = mt.linspace(0.5, 1.5, 6)
 for name, net in pairs{CrossEntropyLoss = nn.CrossEntropyLoss({weight = weights, label_smoothing = 0.2}),
-  NLLLoss = nn.NLLLoss(),
-    MultiMarginLoss = nn.MultiMarginLoss({p = 2, weight = weights}),
-      Smoothed = nn.CrossEntropyLoss({label_smoothing = 0.2})} do
+  NLLLoss = nn.NLLLoss(), MultiMarginLoss = nn.MultiMarginLoss({p = 2, weight = weights}),
+  Smoothed = nn.CrossEntropyLoss({label_smoothing = 0.2})} do
   add('loss_' .. name, net, function(n) return {mt.randn(n, 6), mt.randint(1, 6, {n})} end, {positions = {false, true}})
 end
 add('ignored_labels', function(scores, label)
@@ -629,11 +624,10 @@ add('lstm_states', nn.LSTM(5, 6, {batch_first = true}), function(n)
   return {mt.randn(n, 7, 5), mt.randn(1, n, 6), mt.randn(1, n, 6)}
 end, {axes = { {[1] = 'batch', [2] = 'time'}, {[2] = 'batch'}, {[2] = 'batch'} }})
 add('lstm_time', class('Tagger', { {'words', nn.Embedding(20, 5)}, {'lstm', nn.LSTM(5, 6, {batch_first = true})},
-  {'out', nn.Linear(6, 3)} },
-  function(self, ids)
-    local h = self.lstm(self.words(ids))
-    return self.out(h):argmax(-1), h[{ {}, -1}]
-  end), function(n) return {mt.randint(1, 20, {n, n + 4})} end,
+  {'out', nn.Linear(6, 3)} }, function(self, ids)
+  local h = self.lstm(self.words(ids))
+  return self.out(h):argmax(-1), h[{ {}, -1}]
+end), function(n) return {mt.randint(1, 20, {n, n + 4})} end,
   {positions = {true}, places = {true}, axes = { {[1] = 'batch', [2] = 'time'} }})
 add('cells', class('Cells', { {'lstm', nn.LSTMCell(5, 6)}, {'gru', nn.GRUCell(6, 6)}, {'rnn', nn.RNNCell(6, 4)} },
   function(self, x)
@@ -657,9 +651,8 @@ end), function(n) return {mt.randint(1, 20, {n, 6})} end, {positions = {true}, p
 
 --- Returns a transformer block of basic operations, with d features per token and `heads` heads.
 local function transformer_block(d, heads)
-  return class('Block', { {'ln1', nn.LayerNorm(d)}, {'qkv', nn.Linear(d, 3 * d)}, {'proj', nn.Linear(d, d)}, {'ln2',
-    nn.LayerNorm(d)},
-    {'up', nn.Linear(d, 4 * d)}, {'down', nn.Linear(4 * d, d)} }, function(self, x)
+  return class('Block', { {'ln1', nn.LayerNorm(d)}, {'qkv', nn.Linear(d, 3 * d)}, {'proj', nn.Linear(d, d)},
+    {'ln2', nn.LayerNorm(d)}, {'up', nn.Linear(d, 4 * d)}, {'down', nn.Linear(4 * d, d)} }, function(self, x)
     local n, t = x.shape[1], x.shape[2]
     local parts = self.qkv(self.ln1(x)):view(n, t, 3, heads, d / heads):permute(3, 1, 4, 2, 5)
     local y = mt.scaled_dot_product_attention(parts[1], parts[2], parts[3], {is_causal = true})
@@ -669,9 +662,9 @@ local function transformer_block(d, heads)
 end
 local function gpt(d, heads)
   local tokens = nn.Embedding(20, d)
-  return class('GPT', { {'tokens', tokens}, {'places', nn.Embedding(16, d)}, {'blocks',
-    nn.Sequential(transformer_block(d, heads),
-    transformer_block(d, heads))}, {'ln', nn.LayerNorm(d)} }, function(self, ids)
+  return class('GPT', { {'tokens', tokens}, {'places', nn.Embedding(16, d)},
+    {'blocks', nn.Sequential(transformer_block(d, heads), transformer_block(d, heads))}, {'ln', nn.LayerNorm(d)} },
+    function(self, ids)
     local t = ids.shape[2]
     local h = self.tokens(ids) + self.places(mt.range(1, t))
     return self.ln(self.blocks(h)):matmul(self.tokens.weight:t())
@@ -682,14 +675,13 @@ local function tokens(n) return {mt.randn(n, n + 3, 8)} end
 add('mha', nn.MultiheadAttention(8, 2, {batch_first = true}), tokens, {axes = both})
 add('mha_length_first', nn.MultiheadAttention(8, 4), function(n) return {mt.randn(5, n, 8)} end,
   {axes = { {[2] = 'batch'} }})
-add('mha_masks', class('Masked', { {'mha', nn.MultiheadAttention(8, 2, {batch_first = true, add_bias_kv = true,
-  add_zero_attn = true})} },
-  function(self, x, padding)
-    local t = x.shape[2]
-    local later = mt.ones({t, t}, {dtype = 'bool'}):triu(1)
-    local out, weights = self.mha(x, x, x, {attn_mask = later, key_padding_mask = padding, need_weights = true})
-    return out, weights, self.mha(x, x, x, {key_padding_mask = padding}), self.mha(x, {is_causal = true})
-  end), function(n)
+add('mha_masks', class('Masked', { {'mha', nn.MultiheadAttention(8, 2,
+  {batch_first = true, add_bias_kv = true, add_zero_attn = true})} }, function(self, x, padding)
+  local t = x.shape[2]
+  local later = mt.ones({t, t}, {dtype = 'bool'}):triu(1)
+  local out, weights = self.mha(x, x, x, {attn_mask = later, key_padding_mask = padding, need_weights = true})
+  return out, weights, self.mha(x, x, x, {key_padding_mask = padding}), self.mha(x, {is_causal = true})
+end), function(n)
   local padding = mt.zeros({n, n + 3}, 'bool')
   padding[{ {}, n + 3}] = true
   return {mt.randn(n, n + 3, 8), padding}
