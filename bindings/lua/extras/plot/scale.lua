@@ -129,6 +129,14 @@ function scale.ticks(lo, hi, n, log, whole)
   return linear_ticks(lo, hi, n, whole)
 end
 
+--- Returns the ticks at 1..count of rows, columns or bars: every stride-th name, or round numbers without names.
+function scale.category_ticks(names, count, stride)
+  if not names and stride > 1 then return scale.ticks(1, count, count / stride, false, true) end
+  local values = {}
+  for i = 1, count, stride do values[#values + 1] = i end
+  return values, util.map(values, function(i) return names and names[i] or tostring(i) end)
+end
+
 --- Returns the ticks of a figure's x axis, at most about n, as many as fit: fits(texts) tells whether they do.
 function scale.fitting_ticks(fig, n, fits)
   local values, texts

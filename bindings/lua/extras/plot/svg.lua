@@ -69,14 +69,8 @@ end
 
 --- Returns the names (or numbers) at 1..count of a category axis that are at least `size` pixels apart.
 local function names_of(list, count, slot, size)
-  local stride = max(1, ceil(size / slot))
-  if not list and stride > 1 then return scale.ticks(1, count, count / stride, false, true) end
-  local values, texts = {}, {}
-  for i = 1, count, stride do
-    values[#values + 1] = i
-    texts[#texts + 1] = list and util.truncate(list[i], 22) or tostring(i)
-  end
-  return values, texts
+  local names = list and util.map(list, function(name) return util.truncate(name, 22) end)
+  return scale.category_ticks(names, count, max(1, ceil(size / slot)))
 end
 
 local function widest(texts)

@@ -423,15 +423,9 @@ local function number_table(t, fig, left)
   return out
 end
 
---- Returns ticks at 1..count over `cells` rows or columns: the names, or round numbers.
+--- Returns about n ticks at 1..count over `cells` rows or columns.
 local function index_ticks(names, count, cells, n)
-  local values, texts = scale.ticks(1, count, n, false, true)
-  if names or count == 1 then
-    values, texts = {}, {}
-    for i = 1, count, max(1, ceil(count / n)) do
-      values[#values + 1], texts[#texts + 1] = i, names and names[i] or '1'
-    end
-  end
+  local values, texts = scale.category_ticks(names, count, max(1, ceil(count / n)))
   return util.map(values, function(v) return floor((v - 0.5) / count * cells) end), texts
 end
 
