@@ -12,6 +12,11 @@
 
 namespace mt {
 
+namespace op {
+/// Whether an operation is one of these.
+template <class... Op> constexpr bool is(int operation) { return ((operation == id<Op>) || ...); }
+}  // namespace op
+
 enum class GridType : uint8_t { none, boolean, integer, real };
 enum class GridClass : uint8_t { scalar, affine, vector };
 /// How a launch runs on the CPU: lanes in lockstep, rows of lanes as machine code, or thread after thread.
@@ -94,7 +99,9 @@ struct GridValue {
   GridValue* next = nullptr;  // the value of the statement that is computed after it
   GridValues args = {};
 
-  bool has(int operation_id) const { return kind == operation && op == operation_id; }
+  /// Whether it is one of these operations, or a conversion.
+  template <class... Op> bool has() const { return kind == operation && op::is<Op...>(op); }
+  bool converts() const { return kind == operation && op == kConvert; }
 };
 
 /// A list of statements, which are linked.
@@ -192,9 +199,9 @@ template <class F> void values_of(const GridStatement& s, const F& f) {
     if (v) each_value(*v, f);
 }
 
-/// Visits the statements of a body and of the bodies in them, with the number of loops around each.
-template <class F> void each_statement(const GridBody& body, int depth, const F& f) {
-  for (GridStatement* s : body) {
+/// Visits the statements of a body, or of a list, and those in them, with the number of loops around each.
+template <class List, class F> void each_statement(const List& list, int depth, const F& f) {
+  for (auto* s : list) {
     f(*s, depth);
     const int inside = depth + s->is_loop();
     each_statement(s->body, inside, f), each_statement(s->other, inside, f);

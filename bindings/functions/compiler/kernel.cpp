@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "bindings/functions/functions.h"
-#include "engine/compiler/cuda/grid_launch.h"
+#include "engine/compiler/kernel/grid_kernel.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {

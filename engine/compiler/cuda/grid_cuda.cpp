@@ -1,12 +1,15 @@
-// grid_cuda.cpp -- translates a typed grid kernel to CUDA C, with the lines of its Lua source
+// grid_cuda.cpp -- translates a typed grid kernel to CUDA C, with the lines of its Lua source; compiles and launches it
 #include <bit>
 #include <cctype>
 #include <cmath>
+#include <cstring>
 #include <map>
 
-#include "engine/compiler/cuda/grid_launch.h"
 #include "engine/compiler/cuda/program_text.h"
+#include "engine/compiler/kernel/grid_kernel.h"
+#include "engine/core/async_errors.h"
 #include "engine/core/dtype.h"
+#include "engine/ops/create.h"
 #include "engine/ops/ops.h"
 
 namespace mt::grid {
@@ -195,11 +198,24 @@ constexpr OperationForm kForms[] = {
     {op::id<op::Lcm>, "mt_lcm({0}, {1})"},
     {op::id<op::LogicalXor>, "({0} != {1})"}};
 
+/// The name of the kernel in its text. It takes the tensors of a launch as {data, sizes, strides}, its numbers, and
+/// an address for the first fields of a GridFault as int64: kind, line, tensor, dim, index, thread.
+std::string cuda_name(const Kernel& k) {
+  std::string name = "grid_";
+  for (const char c : k.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+constexpr int kCudaFault = 8;  // integers
+
 class KernelText {
  public:
   explicit KernelText(const Kernel& k) : k_(k) {}
   std::string run() {
-    find(k_.body);
+    each_statement(k_.body, 0, [this](const Statement& s, int) {
+      warps_ |= s.kind == Statement::warp;
+      updates_ |= s.update != GridUpdate::add;
+      if (s.kind == Statement::leave) labels_.try_emplace(s.target, int(labels_.size()));
+    });
     for (size_t t = 0; t < k_.tensors.size(); ++t)
       if (k_.tensors[t].constant)
         out_ += fmt::format("  const auto c{0} = mt_in_constant(t{0});\n", t);
@@ -269,15 +285,6 @@ class KernelText {
           element(x.dtype), t, cells, x.ndim, sizes, strides);
     }
     return text;
-  }
-  void find(const Body& body) {
-    for (const Statement* s : body) {
-      warps_ |= s->kind == Statement::warp;
-      updates_ |= s->update != GridUpdate::add;
-      if (s->kind == Statement::leave && !labels_.count(s->target))
-        labels_.emplace(s->target, int(labels_.size()));
-      find(s->body), find(s->other);
-    }
   }
 
   // ---- values ------------------------------------------------------------------------------------
@@ -453,10 +460,118 @@ class KernelText {
 
 std::string cuda_text(const Kernel& k) { return KernelText(k).run(); }
 
-std::string cuda_name(const Kernel& k) {
-  std::string name = "grid_";
-  for (const char c : k.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
+}  // namespace mt::grid
+
+// ---- launches --------------------------------------------------------------------------------------
+
+namespace mt {
+namespace {
+
+/// The compiled state of a kernel on the GPUs, which lives as long as the kernel.
+struct Compiled {
+  struct OnDevice {
+    LoadedKernel kernel{};
+    Tensor fault;        // grid::kCudaFault integers in the GPU's memory
+    bool asked = false;  // a check of it is scheduled
+  };
+  std::map<const Device*, OnDevice> places;
+  const char* name = nullptr;
+  ~Compiled() {
+    for (const auto& [device, place] : places)
+      if (place.fault.defined()) modules_of(*device)->unload(place.kernel);
+  }
+};
+
+CudaSource source_of(const grid::Kernel& kernel) {
+  CudaSource source;
+  source.text = grid::cuda_text(kernel), source.name = grid::cuda_name(kernel);
+  source.origins = {{1, kernel.name, 1}};
+  source.options = {"--fmad=false"};  // for the same bits as on the CPU
+  return source;
 }
 
-}  // namespace mt::grid
+void load(Compiled& c, Compiled::OnDevice& place, const grid::Kernel& kernel, const Device& d) {
+  const CudaSource source = source_of(kernel);
+  c.name = lasting(source.name);
+  place.kernel =
+      load_kernel(source, compile_cuda(source, modules_of(d)->arch), d, kernel.name + ":");
+  place.fault = zeros({grid::kCudaFault}, Dtype::i64, d);
+}
+
+/// Reads the fault that threads reported, once it is available.
+void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
+                    const std::function<void(const GridFault&)>& raise) {
+  Compiled::OnDevice& place = c->places.at(&d);
+  place.asked = false;
+  int64_t words[grid::kCudaFault] = {};
+  d.download(words, place.fault.data(), sizeof words);
+  if (words[0] == 0) return;
+  const int64_t none[grid::kCudaFault] = {};
+  d.upload(place.fault.data(), none, sizeof none);
+  GridFault f{};
+  f.kind = GridFaultKind(words[0]);
+  f.line = int(words[1]), f.tensor = int(words[2]), f.dim = int(words[3]), f.index = words[4];
+  for (int k = 0; k < 3; ++k) f.thread[k] = words[5 + k];
+  raise(f);
+}
+
+/// Copies a tensor to the constant memory of the kernel, at an offset of `used` bytes.
+void fill_constant(const grid::Kernel& kernel, const Tensor& x, const LoadedKernel& loaded,
+                   const Device& d, GridTensor& view, int64_t& used) {
+  size_t room = 0;
+  char* const begin = static_cast<char*>(modules_of(d)->variable(loaded, "mt_constant", &room));
+  const Tensor values = contiguous(x.detach());
+  const int64_t bytes = values.numel() * item_size(values.dtype());
+  if (!begin || used + bytes > int64_t(room))
+    fail("{}: the tensors in constant(..) have {} bytes; constant memory holds {}", kernel.name,
+         used + bytes, room);
+  if (bytes > 0) modules_of(d)->write(begin + used, values.data(), bytes);
+  view.data = reinterpret_cast<void*>(used);
+  for (int k = 0; k < view.ndim; ++k) view.stride[k] = values.stride(k);
+  used += (bytes + 15) / 16 * 16;
+}
+
+}  // namespace
+
+CudaCode compile_grid(const grid::Kernel& kernel, int arch) {
+  return compile_cuda(source_of(kernel), arch);
+}
+
+void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
+  check_alive(d);
+  if (!l.compiled) l.compiled = std::make_shared<Compiled>();
+  const auto compiled = std::static_pointer_cast<Compiled>(l.compiled);
+  Compiled::OnDevice& place = compiled->places[&d];
+  if (!place.fault.defined()) load(*compiled, place, l.kernel, d);
+  check_threads(l.kernel.name, place.kernel, l.size);
+  KernelArguments arguments;
+  std::vector<uint64_t>& words = arguments.words;
+  int64_t constant = 0;
+  for (size_t t = 0; t < l.views.size(); ++t) {
+    GridTensor v = l.views[t];
+    if (l.kernel.tensors[t].shared) continue;
+    if (l.kernel.tensors[t].constant)
+      fill_constant(l.kernel, l.tensors[t], place.kernel, d, v, constant);
+    words.push_back(reinterpret_cast<uintptr_t>(v.data));
+    const int rank = std::max(v.ndim, 1);
+    for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.size[k]) : 1);
+    for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.stride[k]) : 1);
+    arguments.end();
+  }
+  for (const GridScalar& s : l.scalars) {
+    words.push_back(0);
+    std::memcpy(&words.back(), &s, sizeof s);
+    arguments.end();
+  }
+  words.push_back(reinterpret_cast<uintptr_t>(place.fault.data()));
+  arguments.end();
+  queue_kernel(place.kernel, compiled->name, l.size, arguments, d);
+  if (reports_synchronously(d)) look_for_fault(compiled, d, l.raise);
+  else if (!place.asked) {
+    place.asked = true;
+    when_done(gpu_of(d), [compiled, &d, raise = l.raise] { look_for_fault(compiled, d, raise); });
+  }
+  check_device(d);
+}
+
+}  // namespace mt

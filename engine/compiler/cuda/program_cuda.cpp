@@ -1,44 +1,24 @@
-// program_cuda.cpp -- elementwise expression programs on a GPU: compiles and launches CUDA C
+// program_cuda.cpp -- expression programs on a GPU: compiles and launches CUDA C
 #include "engine/compiler/cuda/program_cuda.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <tuple>
-#include <vector>
 
-#include "engine/compiler/cuda/program_text.h"
+#include "engine/compiler/cuda/program_rows_text.h"
 #include "engine/core/error.h"
 #include "engine/core/interceptor.h"
 #include "kernels/view.h"
 
 namespace mt {
 
-std::string offsets_text(int ndim, int operands) {
-  if (ndim == 0) return "";
-  std::string s = "  long long rest = i";
-  for (int k = 0; k < operands; ++k) s += fmt::format(", at{} = 0", k);
-  s += ";\n";
-  for (int d = ndim - 1; d >= 0; --d) {
-    s +=
-        d > 0
-            ? fmt::format(
-                  "  {{ const long long next = rest / r.size[{0}], p = rest - next * r.size[{0}]; rest = next;",
-                  d)
-            : std::string("  { const long long p = rest;");
-    for (int k = 0; k < operands; ++k) s += fmt::format(" at{0} += p * r.stride[{0}][{1}];", k, d);
-    s += " }\n";
-  }
-  return s;
-}
-
 std::string cuda_text(const Program& p, Dtype dtype, int ndim) {
   const int operands = p.outputs + p.inputs;
   const auto place = [&](int k) { return ndim == 0 ? "i" : fmt::format("at{}", k); };
   const auto value = [](int v) { return fmt::format("x{}", v); };
   OperationText operations(p, compute_dtype(dtype));
-  std::string body = offsets_text(ndim, operands);
+  std::string body = rows::offsets_text(ndim, operands);
   for (int i = 0; i < p.count; ++i) {
     const int k = p.outputs + p.code[i].which;
     if (p.code[i].op == kReduce) return "";
@@ -65,6 +45,9 @@ std::string cuda_text(const Program& p, Dtype dtype, int ndim) {
 
 // ---- the launch -----------------------------------------------------------------------------------------
 
+namespace {
+
+/// The kernel of a text, compiled at first use and cached; null if there is no text, or no NVRTC.
 const LoadedKernel* program_kernel(const std::string& text, const Device& device) {
   static std::mutex lock;
   static auto* const all =
@@ -84,84 +67,120 @@ const LoadedKernel* program_kernel(const std::string& text, const Device& device
   return &*kernel;
 }
 
-RunDims::RunDims(const Run& r, int dims) {
-  const int used = r.program->outputs + r.program->inputs;
-  int64_t* stride[kMaxProgramOperands];
-  std::copy_n(r.size, dims, size);
-  for (int k = 0; k < used; ++k) stride[k] = strides[k], std::copy_n(r.stride[k], dims, strides[k]);
-  n = count(dims, size);
-  ndim = collapse(dims, size, stride, used);
-}
+/// The leading dimensions of a run and the strides of its operands, after merging dimensions: none if an elementwise
+/// program's operands are contiguous. For a program by rows, also the rows.
+struct RunForm {
+  int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], n, length = 0;
+  int ndim;
+  rows::TeamForm team{};  // without the fields that share_row sets
 
-void append_operands(std::vector<uint64_t>& words, const Run& r) {
-  const Program& p = *r.program;
-  for (int k = 0; k < p.outputs + p.inputs; ++k)
-    words.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
-  for (int k = 0; k < p.numbers; ++k) words.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
-  if (p.numbers == 0) words.push_back(0);
-}
-void append_dims(std::vector<uint64_t>& words, const Run& r, const RunDims& v) {
-  words.insert(words.end(), v.size, v.size + v.ndim);
-  for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
-    words.insert(words.end(), v.strides[k], v.strides[k] + v.ndim);
-}
-
-namespace {
-
-/// The dimensions of a run in its kernel: none if all operands are contiguous.
-struct ElementwiseDims : RunDims {
-  explicit ElementwiseDims(const Run& r) : RunDims(r, r.ndim) {
-    bool flat = ndim <= 1;
-    for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
-      flat &= ndim == 0 || strides[k][0] == 1;
+  explicit RunForm(const Run& r) {
+    const Program& p = *r.program;
+    const int used = p.outputs + p.inputs, dims = r.ndim - p.by_rows;
+    int64_t* stride[kMaxProgramOperands];
+    std::copy_n(r.size, dims, size);
+    for (int k = 0; k < used; ++k)
+      stride[k] = strides[k], std::copy_n(r.stride[k], dims, strides[k]);
+    n = count(dims, size);
+    ndim = collapse(dims, size, stride, used);
+    bool flat = ndim <= 1 && !p.by_rows;
+    for (int k = 0; k < used; ++k) flat &= ndim == 0 || strides[k][0] == 1;
     if (flat) ndim = 0;
+    if (p.by_rows) find_rows(r, used);
+  }
+  std::string text(const Run& r) {
+    constexpr int kMaxInstructions = 2000;  // larger programs take too long to compile
+    if (!r.program->by_rows) return cuda_text(*r.program, r.dtype, ndim);
+    if (r.program->count > kMaxInstructions) return "";
+    rows::share_row(team, *r.program, r.dtype, length);
+    return rows::RowsText(*r.program, r.dtype, team).text();
+  }
+
+ private:
+  void find_rows(const Run& r, int used) {
+    const int outer = r.ndim - 1;
+    length = r.size[outer];
+    if (ndim == 0) {
+      ndim = 1, size[0] = 1;
+      for (int k = 0; k < used; ++k) strides[k][0] = 0;
+    }
+    team.ndim = ndim;
+    team.run = rows::run_for(r.dtype, length);
+    for (int k = 0; k < used; ++k) {
+      const bool dense = r.stride[k][outer] == 1;
+      bool wide = team.run > 1 && dense && !r.is_bool[k] &&
+                  reinterpret_cast<uintptr_t>(r.data[k]) % 16 == 0;
+      for (int d = 0; d < ndim; ++d) wide &= strides[k][d] % team.run == 0;
+      team.dense |= uint64_t(dense) << k, team.wide |= uint64_t(wide) << k;
+    }
   }
 };
 
-/// The kernel for a program on a GPU, compiled at first use and cached; null if there is none.
-const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
+/// A kernel, and the elements or rows that a block of it processes.
+struct ProgramKernel {
+  const LoadedKernel* loaded = nullptr;  // null: there is none
+  int per_block = 256, threads = 256;
+};
+
+/// The kernel for a run, compiled at first use.
+const ProgramKernel& kernel_of(const Run& r, RunForm& f, const Device& device) {
+  using Key = std::tuple<const Program*, Dtype, int64_t, int, uint64_t, uint64_t, const Device*>;
   static std::mutex lock;
-  static auto* const all =
-      new std::map<std::tuple<const Program*, Dtype, int, const Device*>, const LoadedKernel*>;
+  static auto* const all = new std::map<Key, ProgramKernel>;
   const std::lock_guard guard(lock);
-  const auto [at, is_new] = all->try_emplace({r.program, r.dtype, ndim, &device}, nullptr);
-  if (is_new) at->second = program_kernel(cuda_text(*r.program, r.dtype, ndim), device);
-  return at->second;
+  const auto [at, is_new] = all->try_emplace(
+      Key{r.program, r.dtype, f.length, f.ndim, f.team.dense, f.team.wide, &device});
+  ProgramKernel& kernel = at->second;
+  if (!is_new) return kernel;
+  kernel.loaded = program_kernel(f.text(r), device);
+  if (kernel.loaded && r.program->by_rows)
+    kernel.per_block = f.team.rows(), kernel.threads = f.team.threads();
+  return kernel;
 }
+
+struct ProgramLaunch {
+  int64_t n = 0;
+  KernelArguments arguments;
+  ProgramKernel kernel;
+};
+
 bool has_kernel(const Run& r) { return is_float(r.dtype); }
 
-/// Compiles the kernel at first use; false if there is none.
+/// The arguments of the kernel for a run, and the kernel, compiled at first use; false if there is none.
 bool prepare(const Run& r, const Device& device, ProgramLaunch& launch) {
   if (!has_kernel(r)) return false;
-  if (r.program->by_rows) return prepare_rows(r, device, launch);
-  const ElementwiseDims v(r);
-  launch.n = v.n;
-  if (v.n == 0) return true;
-  launch.arguments.words.push_back(uint64_t(v.n));
-  append_operands(launch.arguments.words, r);
-  append_dims(launch.arguments.words, r, v);
-  launch.per_block = launch.threads = 256;
-  if (launch.fits()) launch.kernel = kernel_of(r, v.ndim, device);
-  return launch.kernel != nullptr;
+  const Program& p = *r.program;
+  RunForm f(r);
+  launch.n = p.by_rows && f.length == 0 ? 0 : f.n;
+  if (launch.n == 0) return true;
+  const int used = p.outputs + p.inputs;
+  std::vector<uint64_t>& words = launch.arguments.words;
+  words.push_back(uint64_t(f.n));
+  if (p.by_rows) words.push_back(uint64_t(f.length));
+  for (int k = 0; k < used; ++k) words.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
+  for (int k = 0; k < p.numbers; ++k) words.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
+  if (p.numbers == 0) words.push_back(0);
+  for (int k = 0; p.by_rows && k < used; ++k) words.push_back(uint64_t(r.stride[k][r.ndim - 1]));
+  words.insert(words.end(), f.size, f.size + f.ndim);
+  for (int k = 0; k < used; ++k) words.insert(words.end(), f.strides[k], f.strides[k] + f.ndim);
+  if (words.size() * 8 > 4000) return false;  // CUDA's limit is 4096 bytes
+  launch.kernel = kernel_of(r, f, device);
+  return launch.kernel.loaded != nullptr;
 }
 
 }  // namespace
 
-std::string cuda_text(const Run& r) {
-  if (!has_kernel(r)) return "";
-  return r.program->by_rows ? rows_cuda_text(r)
-                            : cuda_text(*r.program, r.dtype, ElementwiseDims(r).ndim);
-}
+std::string cuda_text(const Run& r) { return has_kernel(r) ? RunForm(r).text(r) : ""; }
 
 bool run_on_gpu(const Run& r, const Device& device) {
   ProgramLaunch launch;
   if (!prepare(r, device, launch)) return false;
   if (launch.n == 0) return true;
-  const int64_t blocks = ceil_div(launch.n, launch.per_block);
+  const int64_t blocks = ceil_div(launch.n, launch.kernel.per_block);
   if (blocks > INT32_MAX) return false;
   launch.arguments.end();
-  queue_kernel(*launch.kernel, "compiled function", {{blocks, 1, 1}, {launch.threads, 1, 1}},
-               launch.arguments, device);
+  queue_kernel(*launch.kernel.loaded, "compiled function",
+               {{blocks, 1, 1}, {launch.kernel.threads, 1, 1}}, launch.arguments, device);
   check_device(device);
   return true;
 }

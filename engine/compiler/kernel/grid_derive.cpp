@@ -1,4 +1,5 @@
-// grid_derive.cpp -- forward-mode derivatives of grid kernels: real variables have one tangent per input
+// grid_derive.cpp -- the formulas of kernels/ops.h in grid kernels: forward-mode derivatives, and operations that are
+// defined by others
 //
 // A derivative kernel computes the original values, and for each real variable that depends on an input
 // its tangents by the inputs, in the same loops and branches. The formulas are those of kernels/ops.h;
@@ -14,6 +15,45 @@ namespace {
 
 using T = GridType;
 
+/// The value of a program of operations on numbers of this type; `keep` stores a value in a variable.
+Value* add_formula(Kernel& k, const Program& p, const GridValues& inputs, const GridValues& numbers,
+                   GridType type, int line, const auto& keep) {
+  std::vector<Value*> value;
+  std::vector<int> uses(size_t(p.count));
+  for (int i = 0; i < p.count; ++i)
+    for (const int in : p.code[i].in)
+      if (in >= 0) ++uses[size_t(in)];
+  const auto number = [&](double x, T t) {
+    return k.add({.kind = t == T::boolean ? Value::boolean : Value::number,
+                  .type = t,
+                  .line = line,
+                  .value = x});
+  };
+  const auto operation = [&](const Instruction& c) {
+    const OpRow& row = op_row(c.op);
+    GridValues args;
+    for (int j = 0; j < row.inputs; ++j) args.push_back(value[size_t(c.in[j])]);
+    for (int j = 0; j < row.params; ++j) args.push_back(number(p.params[c.which + j], type));
+    const bool swaps = op::is<op::Gt, op::Ge>(c.op);  // machine code has < and <= alone
+    if (swaps) std::swap(args[0], args[1]);
+    if (type == T::integer && op::is<op::Floor, op::Ceil, op::Round, op::Trunc>(c.op))
+      return args[0];
+    const int op = !swaps ? c.op : c.op == op::id<op::Gt> ? op::id<op::Lt> : op::id<op::Le>;
+    return k.add(op, args, c.is_bool ? T::boolean : type, line);
+  };
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    Value* const v = c.op == kInput      ? inputs[size_t(c.which)]
+                     : c.op == kNumber   ? numbers[size_t(c.which)]
+                     : c.op == kConstant ? number(c.constant, c.is_bool ? T::boolean : type)
+                                         : operation(c);
+    value.push_back(uses[size_t(i)] > 1 ? keep(v) : v);
+  }
+  return value[size_t(p.output[0])];
+}
+
+// ---- derivatives -----------------------------------------------------------------------------------
+
 class Differentiator {
  public:
   Differentiator(Kernel& k, const std::vector<Tangent>& tangents) : k_(k), tangents_(tangents) {
@@ -22,7 +62,7 @@ class Differentiator {
   }
   void run() {
     active_.assign(k_.variables.size(), 0);
-    while (spread(k_.body)) {}
+    while (spread()) {}
     tangent_.assign(k_.variables.size(), {});
     for (size_t v = 0; v < active_.size(); ++v)
       for (size_t w = 0; active_[v] && w < by_.size(); ++w)
@@ -45,15 +85,14 @@ class Differentiator {
     return v.kind == Value::operation &&
            std::any_of(v.args.begin(), v.args.end(), [&](const Value* a) { return reached(*a); });
   }
-  bool spread(const Body& body) {
+  bool spread() {
     bool changed = false;
-    for (const Statement* s : body) {
-      const bool sets = s->kind == Statement::assign || s->kind == Statement::count;
-      if (sets && !is_active(s->variable) && k_.variables[size_t(s->variable)].type == T::real &&
-          (reached(*s->value) || (s->step && reached(*s->step))))
-        active_[size_t(s->variable)] = changed = true;
-      changed |= spread(s->body), changed |= spread(s->other);
-    }
+    each_statement(k_.body, 0, [&](const Statement& s, int) {
+      const bool sets = s.kind == Statement::assign || s.kind == Statement::count;
+      if (sets && !is_active(s.variable) && k_.variables[size_t(s.variable)].type == T::real &&
+          (reached(*s.value) || (s.step && reached(*s.step))))
+        active_[size_t(s.variable)] = changed = true;
+    });
     return changed;
   }
 
@@ -118,7 +157,7 @@ class Differentiator {
   /// The tangent of operation v, whose result is `result`, from the tangents of its operands.
   Value* tangent_of(const Value& v, Value* result, const Tangents& by) {
     if (v.op == op::id<op::Where>) return apply(v.op, {v.args[0], or_zero(by[1]), or_zero(by[2])});
-    if (v.op == op::id<op::LuaMin> || v.op == op::id<op::LuaMax>) {
+    if (op::is<op::LuaMin, op::LuaMax>(v.op)) {
       const int order = v.op == op::id<op::LuaMin> ? op::id<op::Lt> : op::id<op::Gt>;
       return apply(op::id<op::Where>,
                    {apply(order, v.args, T::boolean), or_zero(by[0]), or_zero(by[1])});
@@ -233,10 +272,87 @@ class Differentiator {
   int line_ = 0;
 };
 
+// ---- formulas --------------------------------------------------------------------------------------
+
+// Machine code has instructions for arithmetic, comparisons and selections, and clamp, isnan or relu consist of these.
+// An operation with parameters, such as clamp, is always replaced, so that they may be any numbers.
+
+bool is_arithmetic(int op) {
+  return op::is<op::Neg, op::Abs, op::Add, op::Sub, op::Mul, op::Div, op::Lt, op::Le, op::Gt,
+                op::Ge, op::Eq, op::Ne, op::Where, op::LogicalNot, op::LogicalAnd, op::LogicalOr>(
+      op);
+}
+/// The formula, if the operation is to be replaced by it.
+const ir::Expression* formula_of(const Value& v) {
+  const OpRow& row = op_row(v.op);
+  if (v.op >= kOps) return nullptr;
+  const ir::Expression* const e = ir::formula_of(v.op, nullptr, (1u << row.params) - 1);
+  if (!e || row.params > 0 || row.answers_bool || row.inputs > 2 || v.type == T::integer) return e;
+  const Program& p = e->program();
+  const bool plain = std::all_of(p.code, p.code + p.count, [](const Instruction& c) {
+    return c.op < 0 || is_arithmetic(c.op);
+  });
+  return plain ? e : nullptr;
+}
+
+class Expander {
+ public:
+  explicit Expander(Kernel& k) : k_(k) {}
+  void body(Body& list) {
+    Statement* next = list.first;
+    Body all;
+    while (next) {
+      Statement* const s = next;
+      next = s->next;
+      before_ = {}, home_ = &list;
+      for (Value** v : {&s->place, &s->value, &s->last, &s->step})
+        if (*v) *v = expanded(*v);
+      const bool prints = s->kind == Statement::print;
+      for (Statement* item : prints ? s->body : Body{})
+        if (item->value) item->value = expanded(item->value);
+      all.append(before_);
+      all.append(s);
+      if (!prints) body(s->body), body(s->other);
+    }
+    list = all;
+  }
+
+ private:
+  Value* kept(Value* v) {
+    if (v->kind < Value::operation) return v;
+    k_.variables.push_back({"a value", v->line, v->type, home_});
+    const int to = int(k_.variables.size()) - 1;
+    before_.append(
+        k_.add({.kind = Statement::assign, .line = v->line, .variable = to, .value = v}));
+    return k_.add({.kind = Value::variable, .type = v->type, .line = v->line, .index = to});
+  }
+  Value* expanded(Value* v) {
+    for (Value*& a : v->args) a = expanded(a);
+    if (v->kind != Value::operation || v->op == kConvert) return v;
+    const OpRow& row = op_row(v->op);
+    const ir::Expression* const e = formula_of(*v);
+    if (!e && v->args.count > row.inputs)
+      fail_line(k_, v->line, "this needs mt.{}, which kernels do not have", row.info->name);
+    if (!e) return v;
+    GridValues inputs, numbers;
+    for (int k = 0; k < v->args.count; ++k)
+      (k < row.inputs ? inputs : numbers).push_back(v->args[size_t(k)]);
+    const T type = v->args[size_t(row.mask_first)]->type;
+    return expanded(add_formula(k_, e->program(), inputs, numbers, type, v->line,
+                                [this](Value* x) { return kept(expanded(x)); }));
+  }
+
+  Kernel& k_;
+  Body before_;                 // the statements before the current one
+  const Body* home_ = nullptr;  // where they are
+};
+
 }  // namespace
 
 void differentiate(Kernel& k, const std::vector<Tangent>& tangents) {
   Differentiator(k, tangents).run();
 }
+
+void expand_formulas(Kernel& k) { Expander(k).body(k.body); }
 
 }  // namespace mt::grid

@@ -1,13 +1,11 @@
 // grid_ir.h -- a grid kernel while it is compiled: its tree (kernels/grid.h) and the names in it
 #pragma once
 #include <deque>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/compiler/kernel/lua_parser.h"
 #include "kernels/grid.h"
-#include "kernels/program.h"
 
 namespace mt {
 class Tensor;
@@ -135,9 +133,24 @@ void differentiate(Kernel&, const std::vector<Tangent>&);
 /// Replaces operations that are defined by others, such as clamp or isnan, by their formulas. An operation with
 /// parameters has these as its last operands.
 void expand_formulas(Kernel&);
-/// The value of a program of operations on numbers of this type; `keep` stores a value in a variable.
-Value* add_formula(Kernel&, const Program&, const GridValues& inputs, const GridValues& numbers,
-                   GridType, int line, const std::function<Value*(Value*)>& keep);
+/// A program and the arrays that it points to; its tree is that of the kernel.
+struct TileProgram {
+  std::vector<GridScalar> scalars;  // constants at their positions
+  std::vector<GridType> vector_type;
+  GridProgram program{};
+};
+
+/// A number of a kernel with reals of this dtype.
+GridScalar scalar_of(double value, GridType, Dtype real);
+/// Unrolls short loops between literals.
+void unroll(Kernel&);
+/// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.
+void find_needs(Kernel&);
+/// Rates memory accesses of lanes along an axis of the grid; `stride` by tensor and dimension.
+double axis_score(const Kernel&, int axis, const std::vector<GridTensor>&);
+/// Finds whether values are the same in all lanes, affine in the lane index, or arbitrary, and where lanes
+/// diverge; then gives them registers. varying[d]: whether the threads of a tile differ in x, y, z.
+void assign_registers(Kernel&, TileProgram&, const bool varying[3]);
 
 [[noreturn]] void fail_at(const Kernel&, int line, const std::string& text);
 /// "kernel: train.lua:12: .."; the arguments are those of fmt::format.

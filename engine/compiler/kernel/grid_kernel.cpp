@@ -7,7 +7,6 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/autograd/inplace.h"
-#include "engine/compiler/cuda/grid_launch.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "kernels/cpu/jit/grid_native.h"

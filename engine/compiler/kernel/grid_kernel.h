@@ -4,13 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "engine/compiler/kernel/grid_classes.h"
+#include "engine/compiler/kernel/grid_ir.h"
 #include "engine/core/tensor.h"
 #include "engine/gpu/launch.h"
+#include "engine/gpu/nvrtc.h"
 
 namespace mt {
 
-/// A launch for a GPU (engine/compiler/cuda/grid_launch.h).
+/// A launch for a GPU.
 struct GridCudaLaunch {
   const grid::Kernel& kernel;
   const LaunchSize& size;
@@ -20,6 +21,15 @@ struct GridCudaLaunch {
   std::shared_ptr<void>& compiled;         // cached with the kernel
   std::function<void(const GridFault&)> raise;
 };
+
+/// Compiles the kernel if necessary, and queues it. A fault of its threads is raised after the next
+/// synchronization.
+void launch_grid_cuda(const GridCudaLaunch&, const Device&);
+/// The kernel's CUDA C, and that compiled for compute capability `arch`.
+namespace grid {
+std::string cuda_text(const Kernel&);
+}
+CudaCode compile_grid(const grid::Kernel&, int arch);
 
 class GridKernel {
  public:

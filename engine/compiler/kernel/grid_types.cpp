@@ -28,12 +28,11 @@ T joined(const GridValues& args) {
   for (const Value* a : args) t = join(t, a->type);
   return t;
 }
-template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
-bool is_comparison(int op) { return one_of<op::Lt, op::Le, op::Eq, op::Ne>(op); }
+bool is_comparison(int op) { return op::is<op::Lt, op::Le, op::Eq, op::Ne>(op); }
 bool is_logical(int op) {
-  return one_of<op::LogicalAnd, op::LogicalOr, op::LogicalXor, op::LogicalNot>(op);
+  return op::is<op::LogicalAnd, op::LogicalOr, op::LogicalXor, op::LogicalNot>(op);
 }
-bool is_rounding(int op) { return one_of<op::Floor, op::Ceil, op::Round, op::Trunc>(op); }
+bool is_rounding(int op) { return op::is<op::Floor, op::Ceil, op::Round, op::Trunc>(op); }
 op::Accepts accepted(int op) { return op_row(op).info->accepts; }
 bool needs_whole(int op) { return accepted(op) == op::Accepts::integer; }
 /// Whether the result of integers is one.
@@ -47,8 +46,10 @@ class Finder {
  public:
   explicit Finder(Kernel& p) : p_(p) {}
   void run() {
-    do changed_ = false, walk(p_.body);
-    while (changed_);
+    do {
+      changed_ = false;
+      each_statement(p_.body, 0, [this](const Statement& s, int) { statement(s); });
+    } while (changed_);
   }
 
  private:
@@ -76,9 +77,9 @@ class Finder {
     if (is_rounding(v.op)) return p_.lua_numbers ? T::real : T::integer;
     if (v.op == op::id<op::Where>) return join(v.args[1]->type, v.args[2]->type);
     if (!keeps_whole(v.op)) return T::real;
-    if (p_.lua_numbers && !one_of<op::LuaMin, op::LuaMax>(v.op)) {
+    if (p_.lua_numbers && !op::is<op::LuaMin, op::LuaMax>(v.op)) {
       const bool counts =
-          one_of<op::Add, op::Sub>(v.op) && (is_constant(*v.args[0]) || is_constant(*v.args[1]));
+          op::is<op::Add, op::Sub>(v.op) && (is_constant(*v.args[0]) || is_constant(*v.args[1]));
       if (!counts) return T::real;
     }
     return joined(v.args);
@@ -86,8 +87,7 @@ class Finder {
   /// Whether a number is 1.0, or is that or another one by a condition: a local that gets it is real, although 1.0 is
   /// an integer elsewhere, as 1 is.
   static bool is_float_literal(const Value& v) {
-    if (v.has(op::id<op::Where>))
-      return is_float_literal(*v.args[1]) || is_float_literal(*v.args[2]);
+    if (v.has<op::Where>()) return is_float_literal(*v.args[1]) || is_float_literal(*v.args[2]);
     return v.kind == Value::number && v.index == 1;
   }
   void give(int variable, T t) {
@@ -95,16 +95,13 @@ class Finder {
     const T joined = join(now, t);
     if (joined != now) now = joined, changed_ = true;
   }
-  void walk(const Body& body) {
-    for (Statement* s : body) {
-      for (Value* v : {s->place, s->value, s->last, s->step})
-        if (v) find(*v);
-      if (s->kind == Statement::assign || s->kind == Statement::warp)
-        give(s->variable, is_float_literal(*s->value) ? T::real : s->value->type);
-      if (s->kind == Statement::atomic_add) give(s->variable, s->place->type);
-      if (s->kind == Statement::count) give(s->variable, join(s->value->type, s->step->type));
-      walk(s->body), walk(s->other);
-    }
+  void statement(const Statement& s) {
+    for (Value* v : {s.place, s.value, s.last, s.step})
+      if (v) find(*v);
+    if (s.kind == Statement::assign || s.kind == Statement::warp)
+      give(s.variable, is_float_literal(*s.value) ? T::real : s.value->type);
+    if (s.kind == Statement::atomic_add) give(s.variable, s.place->type);
+    if (s.kind == Statement::count) give(s.variable, join(s.value->type, s.step->type));
   }
   Kernel& p_;
   bool changed_ = false;
@@ -115,7 +112,13 @@ class Finder {
 class Checker {
  public:
   explicit Checker(Kernel& p) : p_(p) {}
-  void run() { walk(p_.body); }
+  void run() {
+    each_statement(p_.body, 0, [this](Statement& s, int) {
+      for (Value** v : {&s.value, &s.last, &s.step, &s.place})
+        if (*v) *v = checked(*v);
+      statement(s);
+    });
+  }
 
  private:
   template <class... A>
@@ -216,7 +219,7 @@ class Checker {
   }
   Value* comparison(Value* v) {
     Value *&x = v->args[0], *&y = v->args[1];
-    if (x->type == T::boolean && y->type == T::boolean && one_of<op::Eq, op::Ne>(v->op)) return v;
+    if (x->type == T::boolean && y->type == T::boolean && op::is<op::Eq, op::Ne>(v->op)) return v;
     if (x->type == T::boolean || y->type == T::boolean)
       refuse(v->line, "a comparison of a boolean {}; it would be an error or always false in Lua",
              x->type == y->type ? "by order" : "with a number");
@@ -243,7 +246,7 @@ class Checker {
     if (x->type == T::integer) return x;
     v->type = T::real;
     Value* const plain = p_.add(kConvert, {v}, T::integer, v->line);
-    if (!x->has(op::id<op::Div>) || v->op == op::id<op::Round>) return plain;
+    if (!x->has<op::Div>() || v->op == op::id<op::Round>) return plain;
     const auto whole = [](Value* o) {
       if (o->kind == Value::operation && o->op == kConvert) return o->args[0];
       return o->kind == Value::number && is_whole(o->value) ? o : nullptr;
@@ -262,14 +265,6 @@ class Checker {
 
   // ---- statements --------------------------------------------------------------------------------
 
-  void walk(const Body& body) {
-    for (Statement* s : body) {
-      for (Value** v : {&s->value, &s->last, &s->step, &s->place})
-        if (*v) *v = checked(*v);
-      statement(*s);
-      walk(s->body), walk(s->other);
-    }
-  }
   void statement(Statement& s) {
     switch (s.kind) {
       case Statement::assign: return assign(s);

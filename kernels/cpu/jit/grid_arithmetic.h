@@ -39,12 +39,17 @@ template <class T> class LaneArithmetic {
   int32_t calculated(const V& v, const int32_t* id) {
     if (v.op == kConvert) return converted(v, id[0]);
     if (v.of != GridType::integer || v.op == op::id<op::Where>) {
-      const int32_t chosen = ir::record_operation<T>(v.op, v.of == GridType::boolean, id, nullptr);
-      if (v.of == GridType::integer) note_either(chosen, id[1], id[2]);
-      return chosen;
+      const int32_t out = ir::record_operation<T>(v.op, v.of == GridType::boolean, id, nullptr);
+      if (v.of == GridType::integer) note_either(out, id[1], id[2]);
+      return out;
     }
     if (v.divides && whole_ && products_) must(W::of(id[1]) != W(0));
     return of_integers(v.op, W::of(id[0]), W::of(id[1]));
+  }
+  /// The value of one of two operands, by a mask.
+  static int32_t chosen(Mask m, int32_t yes, int32_t no, bool is_bool) {
+    const int32_t choice[] = {m.id, yes, no};
+    return ir::record_operation<T>(op::id<op::Where>, is_bool, choice, nullptr);
   }
   /// Adds a guard: the code stops if this does not hold in an active lane.
   void must(Mask m) { fine_ = fine_ & (inside_ ? m | !active_ : m); }
@@ -76,12 +81,6 @@ template <class T> class LaneArithmetic {
     return to_bits(x + F(0x1.8p52)) - W(ir::word_of(0x1.8p52));
   }
 
-  ir::LaneBuilder builder_;
-  Mask active_ = true;  // in branches, and loops that lanes leave
-  Mask fine_ = true;    // must hold in all lanes
-  bool inside_ = false;
-
- private:
   int32_t converted(const V& v, int32_t id) {
     if (v.type == v.of) return v.type != GridType::integer || whole_ ? id : -1;
     if (!whole_ || !products_ || v.of == GridType::boolean || v.type == GridType::boolean)
@@ -92,26 +91,26 @@ template <class T> class LaneArithmetic {
     return to_whole(by_doubles_ ? trunc(x) : x).id;
   }
   int32_t of_integers(int op, W x, W y) {
-    const bool divides = op == op::id<op::Remainder> || op == op::id<op::FloorDivide>;
+    const bool divides = op::is<op::Remainder, op::FloorDivide>(op);
     if (!whole_ || (!products_ && (divides || op == op::id<op::Mul>))) return -1;
     const Range a = range_of(x), b = range_of(y);
-    const auto smaller = [](double p, double q) { return p < q ? p : q; };
-    const auto larger = [](double p, double q) { return p > q ? p : q; };
     switch (op) {
       case op::id<op::Neg>: return difference(whole_number(0), x).id;
       case op::id<op::Abs>:
         if (a.low >= 0) return x.id;
         return with_range(select(less(x, W(0)), difference(whole_number(0), x), x), 0,
-                          larger(-a.low, a.high))
+                          std::max(-a.low, a.high))
             .id;
       case op::id<op::Add>: return sum(x, y).id;
       case op::id<op::Sub>: return difference(x, y).id;
       case op::id<op::Mul>: return product(x, y).id;
       case op::id<op::LuaMin>:
-        return with_range(select(less(x, y), x, y), smaller(a.low, b.low), smaller(a.high, b.high))
+        return with_range(select(less(x, y), x, y), std::min(a.low, b.low),
+                          std::min(a.high, b.high))
             .id;
       case op::id<op::LuaMax>:
-        return with_range(select(less(y, x), x, y), larger(a.low, b.low), larger(a.high, b.high))
+        return with_range(select(less(y, x), x, y), std::max(a.low, b.low),
+                          std::max(a.high, b.high))
             .id;
       case op::id<op::Remainder>: return divided(x, y, true).id;
       case op::id<op::FloorDivide>: return divided(x, y, false).id;
@@ -126,7 +125,6 @@ template <class T> class LaneArithmetic {
     }
   }
 
- protected:
   W sum(W x, W y) {
     const W z = x + y;
     const Range a = range_of(x), b = range_of(y);
@@ -134,7 +132,6 @@ template <class T> class LaneArithmetic {
     return with_range(z, a.low + b.low, a.high + b.high);
   }
 
- private:
   W difference(W x, W y) {
     const W z = x - y;
     const Range a = range_of(x), b = range_of(y);
@@ -143,7 +140,6 @@ template <class T> class LaneArithmetic {
   }
   static bool fits(double low, double high) { return low >= -0x1p31 && high < 0x1p31; }
 
- protected:
   W product(W x, W y) {
     const Range a = range_of(x), b = range_of(y);
     const auto [low, high] =
@@ -164,7 +160,6 @@ template <class T> class LaneArithmetic {
     return with_range(x * y, low, high);
   }
 
- private:
   /// A guard that x is in the range -end < x < end, unless it is known.
   void below(W x, double end) {
     if (range_of(x).within(end)) return;
@@ -205,6 +200,10 @@ template <class T> class LaneArithmetic {
                 : with_range(out, std::floor(a.low / b.low), std::floor(a.high / b.low));
   }
 
+  ir::LaneBuilder builder_;
+  Mask active_ = true;  // in branches, and loops that lanes leave
+  Mask fine_ = true;    // must hold in all lanes
+  bool inside_ = false;
   const bool whole_, products_, by_doubles_;
   std::map<int32_t, Range> range_;  // by instruction
 };

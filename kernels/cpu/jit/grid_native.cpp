@@ -46,7 +46,7 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
 
   /// Returns false if the code is left to the interpreter.
   bool record(ir::LaneProgram& program) {
-    note_written(at_.body);
+    each_statement(at_.body, 0, [this](const S& s, int) { note_written(s); });
     if (leaves_) start_lanes();
     else varying_number_[at_.at] = true;
     if (!body(at_.body) || accesses_ > GridNative::kOperands) return false;
@@ -97,13 +97,10 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
     builder_.carry(counter_.id, sum(W::of(counter_.id), W::of(step)).id);
     return true;
   }
-  void note_written(const GridBody& list) {
-    for (const S* s : list) {
-      const bool sets = s->kind == S::assign || s->kind == S::count;
-      if (sets && s->is != GridClass::vector) ++written_number_[s->at];
-      else if (sets && !is_of_positions(*s->value)) written_vector_[s->at] = s->value->type;
-      note_written(s->body), note_written(s->other);
-    }
+  void note_written(const S& s) {
+    const bool sets = s.kind == S::assign || s.kind == S::count;
+    if (sets && s.is != GridClass::vector) ++written_number_[s.at];
+    else if (sets && !is_of_positions(*s.value)) written_vector_[s.at] = s.value->type;
   }
   int place_of(GridNative::Operand o) {
     if (out_.operands == GridNative::kOperands) return -1;
@@ -183,8 +180,7 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
     if (!direct && inside_ && (v.masked || (in_uniform_ && known))) {
       const int32_t before = known || !is_bool ? vector_value(s.at, v.type) : -1;
       if (before < 0) return false;
-      const int32_t choice[] = {active_.id, id, before};
-      id = ir::record_operation<T>(op::id<op::Where>, is_bool, choice, nullptr);
+      id = Base::chosen(active_, id, before, is_bool);
     }
     vector_[s.at] = id;
     return true;
@@ -214,8 +210,8 @@ template <class T> class CodeRecorder : LaneArithmetic<T> {
     varies = varying > 0;
     if (v.kind == V::load) return ++accesses_, leaves_ && !varies;
     if (leaves_ || v.kind != V::operation) return true;
-    const bool linear = v.op == op::id<op::Add> || v.op == op::id<op::Sub> ||
-                        v.op == op::id<op::Neg> || (v.op == op::id<op::Mul> && varying < 2);
+    const bool linear =
+        op::is<op::Add, op::Sub, op::Neg>(v.op) || (v.op == op::id<op::Mul> && varying < 2);
     return v.type == GridType::integer && v.of == GridType::integer && !v.divides &&
            (linear || !varies);
   }

@@ -76,29 +76,21 @@ template <class Walk> struct GridPreparation {
 /// Converts the integers of the lanes lo .. hi - 1 to int32 in place, at the same address, and
 /// back. Returns false, with nothing done, if they do not fit.
 inline bool narrow(void* own, int lo, int hi) {
-  constexpr int kMany = 16;
-  const int64_t* const whole = static_cast<const int64_t*>(own);
+  int64_t* const whole = static_cast<int64_t*>(own) + lo;
   uint64_t beyond = 0;
-  for (int l = lo; l < hi; ++l) beyond |= uint64_t(whole[l] + (int64_t(1) << 31)) >> 32;
-  int64_t x[kMany];
-  int32_t y[kMany];
-  char* const at = static_cast<char*>(own) + 8 * lo;
-  for (int l = 0; !beyond && l < hi - lo; l += kMany) {
-    __builtin_memcpy(x, at + 8 * l, sizeof x);
-    for (int k = 0; k < kMany; ++k) y[k] = int32_t(x[k]);
-    __builtin_memcpy(at + 4 * l, y, sizeof y);
+  for (int l = 0; l < hi - lo; ++l) beyond |= uint64_t(whole[l] + (int64_t(1) << 31)) >> 32;
+  for (int l = 0; !beyond && l < hi - lo; ++l) {
+    const int32_t x = int32_t(whole[l]);
+    __builtin_memcpy(reinterpret_cast<char*>(whole) + 4 * l, &x, sizeof x);
   }
   return !beyond;
 }
 inline void widen(void* own, int lo, int hi) {
-  constexpr int kMany = 16;
-  int64_t x[kMany];
-  int32_t y[kMany];
-  char* const at = static_cast<char*>(own) + 8 * lo;
-  for (int l = hi - lo - kMany; l >= 0; l -= kMany) {
-    __builtin_memcpy(y, at + 4 * l, sizeof y);
-    for (int k = 0; k < kMany; ++k) x[k] = y[k];
-    __builtin_memcpy(at + 8 * l, x, sizeof x);
+  int64_t* const whole = static_cast<int64_t*>(own) + lo;
+  for (int l = hi - lo - 1; l >= 0; --l) {
+    int32_t x;
+    __builtin_memcpy(&x, reinterpret_cast<char*>(whole) + 4 * l, sizeof x);
+    whole[l] = x;
   }
 }
 

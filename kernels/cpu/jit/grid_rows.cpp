@@ -1,7 +1,6 @@
 // grid_rows.cpp -- records and keeps the code of rows of lanes
 #include "kernels/cpu/jit/grid_rows.h"
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -81,10 +80,10 @@ template <class T> class RowRecorder : LaneArithmetic<T>, RowPath<RowRecorder<T>
       const bool is_bool = v.type == GridType::boolean;
       const auto before = vector_.find(v.at);
       const int32_t nothing = is_bool ? Mask(false).id : W(0).id;
-      const int32_t choice[] = {active_.id, id, before == vector_.end() ? nothing : before->second};
-      const int32_t chosen = ir::record_operation<T>(op::id<op::Where>, is_bool, choice, nullptr);
-      if (v.type == GridType::integer) Base::note_either(chosen, id, choice[2]);
-      id = chosen;
+      const int32_t other = before == vector_.end() ? nothing : before->second;
+      const int32_t either = Base::chosen(active_, id, other, is_bool);
+      if (v.type == GridType::integer) Base::note_either(either, id, other);
+      id = either;
     }
     vector_[v.at] = id;
     return true;
@@ -236,9 +235,7 @@ template <class T> class RowRecorder : LaneArithmetic<T>, RowPath<RowRecorder<T>
       if (j == stores_.size() || only(first, second, a.place) != k) continue;
       const Store& b = stores_[j];
       if (a.where.id != yes.id || b.where.id != no.id || a.dtype != b.dtype) continue;
-      const int32_t choice[] = {c.id, a.id, b.id};
-      a.id = ir::record_operation<T>(op::id<op::Where>, a.is_bool, choice, nullptr);
-      a.where = active_;
+      a.id = Base::chosen(c, a.id, b.id, a.is_bool), a.where = active_;
       stores_.erase(stores_.begin() + int64_t(j));
     }
   }
@@ -292,12 +289,11 @@ bool are_linear(const Grid& g, int axis) {
         if (v->kind == V::load) linear &= count == 0 && !g.tensors[v->index].stored;
         if (count == 0) continue;
         varying.insert(v->at);
-        const bool sums = v->has(op::id<op::Add>) || v->has(op::id<op::Sub>) ||
-                          v->has(op::id<op::Neg>) || (v->has(op::id<op::Mul>) && count == 1);
-        const bool orders = v->has(op::id<op::Lt>) || v->has(op::id<op::Le>);
+        const bool sums = v->has<op::Add, op::Sub, op::Neg>() || (v->has<op::Mul>() && count == 1);
+        const bool orders = v->has<op::Lt, op::Le>();
         linear &= v->of == GridType::boolean ||
                   (v->of == GridType::integer && (sums || orders || v->type == v->of));
-        linear &= v->type != GridType::integer || sums || v->has(kConvert);
+        linear &= v->type != GridType::integer || sums || v->converts();
       }
       if (s.kind == S::assign && s.is != GridClass::vector && varying.count(s.value->at))
         varying.insert(s.at);
@@ -307,6 +303,7 @@ bool are_linear(const Grid& g, int axis) {
 }
 Fit fit_of(const Grid& g, Isa isa) {
   Fit fit{};
+  fit.fits = jit_setting() != "threads";
   bool stores = false;
   each_statement(g.program->body, 0, [&](const S& s, int) {
     fit.fits &= s.kind == S::assign || s.kind == S::store || s.kind == S::branch ||
@@ -330,11 +327,10 @@ Fit fit_of(const Grid& g, Isa isa) {
 const RowFit* rows_fit(const Grid& g) {
   constexpr int64_t kFewest = 32;
   if (g.tile[g.axes[0]] < kFewest || g.tile[g.axes[1]] > 1 || g.tile[g.axes[2]] > 1) return nullptr;
-  static const char* const setting = std::getenv("MTORCH_JIT");
   static std::mutex lock;
   static auto* const all = new std::map<int64_t, Fit>;
   Isa isa;
-  if ((setting && std::strcmp(setting, "threads") == 0) || !jit_isa(isa)) return nullptr;
+  if (!jit_isa(isa)) return nullptr;
   const std::lock_guard guard(lock);
   auto found = all->find(g.program->number);
   if (found == all->end()) found = all->emplace(g.program->number, fit_of(g, isa)).first;

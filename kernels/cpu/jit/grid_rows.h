@@ -11,6 +11,7 @@ namespace mt {
 
 class Code;
 
+/// What machine code depends on besides its program.
 struct RowKey {
   static constexpr int kMax = 248;
   static constexpr char kSmallStep = 8,
@@ -37,9 +38,7 @@ template <class D> class RowPath {
   enum Lanes { none, some, all };  // those that are active
 
   /// Whether it is a comparison of whole numbers, which is the same between rows in which it is the same.
-  static bool is_order(const V& v) {
-    return v.of == GridType::integer && (v.has(op::id<op::Lt>) || v.has(op::id<op::Le>));
-  }
+  static bool is_order(const V& v) { return v.of == GridType::integer && v.has<op::Lt, op::Le>(); }
   bool body(const GridBody& list) {
     for (const S* s : list)
       if (lanes_ != none && !statement(*s)) return false;

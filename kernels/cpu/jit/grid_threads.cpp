@@ -2,11 +2,10 @@
 #include "kernels/cpu/jit/grid_threads.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "kernels/cpu/jit/grid_native.h"
@@ -25,34 +24,21 @@ int lanes_class(const Grid& g) {
   return lanes < 2 ? 0 : lanes < 8 ? 1 : lanes < 64 ? 2 : 3;
 }
 
-/// All that the code depends on; 0s where it ends. Larger kernels have no code.
-struct CodeKey {
-  int64_t program = 0;
-  char bytes[120] = {};
-  size_t used = 0;
-  explicit CodeKey(const Grid& g) : program(g.program->number) {
-    add(char('0' + g.axes[0])), add(char('0' + lanes_class(g)));
-    for (int d = 0; d < 3; ++d) {
-      const int64_t lanes = g.tile[g.axes[d]];
-      add(char('0' + g.axes[d])), add(lanes == 1 ? '1' : 'n');
-      if (g.program->shared_bytes) add(char(lanes & 127)), add(char(lanes >> 7));
-    }
-    for (int k = 0; k < g.program->tensors; ++k) {
-      const GridTensor& t = g.tensors[k];
-      add(char('A' + int(t.dtype)));
-      for (int d = 0; d < t.ndim; ++d) add(t.stride[d] == 1 ? '1' : 'n');
-    }
+/// All that the code depends on besides the program.
+RowKey key_of(const Grid& g) {
+  RowKey key;
+  key.add(char(lanes_class(g)));
+  for (const int d : g.axes) {
+    key.add(char(d)), key.add(g.tile[d] == 1);
+    if (g.program->shared_bytes) key.add(char(g.tile[d])), key.add(char(g.tile[d] >> 8));
   }
-  void add(char c) {
-    if (used < sizeof bytes) bytes[used] = c;
-    ++used;
+  for (int k = 0; k < g.program->tensors; ++k) {
+    const GridTensor& t = g.tensors[k];
+    key.add(char(t.dtype));
+    for (int d = 0; d < t.ndim; ++d) key.add(t.stride[d] == 1);
   }
-  bool fits() const { return used <= sizeof bytes; }
-  bool operator<(const CodeKey& k) const {
-    return program != k.program ? program < k.program
-                                : std::memcmp(bytes, k.bytes, sizeof bytes) < 0;
-  }
-};
+  return key;
+}
 
 /// Whether an index grows with the lane; a counter whose end differs between lanes is affine too.
 bool grows(const V& v, const std::set<int>& counters) {
@@ -97,10 +83,10 @@ bool suits_lanes(const Grid& g, const ThreadMachineCode& code) {
 /// machine code or access elements side by side, and where functions are called. They lose where a loop stores, reads
 /// a row of a matrix in each lane, or only calculates with integers, often a different number of times.
 bool prefers_threads(const Grid& g, const ThreadMachineCode& code) {
-  const char* const setting = std::getenv("MTORCH_JIT");
+  const std::string_view setting = jit_setting();
   const bool waits = code.by_block || g.program->shared_bytes > 0;
-  if ((setting && std::strcmp(setting, "threads") == 0) || (!waits && rows_fit(g))) return true;
-  if (setting && std::strcmp(setting, "lanes") == 0) return false;
+  if (setting == "threads" || (!waits && rows_fit(g))) return true;
+  if (setting == "lanes") return false;
   if (code.by_block) return !suits_lanes(g, code);
   const bool calls_often = code.calls_often;
   bool loops = false, neighbours = false, stores = false, columns = false, sums = false,
@@ -145,15 +131,20 @@ ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
 const ThreadCode& thread_code(const Grid& g, FindLoop* find_loop) {
   static const ThreadCode none;
   static std::mutex lock;
-  static auto* const all = new std::map<CodeKey, ThreadCode>;
-  const CodeKey key(g);
+  static auto* const all = new std::map<std::pair<int64_t, std::string>, ThreadCode>;
+  static struct {
+    int64_t program;
+    RowKey key;
+    const ThreadCode* code;
+  } last{};
+  const RowKey key = key_of(g);
   if (!key.fits()) return none;
-  static const std::pair<const CodeKey, ThreadCode>* last = nullptr;
   const std::lock_guard guard(lock);
-  if (last && !(last->first < key) && !(key < last->first)) return last->second;
-  const auto [found, is_new] = all->try_emplace(key, none);
+  if (last.program == g.program->number && last.key == key) return *last.code;
+  const auto [found, is_new] =
+      all->try_emplace({g.program->number, std::string(key.bytes, size_t(key.used))});
   if (is_new) found->second = compile_threads(g, find_loop);
-  last = &*found;
+  last = {g.program->number, key, &found->second};
   return found->second;
 }
 

@@ -2,147 +2,74 @@
 //
 // A tree of values is computed with a few temporary registers; values that do not fit wait in slots of the frame.
 #pragma once
-#define XBYAK_NO_EXCEPTION
-#include <xbyak/xbyak.h>
+#include <algorithm>
 
-#include <cmath>
-#include <cstddef>
-#include <deque>
-#include <map>
-#include <vector>
-
-#include "kernels/cpu/jit/grid_threads.h"
-#include "kernels/cpu/jit/lanes.h"
-#include "kernels/ops.h"
-#include "kernels/table.h"
+#include "kernels/cpu/jit/jit_thread_access.h"
 
 namespace mt {
 
-using namespace Xbyak::util;  // the names of registers
-
-/// Part k of a member of the frame.
-#define MT_FIELD(name, k) asm_.qword[rbp + int(offsetof(ThreadFrame, name)) + 8 * (k)]
-/// Emits the single or double instruction, depending on the element size.
-#define MT_SCALAR(name, ...) (item_ == 4 ? asm_.name##ss(__VA_ARGS__) : asm_.name##sd(__VA_ARGS__))
-
-/// rbp is the frame, r13 the place along axes[0], r14 the scalars, r15 the tensors; rax and rdx are scratch.
-class ThreadValues {
+class ThreadValues : protected ThreadAccess {
  protected:
-  using V = GridValue;
-  using Address = Xbyak::Address;
-  using Label = Xbyak::Label;
-  using Operand = Xbyak::Operand;
-  using Reg64 = Xbyak::Reg64;
-  using RegExp = Xbyak::RegExp;
-  using Xmm = Xbyak::Xmm;
+  using ThreadAccess::ThreadAccess;
 
-  static constexpr int kTemporaries[] = {Operand::RCX, Operand::RSI, Operand::RDI, Operand::R8};
-  static constexpr int kVariables[] = {Operand::R12, Operand::RBX, Operand::R9, Operand::R10,
-                                       Operand::R11};
-  static constexpr int kSavedVariables = 2;  // the first ones, which calls preserve
-  static constexpr int kReals = 6;           // xmm0 to xmm5 are temporaries, the others variables
-  static constexpr int kWholes = 4;
-  struct Home {
-    int reg, slot;  // reg -1: it is in the slot
-    GridType type;
-  };
-  struct Fault {
-    Label label;
-    int64_t value;
-    int dim;
-    int reg;  // with the index from 0; -1: a division
-  };
-  /// How many temporaries are in use.
-  struct Used {
-    int whole, real;
-    Used wholes(int n) const { return {whole + n, real}; }
-    Used reals(int n) const { return {whole, real + n}; }
-  };
-  static constexpr Used kNone{0, 0};
+  // ---- integers and booleans -----------------------------------------------------------------------
 
-  ThreadValues(const Grid& g, FindLoop* find_loop, uint8_t* buffer, size_t size)
-      : grid_(g),
-        find_loop_(find_loop),
-        real_(g.program->real),
-        item_(real_ == Dtype::f64 ? 8 : 4),
-        asm_(size, buffer) {
-    asm_.setDefaultJmpNEAR(true);
-  }
-
-  int take(int count = 1) {
-    const int first = slots_;
-    slots_ += count;
-    most_slots_ = std::max(most_slots_, slots_);
-    if (most_slots_ > ThreadFrame::kSlots) fine_ = false, slots_ = 0;
-    return first;
-  }
-  RegExp slot_place(int k) { return rbp + int(offsetof(ThreadFrame, slots)) + 8 * k; }
-  Address slot(int k) { return asm_.ptr[slot_place(k)]; }
-  Address whole_slot(int k) { return asm_.qword[slot_place(k)]; }
-  static Reg64 temporary(int k) { return Reg64(kTemporaries[k]); }
-
-  /// Stores the first temporary after `used` in a slot.
-  void put(int k, GridType type, Used used) {
-    if (type == GridType::real) move_real(slot(k), Xmm(used.real));
-    else asm_.mov(whole_slot(k), temporary(used.whole));
-  }
-
-  Label& fault(const V& v, int dim, int reg) {
-    faults_.push_back({{}, numbers_.at(&v), dim, reg});
-    return faults_.back().label;
-  }
-  Address constant(uint64_t bits) { return asm_.ptr[asm_.rip + pool_[bits]]; }
-  Address constant_of(double x) {
-    return constant(item_ == 8 ? ir::word_of(x) : ir::word_of(float(x)) * 0x100000001);
-  }
-  uint64_t sign_bits() const { return item_ == 8 ? uint64_t(1) << 63 : 0x8000000080000000; }
-
-  // ---- accesses ------------------------------------------------------------------------------------
-
-  Address tensor_word(int tensor, size_t offset, int d = 0);
-  /// A part of a tensor that has all indices but the last, which do not change in a loop.
-  struct Row {
-    const V* access;
-    int data,
-        size;  // slots of its address and of its length, which is 0 if an index is out of bounds
-  };
-  static bool same(const V& a, const V& b) {
-    bool equal = a.kind == b.kind && a.op == b.op && a.index == b.index && a.value == b.value &&
-                 a.args.count == b.args.count;
-    for (int k = 0; equal && k < a.args.count; ++k)
-      equal = same(*a.args[size_t(k)], *b.args[size_t(k)]);
-    return equal;
-  }
-  const Row* row_of(const V& v) const;
-  RegExp element_of(const Row& row, const V& v, Used used);
-  /// The address of an element, which needs rax and a temporary.
-  RegExp element(const V& v, Used used);
-  static const V& without_offset(const V& v, int64_t& offset);
-  struct Range {
-    double lo = -HUGE_VAL, hi = HUGE_VAL;
-  };
-  Range range_of(const V& v, int depth = 0) const;
-  /// An index, counted from 0, in its temporary.
-  void position(const V& v, Used used);
-  /// Loads an element into the temporary of its type.
-  void load(const V& v, Used used);
-  void load_from(const RegExp& from, Dtype dtype, const Xmm& real, int whole);
-  void store_to(const RegExp& to, Dtype dtype, const Xmm& real, const Reg64& word);
-  void round_to_half(Dtype dtype, const Xmm& real);
-
-  // ---- integers and booleans -------------------------------------------------------------------------
-
+  static bool is_immediate(const V& v) { return v.kind == V::number && std::abs(v.value) < 0x1p31; }
   /// Computes a value into the first free temporary of its type.
-  void evaluate(const V& v, Used used);
+  void evaluate(const V& v, Used used) {
+    if (v.type == GridType::real) {
+      const Xmm from = real(v, used);
+      if (from.getIdx() != used.real) asm_.vmovaps(Xmm(used.real), from);
+    } else {
+      const Reg64 from = whole(v, used), to = temporary(used.whole);
+      if (from.getIdx() != to.getIdx()) asm_.mov(to, from);
+    }
+  }
   /// Sets temporary 0 to an integer variable.
-  void evaluate_variable(int index);
+  void evaluate_variable(int index) {
+    const Home& h = homes_.at(index);
+    if (h.reg >= 0) asm_.mov(temporary(0), Reg64(h.reg));
+    else asm_.mov(temporary(0), whole_slot(h.slot));
+  }
+  /// The register in which the value is, or -1.
+  int register_of(const V& v) const {
+    if (v.kind == V::place && v.index == grid_.axes[0]) return Operand::R13;
+    return v.kind == V::variable ? homes_.at(v.index).reg : -1;
+  }
+  Address memory_of(const V& v) {
+    switch (v.kind) {
+      case V::scalar: return asm_.qword[r14 + 8 * (kGridNumbers + v.index)];
+      case V::place: return MT_FIELD(place, v.index);
+      case V::thread: return MT_FIELD(thread, v.index);
+      case V::block: return MT_FIELD(block, v.index);
+      default: return whole_slot(homes_.at(v.index).slot);
+    }
+  }
+  Reg64 whole(const V& v, Used used) override {
+    if (const int r = register_of(v); r >= 0) return Reg64(r);
+    if (used.whole >= kWholes) return fine_ = false, temporary(0);
+    const Reg64 to = temporary(used.whole);
+    switch (v.kind) {
+      case V::number:
+      case V::boolean: asm_.mov(to, uint64_t(int64_t(v.value))); break;
+      case V::load: load(v, used); break;
+      case V::operation: operation(v, used); break;
+      case V::thread:
+        if (v.index == grid_.axes[0]) {
+          asm_.mov(to, r13);
+          asm_.sub(to, MT_FIELD(before, v.index));
+          break;
+        }
+        [[fallthrough]];
+      default:
+        if (v.kind == V::scalar && v.type == GridType::boolean)
+          asm_.movzx(to, asm_.byte[r14 + 8 * (kGridNumbers + v.index)]);
+        else asm_.mov(to, memory_of(v));
+    }
+    return to;
+  }
   /// Whether an operand needs no temporary: a literal or what is in the frame.
   static bool is_simple(const V& v) { return v.kind < V::operation; }
-  /// The register in which the value is, or -1.
-  int register_of(const V& v) const;
-  Address memory_of(const V& v);
-  /// The register of an integer or boolean: that of a variable, or the first free temporary.
-  Reg64 whole(const V& v, Used used);
   /// Calls f(x, y) with the registers or the memory of two operands; f may change x, the first temporary.
   template <class F> void with_operands(const V& v, Used used, const F& f) {
     const V &x = *v.args[0], &y = *v.args[1];
@@ -165,39 +92,230 @@ class ThreadValues {
     }
     slots_ = slots;
   }
-  static bool is_immediate(const V& v) { return v.kind == V::number && std::abs(v.value) < 0x1p31; }
-  void operation(const V& v, Used used);
-  bool arithmetic(const V& v, Used used);
+  void operation(const V& v, Used used) {
+    const GridType of = v.args[v.op == op::id<op::Where>]->type;
+    if (v.op == kConvert) return convert(v, used);
+    if (v.op == op::id<op::Where>) return choose(v, used);
+    if (v.type == GridType::boolean) return truth(v, used);
+    if (of == GridType::integer && arithmetic(v, used)) return;
+    call(v, used);
+  }
+  bool arithmetic(const V& v, Used used) {
+    const Reg64 to = temporary(used.whole);
+    const int op = v.op;
+    const bool divides = op::is<op::FloorDivide, op::Remainder>(op);
+    if (op == op::id<op::Neg>) return evaluate(*v.args[0], used), asm_.neg(to), true;
+    if (divides) return divide(v, used), true;
+    const V* const by = v.args[1];
+    const bool left = op == op::id<op::BitwiseLeftShift>,
+               right = op == op::id<op::BitwiseRightShift>;
+    if ((left || right) && by->kind == V::number && int64_t(by->value) >> 6 == 0)  // 0 to 63
+      return evaluate(*v.args[0], used),
+             left ? asm_.shl(to, int(by->value)) : asm_.sar(to, int(by->value)), true;
+    const bool known = op::is<op::Add, op::Sub, op::Mul>(op);
+    if (known && is_immediate(*v.args[1])) {
+      const int y = int(v.args[1]->value);
+      const Reg64 x = whole(*v.args[0], used);
+      if (op == op::id<op::Mul>) asm_.imul(to, x, y);
+      else asm_.lea(to, asm_.ptr[x + (op == op::id<op::Add> ? y : -y)]);
+      return true;
+    }
+    const bool picks = op::is<op::LuaMin, op::LuaMax>(op);
+    const bool bits = op >= op::id<op::BitwiseAnd> && op <= op::id<op::BitwiseXor>;
+    if (!known && !picks && !bits) return false;
+    with_operands(v, used, [&](const Reg64& x, const Operand& y) {
+      if (op == op::id<op::BitwiseAnd>) return asm_.and_(x, y);
+      if (bits) return op == op::id<op::BitwiseOr> ? asm_.or_(x, y) : asm_.xor_(x, y);
+      if (op == op::id<op::Add>) return asm_.add(x, y);
+      if (op == op::id<op::Sub>) return asm_.sub(x, y);
+      if (op == op::id<op::Mul>) return asm_.imul(x, y);
+      asm_.cmp(x, y);
+      if (op == op::id<op::LuaMin>) asm_.cmovg(x, y);
+      else asm_.cmovl(x, y);
+    });
+    return true;
+  }
   /// Whether it is a quotient by a power of two, or its remainder.
   static bool is_shift(const V& v) {
-    const bool divides = v.has(op::id<op::FloorDivide>) || v.has(op::id<op::Remainder>);
+    const bool divides = v.has<op::FloorDivide, op::Remainder>();
     if (!divides || v.args[1]->kind != V::number) return false;
     const int64_t y = int64_t(v.args[1]->value);
     return y > 0 && !(y & (y - 1));
   }
   /// The floor of a quotient, or its remainder.
-  void divide(const V& v, Used used);
-  void divide_by_constant(int64_t by, bool rest, const Reg64& x);
-  /// Divides rax by y; the floor of the quotient to rax, the remainder to rdx.
-  void quotient(const V& v, const Reg64& y);
-  static bool compares(const V& v) {
-    return v.has(op::id<op::Lt>) || v.has(op::id<op::Le>) || v.has(op::id<op::Eq>) ||
-           v.has(op::id<op::Ne>);
+  void divide(const V& v, Used used) {
+    const bool rest = v.op == op::id<op::Remainder>;
+    const V& by = *v.args[1];
+    const Reg64 to = temporary(used.whole);
+    if (is_shift(v)) {
+      const int64_t y = int64_t(by.value);
+      evaluate(*v.args[0], used);
+      if (rest && y > 1 << 30) asm_.mov(rax, y - 1), asm_.and_(to, rax);
+      else if (rest) asm_.and_(to, int(y - 1));
+      else if (y > 1) asm_.sar(to, __builtin_ctzll(uint64_t(y)));
+      return;
+    }
+    if (by.kind == V::number && by.value > 0) {
+      evaluate(*v.args[0], used);
+      return divide_by_constant(int64_t(by.value), rest, to);
+    }
+    const int slots = slots_, at = take();
+    evaluate(by, used);
+    asm_.mov(whole_slot(at), to);
+    evaluate(*v.args[0], used);
+    asm_.mov(rax, to);
+    asm_.mov(to, whole_slot(at));
+    quotient(v, to);
+    asm_.mov(to, rest ? rdx : rax);
+    slots_ = slots;
   }
+  /// x becomes the floor of x / by, or the remainder. by is no power of two, and 2^(bits - 1) < by < 2^bits. For
+  /// 0 <= n < 2^63 the quotient is the upper part of n * (floor(2^(63 + bits) / by) + 1) (Granlund and
+  /// Montgomery, Division by Invariant Integers using Multiplication); for negative n, ~n is divided.
+  void divide_by_constant(int64_t by, bool rest, const Reg64& x) {
+    const int bits = 64 - __builtin_clzll(uint64_t(by));
+    __extension__ typedef unsigned __int128 Wide;
+    const auto factor = uint64_t((Wide(1) << (63 + bits)) / uint64_t(by) + 1);
+    asm_.mov(rax, x);
+    asm_.sar(rax, 63);
+    asm_.xor_(rax, x);
+    asm_.mov(rdx, factor);
+    asm_.mul(rdx);
+    if (bits > 1) asm_.shr(rdx, bits - 1);
+    asm_.mov(rax, x);
+    asm_.sar(rax, 63);
+    asm_.xor_(rdx, rax);
+    if (!rest) return asm_.mov(x, rdx);
+    if (by >> 31) asm_.mov(rax, by), asm_.imul(rdx, rax);
+    else asm_.imul(rdx, rdx, int(by));
+    asm_.sub(x, rdx);
+  }
+  /// Divides rax by y; the floor of the quotient to rax, the remainder to rdx.
+  void quotient(const V& v, const Reg64& y) {
+    Label wide, done, by_minus_one;
+    const bool positive = v.args[1]->kind == V::number && v.args[1]->value > 0;
+    if (v.divides) {
+      asm_.test(y, y);
+      asm_.jz(fault(v, 0, -1));
+    }
+    asm_.mov(rdx, rax);
+    asm_.or_(rdx, y);
+    asm_.shr(rdx, 32);
+    asm_.jnz(wide);
+    asm_.div(y.cvt32());  // edx is 0
+    asm_.jmp(done);
+    asm_.L(wide);
+    if (!positive) {
+      asm_.cmp(y, -1);
+      asm_.je(by_minus_one);
+    }
+    asm_.cqo();
+    asm_.idiv(y);
+    asm_.test(rdx, rdx);
+    asm_.jz(done);
+    asm_.xor_(y, rdx);  // their signs
+    asm_.jns(done);
+    asm_.dec(rax);
+    asm_.xor_(y, rdx);
+    asm_.add(rdx, y);
+    if (!positive) {
+      asm_.jmp(done);
+      asm_.L(by_minus_one);
+      asm_.neg(rax);
+      asm_.xor_(edx, edx);
+    }
+    asm_.L(done);
+  }
+  static bool compares(const V& v) { return v.has<op::Lt, op::Le, op::Eq, op::Ne>(); }
   /// A boolean as 0 or 1.
-  void truth(const V& v, Used used);
+  void truth(const V& v, Used used) {
+    const Reg64 to = temporary(used.whole);
+    const GridType of = v.args[0]->type;
+    const bool equal = v.op == op::id<op::Eq>, differs = v.op == op::id<op::Ne>;
+    const bool less = v.op == op::id<op::Lt>, not_more = v.op == op::id<op::Le>;
+    if (of == GridType::real) {
+      if (!compares(v)) return void(fine_ = false);
+      const Xmm mask = compared(v, used);
+      asm_.vmovd(to.cvt32(), mask);
+      return asm_.and_(to.cvt32(), 1);
+    }
+    if (v.op == op::id<op::LogicalNot>) {
+      evaluate(*v.args[0], used);
+      return asm_.xor_(to.cvt32(), 1);
+    }
+    with_operands(v, used, [&](const Reg64& x, const Operand& y) {
+      if (v.op == op::id<op::LogicalAnd>) return asm_.and_(x, y);
+      if (v.op == op::id<op::LogicalOr>) return asm_.or_(x, y);
+      if (v.op == op::id<op::LogicalXor>) return asm_.xor_(x, y);
+      asm_.cmp(x, y);
+      if (equal) asm_.sete(al);
+      else if (differs) asm_.setne(al);
+      else if (less) asm_.setl(al);
+      else if (not_more) asm_.setle(al);
+      else fine_ = false;
+      asm_.movzx(x.cvt32(), al);
+    });
+  }
   /// Jumps if the value of a boolean is `when`.
-  void jump(const V& v, bool when, Label& to, Used used);
-  void jump_of_integers(const V& v, bool when, Label& to, Used used);
+  void jump(const V& v, bool when, Label& to, Used used) {
+    const bool both = v.has<op::LogicalAnd>(), any = v.has<op::LogicalOr>();
+    if (v.has<op::LogicalNot>()) return jump(*v.args[0], !when, to, used);
+    if ((both || any) && v.args[0]->type == GridType::boolean) {
+      if (both != when) {
+        jump(*v.args[0], when, to, used);
+        return jump(*v.args[1], when, to, used);
+      }
+      Label after;
+      jump(*v.args[0], !when, after, used);
+      jump(*v.args[1], when, to, used);
+      return asm_.L(after);
+    }
+    if (compares(v) && v.args[0]->type == GridType::integer)
+      return jump_of_integers(v, when, to, used);
+    if (compares(v) && v.args[0]->type == GridType::real) return jump_of_reals(v, when, to, used);
+    const Reg64 x = whole(v, used);
+    asm_.test(x.cvt32(), x.cvt32());
+    if (when) asm_.jnz(to);
+    else asm_.jz(to);
+  }
+  void jump_of_integers(const V& v, bool when, Label& to, Used used) {
+    if (is_immediate(*v.args[1])) asm_.cmp(whole(*v.args[0], used), int(v.args[1]->value));
+    else with_operands(v, used, [&](const Reg64& x, const Operand& y) { asm_.cmp(x, y); });
+    switch (v.op) {
+      case op::id<op::Lt>: return when ? asm_.jl(to) : asm_.jge(to);
+      case op::id<op::Le>: return when ? asm_.jle(to) : asm_.jg(to);
+      case op::id<op::Eq>: return when ? asm_.je(to) : asm_.jne(to);
+      default: return when ? asm_.jne(to) : asm_.je(to);
+    }
+  }
+  void compare_reals(const Xmm& a, const Operand& b) { return MT_SCALAR(vucomi, a, b); }
   /// A comparison with NaN is false, and ~= is true.
-  void jump_of_reals(const V& v, bool when, Label& to, Used used);
+  void jump_of_reals(const V& v, bool when, Label& to, Used used) {
+    const Two t = two(v, used);
+    if (op::is<op::Lt, op::Le>(v.op)) {  // y > x
+      Xmm y = t.y;
+      fine_ = fine_ && used.real + 1 < kReals;
+      if (t.in_memory) move_real(y = Xmm(used.real + 1), t.memory);
+      compare_reals(y, t.x);
+      if (v.op == op::id<op::Lt>) return when ? asm_.ja(to) : asm_.jbe(to);
+      return when ? asm_.jae(to) : asm_.jb(to);
+    }
+    compare_reals(t.x, t.operand());
+    const bool equal = (v.op == op::id<op::Eq>) == when;
+    Label after;
+    if (equal) asm_.jp(after), asm_.je(to);
+    else asm_.jp(to), asm_.jne(to);
+    asm_.L(after);
+  }
 
   // ---- reals ---------------------------------------------------------------------------------------
 
-  void move_real(const Xmm& to, const Address& from) { return MT_SCALAR(vmov, to, from); }
-  void move_real(const Address& to, const Xmm& from) { return MT_SCALAR(vmov, to, from); }
-  void compare_reals(const Xmm& a, const Operand& b) { return MT_SCALAR(vucomi, a, b); }
-  Xmm real_variable(int index, const Xmm& to);
+  Xmm real_variable(int index, const Xmm& to) {
+    const Home& h = homes_.at(index);
+    if (h.reg >= 0) return Xmm(h.reg);
+    move_real(to, slot(h.slot));
+    return to;
+  }
   /// Two operands: the second one may be in memory.
   struct Two {
     Xmm x, y;
@@ -205,47 +323,201 @@ class ThreadValues {
     bool in_memory;
     const Operand& operand() const { return in_memory ? static_cast<const Operand&>(memory) : y; }
   };
-  Two two(const V& v, Used used);
-  Address real_memory(const V& v);
-  void real_operation(int op, const Xmm& to, const Xmm& x, const Operand& y);
-  void round(const Xmm& to, const Xmm& x, int mode);
+  Two two(const V& v, Used used) {
+    const V &x = *v.args[0], &y = *v.args[1];
+    Two t{Xmm(used.real), Xmm(used.real), asm_.ptr[rax], false};
+    if (used.real + 1 >= kReals &&
+        !is_simple(y)) {  // the slot lives until the end of the statement
+      const int at = take();
+      move_real(slot(at), real(y, used));
+      t.x = real(x, used), t.memory = slot(at), t.in_memory = true;
+      return t;
+    }
+    t.x = real(x, used);
+    if (is_simple(y) && register_of(y) < 0) t.memory = real_memory(y), t.in_memory = true;
+    else if (y.kind == V::load && grid_.tensors[y.index].dtype == real_)
+      t.memory = asm_.ptr[element(y, used.reals(1))], t.in_memory = true;
+    else t.y = real(y, used.reals(1));
+    return t;
+  }
+  Address real_memory(const V& v) {
+    if (v.kind == V::number) return constant_of(v.value);
+    if (v.kind == V::scalar) return asm_.ptr[r14 + 8 * (kGridNumbers + v.index)];
+    return slot(homes_.at(v.index).slot);
+  }
+  void real_operation(int op, const Xmm& to, const Xmm& x, const Operand& y) {
+    switch (op) {
+      case op::id<op::Add>: return MT_SCALAR(vadd, to, x, y);
+      case op::id<op::Sub>: return MT_SCALAR(vsub, to, x, y);
+      case op::id<op::Mul>: return MT_SCALAR(vmul, to, x, y);
+      case op::id<op::Div>: return MT_SCALAR(vdiv, to, x, y);
+      case op::id<op::LuaMin>: return MT_SCALAR(vmin, to, x, y);
+      default: return MT_SCALAR(vmax, to, x, y);
+    }
+  }
+  void round(const Xmm& to, const Xmm& x, int mode) {
+    return MT_SCALAR(vround, to, x, x, uint8_t(mode));
+  }
   /// The register of a real: that of a variable, or the first free temporary.
-  Xmm real(const V& v, Used used);
-  void real_operation(const V& v, Used used);
+  Xmm real(const V& v, Used used) {
+    if (const int r = register_of(v); r >= 0) return Xmm(r);
+    if (used.real >= kReals) return fine_ = false, xmm0;
+    const Xmm to(used.real);
+    switch (v.kind) {
+      case V::load: return load(v, used), to;
+      case V::operation: return real_operation(v, used), to;
+      default: return move_real(to, real_memory(v)), to;
+    }
+  }
+  void real_operation(const V& v, Used used) {
+    const Xmm to(used.real);
+    switch (v.op) {
+      case kConvert: return convert(v, used);
+      case op::id<op::Where>: return choose(v, used);
+      case op::id<op::Add>:
+      case op::id<op::Sub>:
+      case op::id<op::Mul>:
+      case op::id<op::Div>:
+      case op::id<op::LuaMin>:
+      case op::id<op::LuaMax>: {
+        const Two t = two(v, used);
+        return real_operation(v.op, to, t.x, t.operand());
+      }
+      case op::id<op::Neg>: return asm_.vxorps(to, real(*v.args[0], used), constant(sign_bits()));
+      case op::id<op::Abs>: return asm_.vandps(to, real(*v.args[0], used), constant(~sign_bits()));
+      case op::id<op::Floor>: return round(to, real(*v.args[0], used), 9);
+      case op::id<op::Ceil>: return round(to, real(*v.args[0], used), 10);
+      case op::id<op::Sqrt>: {
+        const Xmm x = real(*v.args[0], used);
+        return MT_SCALAR(vsqrt, to, x, x);
+      }
+      default: return call(v, used);
+    }
+  }
   /// All bits of the result are set where a comparison holds.
-  Xmm compared(const V& v, Used used);
+  Xmm compared(const V& v, Used used) {
+    const Two t = two(v, used);
+    const Xmm to(used.real);
+    const int order = v.op == op::id<op::Eq>   ? 0
+                      : v.op == op::id<op::Lt> ? 1
+                      : v.op == op::id<op::Le> ? 2
+                                               : 4;
+    MT_SCALAR(vcmp, to, t.x, t.operand(), uint8_t(order));
+    return to;
+  }
 
   // ---- choices, conversions, calls -----------------------------------------------------------------
 
   /// c and x or y: neither has an effect.
-  void choose(const V& v, Used used);
-  void convert(const V& v, Used used);
+  void choose(const V& v, Used used) {
+    const V &c = *v.args[0], &yes = *v.args[1], &no = *v.args[2];
+    const int slots = slots_, at = take();
+    if (v.type == GridType::real) {
+      move_real(slot(at), real(no, used));
+      Label after;
+      jump(c, false, after, used);
+      move_real(slot(at), real(yes, used));
+      asm_.L(after);
+      move_real(Xmm(used.real), slot(at));
+    } else {
+      asm_.mov(whole_slot(at), whole(no, used));
+      const int choice = take();
+      asm_.mov(whole_slot(choice), whole(yes, used));
+      const Reg64 to = temporary(used.whole);
+      evaluate(c, used);
+      asm_.test(to, to);
+      asm_.mov(to, whole_slot(at));
+      asm_.cmovnz(to, whole_slot(choice));
+    }
+    slots_ = slots;
+  }
+  void convert(const V& v, Used used) {
+    const V& x = *v.args[0];
+    if (v.type == x.type) return evaluate(x, used);
+    const Xmm xmm(std::min(used.real, kReals - 1));
+    const Reg64 word = temporary(std::min(used.whole, kWholes - 1));
+    if (v.type == GridType::real) {
+      const Reg64 from = whole(x, used);
+      asm_.vxorps(xmm, xmm, xmm);
+      return MT_SCALAR(vcvtsi2, xmm, xmm, from);
+    }
+    if (x.type == GridType::boolean) return evaluate(x, used);
+    if (v.type == GridType::boolean) {
+      if (x.type == GridType::real) return void(fine_ = false);
+      evaluate(x, used);
+      asm_.test(word, word);
+      asm_.setne(al);
+      return asm_.movzx(word.cvt32(), al);
+    }
+    const Xmm from = real(x, used);  // truncated; beyond int64 its ends, NaN is 0
+    Label done, end;
+    if (item_ == 4) asm_.vcvttss2si(word, from);
+    else asm_.vcvttsd2si(word, from);
+    asm_.cmp(word, 1);
+    asm_.jno(done);
+    compare_reals(from, from);
+    asm_.jnp(end);
+    asm_.xor_(word.cvt32(), word.cvt32());
+    asm_.jmp(done);
+    asm_.L(end);
+    compare_reals(from, constant(0));
+    asm_.jb(done);
+    asm_.not_(word);
+    asm_.L(done);
+  }
   /// Calls the loop of an operation for one element.
-  void call(const V& v, Used used);
+  void call(const V& v, Used used) {
+    const GridType of = v.args[v.op == op::id<op::Where>]->type;
+    const Dtype dtype = of == GridType::real      ? real_
+                        : of == GridType::integer ? Dtype::i64
+                                                  : Dtype::b8;
+    const auto f = find_loop_(v.op, dtype);
+    if (!f || v.divides) return void(fine_ = false);
+    (depth_ > 0 ? calls_in_loops_ : calls_elsewhere_) = true;
+    const int slots = slots_, out = take(1 + v.args.count);
+    for (int k = 0; k < v.args.count; ++k) {
+      const V& x = *v.args[size_t(k)];
+      if (x.type == GridType::real) move_real(slot(out + 1 + k), real(x, used));
+      else asm_.mov(whole_slot(out + 1 + k), whole(x, used));
+    }
+    for (int k = 0; k <= v.args.count; ++k) {
+      asm_.lea(rax, slot(out + k));
+      asm_.mov(MT_FIELD(data, k), rax);
+    }
+    const int saved = take(int(std::size(kVariables)) + 16 + kWholes);
+    move_registers(saved, used, true);
+    asm_.lea(rdi, MT_FIELD(data, 0));
+    asm_.mov(esi, 1);
+    asm_.xor_(edx, edx);
+    asm_.mov(ecx, -1);
+    asm_.mov(rax, reinterpret_cast<uint64_t>(f));
+    asm_.call(rax);
+    move_registers(saved, used, false);
+    if (v.type == GridType::real) move_real(Xmm(used.real), slot(out));
+    else if (v.type == GridType::integer) asm_.mov(temporary(used.whole), whole_slot(out));
+    else asm_.movzx(temporary(used.whole), asm_.byte[slot_place(out)]);
+    slots_ = slots;
+  }
   /// Saves what a call may change: variables and temporaries in use; or restores it.
-  void move_registers(int at, Used used, bool save);
-
-  const Grid& grid_;
-  FindLoop* const find_loop_;
-  const Dtype real_;
-  const int item_;
-  Xbyak::CodeGenerator asm_;
-  bool fine_ = true;  // false: it cannot be compiled
-  int depth_ = 0;     // of loops
-  bool calls_in_loops_ = false, calls_elsewhere_ = false;
-  int slots_ = 0, most_slots_ = 0;
-  std::map<int, Home> homes_;                 // by variable
-  std::map<int, const GridStatement*> only_;  // that sets a variable; null: there are several
-  std::map<const V*, int64_t> numbers_;
-  std::map<uint64_t, Label> pool_;
-  std::deque<Fault> faults_;
-  struct Outside {
-    Label label;
-    const V* access;
-    Used used;
-  };
-  std::deque<Outside> outside_;  // accesses of rows out of bounds
-  std::vector<Row> rows_;        // of the loops around the statement
+  void move_registers(int at, Used used, bool save) {
+    const auto word = [&](const Reg64& r) {
+      if (save) asm_.mov(whole_slot(at++), r);
+      else asm_.mov(r, whole_slot(at++));
+    };
+    const auto xmm = [&](const Xmm& x) {
+      if (save) move_real(slot(at++), x);
+      else move_real(x, slot(at++));
+    };
+    for (const auto& [index, h] : homes_) {
+      if (h.reg < 0) continue;
+      if (h.type == GridType::real) xmm(Xmm(h.reg));
+      else if (std::find(kVariables, kVariables + kSavedVariables, h.reg) ==
+               kVariables + kSavedVariables)
+        word(Reg64(h.reg));
+    }
+    for (int k = 0; k < used.whole; ++k) word(temporary(k));
+    for (int k = 0; k < used.real; ++k) xmm(Xmm(k));
+  }
 };
 
 }  // namespace mt

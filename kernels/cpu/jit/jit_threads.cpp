@@ -67,18 +67,10 @@ class ThreadEmitter : ThreadValues {
       if (!GridPhases::defines(all, variable)) s = nullptr;  // it may be 0
   }
   using List = std::vector<const S*>;
-  /// f(statement, depth) for statements and those in them.
-  template <class F> static void each_of(const List& list, const F& f) {
-    for (const S* s : list) {
-      f(*s, 0);
-      const int inside = s->is_loop();
-      each_statement(s->body, inside, f), each_statement(s->other, inside, f);
-    }
-  }
   /// Registers are given to the variables that are used most often, by the depth of loops.
   void give_registers(const List& list) {
     std::map<int, double> uses;
-    each_of(list, [&](const S& s, int depth) {
+    each_statement(list, 0, [&](const S& s, int depth) {
       const double weight = double(int64_t(1) << std::min(4 * depth, 40));
       values_of(s, [&](const V& v) {
         if (v.kind == V::variable) uses[v.index] += weight;
@@ -177,8 +169,8 @@ class ThreadEmitter : ThreadValues {
     if (list.size() > 1 || s.kind != S::branch || !s.other.empty()) return false;
     if (grid_.tile[grid_.axes[1]] * grid_.tile[grid_.axes[2]] != 1) return false;
     const V& v = *s.value;
-    const bool less = v.has(op::id<op::Lt>), one = v.has(op::id<op::Eq>);
-    if (!less && !one && !v.has(op::id<op::Le>)) return false;
+    const bool less = v.has<op::Lt>(), one = v.has<op::Eq>();
+    if (!less && !one && !v.has<op::Le>()) return false;
     if (v.args[1]->type != GridType::integer) return false;
     if (!is_thread(*v.args[0]) || v.args[1]->is != GridClass::scalar) return false;
     bool own = false;
@@ -212,7 +204,7 @@ class ThreadEmitter : ThreadValues {
   /// Runs statements for each thread of a block, and is the first thread again.
   void threads(const List& list) {
     std::set<int> loads, stores;
-    each_of(list, [&](const S& s, int) {
+    each_statement(list, 0, [&](const S& s, int) {
       const auto note = [&](int v) {
         if (phases_.kept(v) >= 0 && !GridPhases::assigns(list, v)) loads.insert(v);
       };
@@ -346,7 +338,7 @@ class ThreadEmitter : ThreadValues {
   }
   /// Whether a value does not change in a loop that assigns these variables.
   static bool is_invariant(const V& v, const std::set<int>& assigned) {
-    const bool adds = v.has(op::id<op::Add>) || v.has(op::id<op::Sub>) || v.has(op::id<op::Mul>);
+    const bool adds = v.has<op::Add, op::Sub, op::Mul>();
     if (v.kind == V::load || (v.kind == V::operation && !adds) ||
         (v.kind == V::variable && assigned.count(v.index)))
       return false;

@@ -11,19 +11,14 @@
 #include "kernels/cpu/jit/jit_emitter.h"
 
 namespace mt {
-namespace {
 
-using ir::LaneOp;
-
-bool is_disabled() {
+std::string_view jit_setting() {
   const char* const setting = std::getenv("MTORCH_JIT");
-  return setting && std::strcmp(setting, "vm") == 0;
+  return setting ? setting : "";
 }
 
-}  // namespace
-
 void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
-  if (is_disabled()) return nullptr;
+  if (jit_setting() == "vm") return nullptr;
   const size_t page = sysconf(_SC_PAGESIZE);
   bytes = (code.size() + page - 1) / page * page;
   void* const memory =

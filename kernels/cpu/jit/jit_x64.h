@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "kernels/cpu/jit/lanes.h"
 
@@ -57,6 +58,9 @@ std::string machine_code(const ir::LaneProgram&, Isa, uint64_t repeated);
 /// Copies the code to memory that becomes executable, of `bytes`; null if the system does not allow it, or
 /// MTORCH_JIT=vm is set.
 void* executable(const std::vector<uint8_t>& code, size_t& bytes);
+
+/// MTORCH_JIT: vm, lanes or threads; or empty.
+std::string_view jit_setting();
 
 /// The instruction set of the CPU's loops; returns false if it has no emitter.
 bool jit_isa(Isa&);

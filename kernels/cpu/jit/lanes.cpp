@@ -93,8 +93,7 @@ bool commutes(LaneOp op, uint64_t bits) {
   }
 }
 
-LaneBuilder::LaneBuilder(int item) : table_(256, -1), item_(item), before_(current_builder) {
-  code_.reserve(128);
+LaneBuilder::LaneBuilder(int item) : item_(item), before_(current_builder) {
   current_builder = this;
 }
 LaneBuilder::~LaneBuilder() { current_builder = before_; }
@@ -116,24 +115,10 @@ int32_t LaneBuilder::add(LaneOp op, int32_t a, int32_t b, int32_t c, uint64_t bi
 }
 
 int32_t LaneBuilder::intern(const LaneInstruction& x) {
-  if (code_.size() * 2 > table_.size()) {
-    table_.assign(table_.size() * 2, -1);
-    std::vector<LaneInstruction> all;
-    all.swap(code_);
-    for (const LaneInstruction& y : all) intern(y);
-  }
-  uint64_t hash = (uint64_t(x.op) + 1) * 0x9e3779b97f4a7c15 ^ x.bits * 0xff51afd7ed558ccd;
-  for (const int32_t in : x.in) hash = (hash ^ hash >> 29 ^ uint32_t(in)) * 0xbf58476d1ce4e5b9;
-  for (size_t at = hash >> 32;; ++at) {
-    int32_t& entry = table_[at & (table_.size() - 1)];
-    if (entry < 0) {
-      entry = int32_t(code_.size());
-      code_.push_back(x);
-      return entry;
-    }
-    const LaneInstruction& y = code_[entry];
-    if (y.op == x.op && y.bits == x.bits && std::memcmp(y.in, x.in, sizeof x.in) == 0) return entry;
-  }
+  const auto [at, is_new] =
+      known_.try_emplace({x.op, x.in[0], x.in[1], x.in[2], x.bits}, int32_t(code_.size()));
+  if (is_new) code_.push_back(x);
+  return at->second;
 }
 
 // ---- folding: rewrites that give the same bits with less work (except the sign of a NaN) ------------

@@ -7,6 +7,8 @@
 // guard uses is removed.
 #pragma once
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -172,7 +174,7 @@ class LaneBuilder {
   std::vector<LaneInstruction> code_;
   std::vector<LaneProgram::Carry> carries_;
   int32_t active_ = -1;
-  std::vector<int32_t> table_;  // open addressing over code_
+  std::map<std::tuple<LaneOp, int32_t, int32_t, int32_t, uint64_t>, int32_t> known_;
   int item_;
   int32_t line_ = 0;
   LaneBuilder* const before_;

@@ -1,29 +1,27 @@
-// program_rows_cuda.cpp -- expression programs by rows on a GPU: one team of threads for each row
+// program_rows_text.h -- the CUDA C of expression programs by rows: one team of threads for each row
 //
 // The values of a program are in levels: those of a level depend on the reductions of earlier
 // levels. A team makes one pass over its row for each level: it computes elements, reduces them,
 // and stores results. Elements that a later level reads stay in registers; if they do not fit, each
 // level reads the inputs and recomputes what it needs. The mapping of elements to threads, and so
 // the order of reductions, depends only on the length of the row, the dtype and the program.
+#pragma once
 #include <algorithm>
-#include <map>
-#include <mutex>
-#include <tuple>
 #include <vector>
 
-#include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/cuda/program_text.h"
-#include "engine/ops/ops.h"
+#include "kernels/table.h"
 #include "kernels/view.h"
 
-namespace mt {
-namespace {
+namespace mt::rows {
 
 // ---- levels -----------------------------------------------------------------------------------------------
 
-template <class Op> bool is(const Instruction& c) { return c.which == op::reduction_id<Op>; }
+template <class Op> bool reduces(const Instruction& c) { return c.which == op::reduction_id<Op>; }
 /// The number of passes of a reduction over the row.
-int passes_of(const Instruction& c) { return is<op::LogSumExp>(c) || is<op::Var>(c) ? 2 : 1; }
+inline int passes_of(const Instruction& c) {
+  return reduces<op::LogSumExp>(c) || reduces<op::Var>(c) ? 2 : 1;
+}
 
 struct Levels {
   std::vector<int> level;  // of a value: an element is computed in it, a row is known before
@@ -79,16 +77,16 @@ struct TeamForm {
 };
 
 /// The registers, in words, that a thread of such a team has for elements.
-int room_of(int team) { return team == 1024 ? 40 : team == 512 ? 80 : 160; }
+inline int room_of(int team) { return team == 1024 ? 40 : team == 512 ? 80 : 160; }
 
 /// The number of contiguous elements per thread.
-int run_for(Dtype dtype, int64_t n) {
+inline int run_for(Dtype dtype, int64_t n) {
   const int most = int(16 / item_size(dtype));
   return n % most == 0 && n >= 32 * most ? most : 1;
 }
 
 /// Chooses the team for rows of n elements, and the elements of each of its threads.
-void share_row(TeamForm& f, const Program& p, Dtype dtype, int64_t n) {
+inline void share_row(TeamForm& f, const Program& p, Dtype dtype, int64_t n) {
   const Levels levels(p);
   const int words = int(item_size(compute_dtype(dtype))) / 4;
   const auto each = [&](int team) { return int(ceil_div(n, team * f.run)) * f.run; };
@@ -119,6 +117,26 @@ struct Adds {
   __device__ inline double operator()(double a, double b) const { return a + b; }
 };
 )";
+
+/// Code for the offsets of the operands at position `i`, `at0`, `at1`, ..: from the sizes and
+/// strides of a `Run r` with `ndim` dimensions.
+inline std::string offsets_text(int ndim, int operands) {
+  if (ndim == 0) return "";
+  std::string s = "  long long rest = i";
+  for (int k = 0; k < operands; ++k) s += fmt::format(", at{} = 0", k);
+  s += ";\n";
+  for (int d = ndim - 1; d >= 0; --d) {
+    s +=
+        d > 0
+            ? fmt::format(
+                  "  {{ const long long next = rest / r.size[{0}], p = rest - next * r.size[{0}]; rest = next;",
+                  d)
+            : std::string("  { const long long p = rest;");
+    for (int k = 0; k < operands; ++k) s += fmt::format(" at{0} += p * r.stride[{0}][{1}];", k, d);
+    s += " }\n";
+  }
+  return s;
+}
 
 class RowsText {
  public:
@@ -307,17 +325,18 @@ class RowsText {
   const char* state_type(int i, int part) const { return is_extreme(i, part) ? real_ : "double"; }
   bool is_extreme(int i, int part) const {
     const Instruction& c = p_.code[i];
-    return is<op::Amax>(c) || is<op::Amin>(c) || (is<op::LogSumExp>(c) && part == 0);
+    return reduces<op::Amax>(c) || reduces<op::Amin>(c) || (reduces<op::LogSumExp>(c) && part == 0);
   }
   std::string identity(int i, int part) const {
     if (!is_extreme(i, part)) return "0";
-    return number_text(is<op::Amin>(p_.code[i]) ? math::highest<double>() : math::lowest<double>(),
-                       compute_dtype(dtype_));
+    return number_text(
+        reduces<op::Amin>(p_.code[i]) ? math::highest<double>() : math::lowest<double>(),
+        compute_dtype(dtype_));
   }
   /// The function that combines two states.
   std::string join_of(int i, int part) {
     if (!is_extreme(i, part)) return "Adds";
-    const bool least = is<op::Amin>(p_.code[i]);
+    const bool least = reduces<op::Amin>(p_.code[i]);
     const char* const name = least ? "Least" : "Most";
     if (extremes_.find(name) == std::string::npos) {
       extremes_ += fmt::format(
@@ -331,7 +350,7 @@ class RowsText {
     if (is_extreme(i, part))
       return fmt::format("s{0}_{1} = {2}()(s{0}_{1}, {3});\n", i, part, join_of(i, part), x);
     if (part == 0) return fmt::format("s{}_0 += (double){};\n", i, x);
-    if (is<op::Var>(c))
+    if (reduces<op::Var>(c))
       return fmt::format("s{0}_1 += ((double){1} - m{0}) * ((double){1} - m{0});\n", i, x);
     return fmt::format("s{0}_1 += (double){1}({2} - m{0});\n", i,
                        operations_.function_of(op::id<op::Exp>), x);
@@ -339,13 +358,13 @@ class RowsText {
   /// The result of pass `part` of reduction i.
   std::string result(int i, int part) {
     const Instruction& c = p_.code[i];
-    if (is<op::Sum>(c) || is<op::Amax>(c) || is<op::Amin>(c))
+    if (reduces<op::Sum>(c) || reduces<op::Amax>(c) || reduces<op::Amin>(c))
       return fmt::format("  const {0} x{1} = ({0})s{1}_0;\n", real_, i);
-    if (is<op::LogSumExp>(c))
+    if (reduces<op::LogSumExp>(c))
       return part == 0
                  ? fmt::format("  const {0} m{1} = s{1}_0 - s{1}_0 == 0 ? s{1}_0 : 0;\n", real_, i)
                  : fmt::format("  const {0} x{1} = ({0})((double)m{1} + log(s{1}_1));\n", real_, i);
-    if (is<op::Var>(c))
+    if (reduces<op::Var>(c))
       return part == 0 ? fmt::format("  const double m{0} = s{0}_0 / (double)r.n;\n", i)
                        : fmt::format(
                              "  const {0} x{1} = ({0})(s{1}_1 / (r.n > {2} ? r.n - {2} : 0.0));\n",
@@ -383,80 +402,4 @@ class RowsText {
   bool known_ = true;
 };
 
-// ---- the launch ---------------------------------------------------------------------------------------------
-
-/// The rows of a run, and the strides of its operands.
-struct RowsOfRun : RunDims {
-  int64_t length;
-  TeamForm form{};  // without the fields that share_row sets
-
-  explicit RowsOfRun(const Run& r) : RunDims(r, r.ndim - 1), length(r.size[r.ndim - 1]) {
-    const Program& p = *r.program;
-    const int used = p.outputs + p.inputs, outer = r.ndim - 1;
-    if (ndim == 0) {
-      ndim = 1, size[0] = 1;
-      for (int k = 0; k < used; ++k) strides[k][0] = 0;
-    }
-    form.ndim = ndim;
-    form.run = run_for(r.dtype, length);
-    for (int k = 0; k < used; ++k) {
-      const bool dense = r.stride[k][outer] == 1;
-      bool wide = form.run > 1 && dense && !r.is_bool[k] &&
-                  reinterpret_cast<uintptr_t>(r.data[k]) % 16 == 0;
-      for (int d = 0; d < form.ndim; ++d) wide &= strides[k][d] % form.run == 0;
-      form.dense |= uint64_t(dense) << k, form.wide |= uint64_t(wide) << k;
-    }
-  }
-};
-
-struct RowsKernel {
-  const LoadedKernel* loaded;  // null: there is none
-  int rows, threads;           // per block
-};
-
-constexpr int kMaxInstructions = 2000;  // larger programs take too long to compile
-
-/// The kernel for such rows, compiled at first use.
-const RowsKernel& kernel_of(const Run& r, const RowsOfRun& rows, const Device& device) {
-  const TeamForm& f = rows.form;
-  using Key = std::tuple<const Program*, Dtype, int64_t, int, uint64_t, uint64_t, const Device*>;
-  static std::mutex lock;
-  static auto* const all = new std::map<Key, RowsKernel>;
-  const std::lock_guard guard(lock);
-  const Key key{r.program, r.dtype, rows.length, f.ndim, f.dense, f.wide, &device};
-  const auto [at, is_new] = all->try_emplace(key);
-  if (is_new && r.program->count <= kMaxInstructions) {
-    TeamForm whole = f;
-    share_row(whole, *r.program, r.dtype, rows.length);
-    const std::string text = RowsText(*r.program, r.dtype, whole).text();
-    at->second = {program_kernel(text, device), whole.rows(), whole.threads()};
-  }
-  return at->second;
-}
-
-}  // namespace
-
-std::string rows_cuda_text(const Run& r) {
-  if (r.program->count > kMaxInstructions) return "";
-  TeamForm form = RowsOfRun(r).form;
-  share_row(form, *r.program, r.dtype, r.size[r.ndim - 1]);
-  return RowsText(*r.program, r.dtype, form).text();
-}
-
-bool prepare_rows(const Run& r, const Device& device, ProgramLaunch& launch) {
-  const RowsOfRun rows(r);
-  launch.n = rows.length == 0 ? 0 : rows.n;
-  if (launch.n == 0) return true;
-  std::vector<uint64_t>& words = launch.arguments.words;
-  words.push_back(uint64_t(rows.n)), words.push_back(uint64_t(rows.length));
-  append_operands(words, r);
-  for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
-    words.push_back(uint64_t(r.stride[k][r.ndim - 1]));
-  append_dims(words, r, rows);
-  if (!launch.fits()) return false;
-  const RowsKernel& kernel = kernel_of(r, rows, device);
-  launch.kernel = kernel.loaded, launch.per_block = kernel.rows, launch.threads = kernel.threads;
-  return launch.kernel != nullptr;
-}
-
-}  // namespace mt
+}  // namespace mt::rows
