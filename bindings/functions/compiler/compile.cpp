@@ -1,7 +1,14 @@
-// compile.cpp -- C functions for compile/*.lua: building expression programs, and running them
+// compile.cpp -- C functions for compile/*.lua: building expression programs, running and explaining them
+#include <algorithm>
+#include <map>
+
 #include "bindings/functions/functions.h"
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/program/apply.h"
+#include "kernels/cpu/jit/jit_x64.h"
+#include "kernels/cpu/jit/lower.h"
+#include "kernels/cpu/jit/native.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
 namespace {
@@ -10,6 +17,11 @@ struct TracedProgram : ir::Builder {
   static constexpr char kShown[] = "a program under construction";
 };
 ir::Builder& builder_at(const Args& a) { return Userdata<TracedProgram>::at(a, 1); }
+
+const ir::Expression& expression(const Args& a, int i) {
+  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
+  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+}
 
 int value_at(const Args& a, const ir::Builder& b, int i) {
   const lua_Integer v = lua_tointeger(a.L, i);
@@ -89,7 +101,7 @@ void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) 
 }
 /// The results of a program: arguments are program, name, numbers or nil, tensors..
 int results_of(Args& a) {
-  const ir::Expression& e = expression_at(a, 1);
+  const ir::Expression& e = expression(a, 1);
   const Program& p = e.program();
   double numbers[256];
   numbers_at(a, 3, p, numbers);
@@ -104,7 +116,7 @@ int results_of(Args& a) {
 }
 /// The same, with a last argument for the tensor that receives the result.
 int run_program(Args& a) {
-  const int after = 4 + expression_at(a, 1).program().inputs;
+  const int after = 4 + expression(a, 1).program().inputs;
   return a.given(after) ? run_into(a, after, results_of) : results_of(a);
 }
 
@@ -114,8 +126,8 @@ int reduce_pairs(Args& a) {
   const int dim = int(a.integer(4)) - 1;
   if (!lua_isfunction(a.L, 1)) {
     double numbers[256];
-    numbers_at(a, 2, expression_at(a, 1).program(), numbers);
-    return a.push(ir::reduce_pairs(expression_at(a, 1), x, dim, numbers));
+    numbers_at(a, 2, expression(a, 1).program(), numbers);
+    return a.push(ir::reduce_pairs(expression(a, 1), x, dim, numbers));
   }
   const ir::Pair pair = [&a](const Tensor& first, const Tensor& second) {
     lua_pushvalue(a.L, 1);
@@ -218,7 +230,7 @@ void set_meaning(const Args& a, const Program& p, const Instruction& c) {
 /// value}, is_bool =}; `op` is an elementwise operation, 'input' or 'number' (`which`), 'constant'
 /// (`value`) or 'reduce' (`reduction`). Then the indices of the results.
 int instructions(Args& a) {
-  const Program& p = expression_at(a, 1).program();
+  const Program& p = expression(a, 1).program();
   push_list(a.L, std::span(p.code, size_t(p.count)), [&](const Instruction& c) {
     lua_newtable(a.L);
     set_meaning(a, p, c);
@@ -278,14 +290,14 @@ const Entry kCompileParts[] = {
     {"reduce_pairs(..)", "program or function, numbers or nil, x, dim: the tree of pairs.",
      reduce_pairs},
     {"text(..)", "The program as text.",
-     [](Args& a) { return a.push(ir::text_of(expression_at(a, 1).program())); }},
+     [](Args& a) { return a.push(ir::text_of(expression(a, 1).program())); }},
     {"instructions(..)", "The program's instructions, a list, and the places of its results.",
      instructions},
     {"formula(..)", "name, {parameter = value}: the program of an operation's formula, or nothing.",
      formula},
     {"cuda_text(..)", "program, dtype, dimensions (0: contiguous): its CUDA C, or nothing.",
      [](Args& a) {
-       const Program& p = expression_at(a, 1).program();
+       const Program& p = expression(a, 1).program();
        const std::string text = cuda_text(p, a.dtype(2), int(lua_tointeger(a.L, 3)));
        return text.empty() ? 0 : a.push(text);
      }},
@@ -297,19 +309,75 @@ const Entry kCompileParts[] = {
      }},
 };
 
-}  // namespace
+// ---- mt.explain ------------------------------------------------------------------------------------
 
-const ir::Expression& expression_at(const Args& a, int i) {
-  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
-  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+/// facts(program): its operations by name, its reads and writes, also those of its operations one after
+/// the other, and the sizes from which it is compiled and run by several threads.
+int facts(Args& a) {
+  const ir::Expression& e = expression(a, 1);
+  const Program& p = e.program();
+  std::map<std::string, int> names;
+  int operations = 0, out[2] = {}, moved[2] = {};  // numbers, bools
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    if (c.op < 0 && c.op != kReduce) continue;
+    ++operations;
+    ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
+    const auto move = [&](const Instruction& x) { moved[x.is_bool] += !x.is_row; };
+    move(c);
+    for (int v : c.in)
+      if (v >= 0 && p.code[v].op != kConstant && p.code[v].op != kNumber) move(p.code[v]);
+  }
+  for (int k = 0; k < p.outputs; ++k) ++out[e.is_bool(k)];
+  lua_newtable(a.L);
+  a.set("operations", operations), a.set("inputs", p.inputs);
+  a.set("numbers_out", out[0]), a.set("bools_out", out[1]);
+  a.set("moved_numbers", moved[0]), a.set("moved_bools", moved[1]);
+  a.set("native_from", (kNativeWork + p.count - 1) / p.count);
+  a.set("spread_from", std::max(kSpreadWork / p.count, kGrain) + 1), a.set("piece", kGrain);
+  lua_newtable(a.L);
+  for (const auto& [name, n] : names) a.set(name.c_str(), n);
+  lua_setfield(a.L, -2, "names");
+  return 1;
 }
+
+/// machine(program, dtype): the machine code for contiguous operands, its size, its instruction
+/// set; nothing if there is no code.
+int machine(Args& a) {
+  const ir::Expression& e = expression(a, 1);
+  const Dtype dtype = a.dtype(2);
+  Isa isa;
+  ir::LaneProgram lanes;
+  if (!jit_isa(isa) || (dtype != Dtype::f32 && dtype != Dtype::f64)) return 0;
+  if (!lower(e.program(), dtype, lanes)) return 0;
+  return a.push(machine_code(lanes, isa, 0), native_bytes(e.program(), dtype, 0),
+                isa == Isa::avx512 ? "AVX-512" : "AVX2");
+}
+
+/// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits);
+/// nothing if they are zero, and nil and the index of a result if one is equal to it.
+int gradient(Args& a) {
+  const ir::Expression::Gradient& g = expression(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)));
+  if (!g.expression && !g.passed.empty())
+    return lua_pushnil(a.L), 1 + a.push(g.passed[0].result + 1);
+  if (!g.expression) return 0;
+  lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(g.expression));
+  return 1;
+}
+
+const Entry kExplain[] = {
+    {"facts(..)", "The operations, reads and writes of a program.", facts},
+    {"machine(..)", "The machine code of a program for a dtype.", machine},
+    {"gradient(..)", "The program of the gradients of the inputs in `wanted`.", gradient},
+};
+
+}  // namespace
 
 void add_compile(lua_State* L) {
   add_internal(L, kCompileParts, Reach::tensors);
   kCompiled.internal = true;
-  add_explain(L);
+  add_internal(L, kExplain);
   add_replay(L);
-  add_fuse(L);
 }
 
 }  // namespace mt::lua

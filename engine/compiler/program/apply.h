@@ -28,7 +28,7 @@ std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vec
 std::vector<Tensor> apply_each(const Expression&, const std::vector<Tensor>& inputs, Dtype dtype,
                                const Shape& space, const double* numbers);
 
-// ---- reductions by a function of two numbers (tree.cpp): mt.reduce --------------------------------
+// ---- reductions by a function of two numbers : mt.reduce --------------------------------
 
 /// A program of two inputs and one result combines neighbours along `dim` (at least one), level by level,
 /// until one is left: [.., 1, ..]; an element without a neighbour is passed on unchanged. On the CPU in

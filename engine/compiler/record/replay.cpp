@@ -8,6 +8,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/device.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -265,6 +266,54 @@ TensorList StepReplay::changes() const {
   TensorList list;
   for (const Change& c : changes_) list.push_back(c.now().detach());
   return list;
+}
+
+// ---- parts as CUDA graphs: one launch instead of one per call -------------------------------------------
+
+namespace {
+
+constexpr int kStartsBefore = 2;  // a capture is not worth it for a program that is dropped soon
+constexpr int kMaxDrops = 4;      // for a step whose pointers or numbers change repeatedly
+constexpr size_t kFewCalls = 4;   // so few are launched directly
+
+}  // namespace
+
+size_t StepReplay::graphs() const {
+  return std::ranges::count_if(graphs_, [](const auto& g) { return !!g; });
+}
+
+/// A graph has fixed pointers and numbers: with graphs, moving arguments and results are copied.
+void StepReplay::choose_graphs() {
+  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && drops_ < kMaxDrops;
+  uses_graphs_ = may && starts_++ >= kStartsBefore;
+  graphs_.resize(ends_.size());
+}
+void StepReplay::drop_graphs() {
+  drops_ += graphs() > 0;
+  for (auto& g : graphs_) g.reset();
+}
+
+/// Captures the part. Null if that is not possible.
+std::unique_ptr<Graph> StepReplay::capture(size_t part) const {
+  synchronize(*gpu_);  // reports late errors
+  try {
+    auto made = std::make_unique<Graph>(*gpu_);
+    for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part]; ++i) calls_[i].run(begun_);
+    made->finish(true);
+    return made;
+  } catch (const Error&) { return nullptr; }
+}
+
+bool StepReplay::run_graph(size_t part) {
+  const size_t first = part == 0 ? 0 : ends_[part - 1];
+  if (!uses_graphs_ || !graph_parts_[part] || ends_[part] - first < kFewCalls) return false;
+  std::unique_ptr<Graph>& graph = graphs_[part];
+  if (!graph && !(graph = capture(part))) {
+    drops_ = kMaxDrops;
+    return false;
+  }
+  graph->replay();
+  return true;
 }
 
 }  // namespace mt

@@ -18,6 +18,7 @@
 #include "engine/core/interceptor.h"
 #include "engine/core/step_listener.h"
 #include "engine/core/tensor.h"
+#include "engine/gpu/graph.h"
 
 namespace mt {
 
@@ -34,7 +35,6 @@ class RecordedFunction;
 class StepReplay {
  public:
   StepReplay(const StepReplay&) = delete;
-  ~StepReplay();
 
   /// Whether parameters, and gradients that are accumulated, are still at the same address, and
   /// those that required a gradient still do.
@@ -125,17 +125,16 @@ class StepReplay {
     void count_owners(const std::vector<Result>&);
     bool is_held() const;
   };
-  StepReplay();
+  StepReplay() = default;
   static bool has_hooks(const TensorImpl&);
   bool shares_gradients() const;  // two leaves share a storage, among those whose gradient is kept
   void set_grads(size_t part) const;
   TensorList results();
   void renew(EscapingBuffer&);
-  struct PartGraph;
   size_t graphs() const;
   void choose_graphs();
   void drop_graphs();
-  std::unique_ptr<PartGraph> capture(size_t part);
+  std::unique_ptr<Graph> capture(size_t part) const;
   bool run_graph(size_t part);
 
   std::deque<std::vector<std::byte>> arguments_;
@@ -159,7 +158,7 @@ class StepReplay {
   size_t buffers_ = 0, bytes_ = 0, planned_ = 0;
   const Device* gpu_ = nullptr;
   std::vector<bool> graph_parts_;  // whether all their calls are on the GPU
-  std::vector<std::unique_ptr<PartGraph>> graphs_;
+  std::vector<std::unique_ptr<Graph>> graphs_;
   bool uses_graphs_ = false;  // in this replay
   int starts_ = 0, drops_ = 0;
 };

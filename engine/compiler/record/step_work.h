@@ -1,10 +1,8 @@
-// step_work.h -- which calls of a recorded step or function a program can compute, and their operands
+// step_work.h -- a call of a recorded step or function that a program can compute, and its operands
 #pragma once
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "engine/compiler/program/builder.h"
 #include "engine/compiler/record/step_calls.h"
 #include "engine/core/shape.h"
 
@@ -41,32 +39,6 @@ struct FusibleCall {
   std::vector<Operand> in;
   Operand out;
   std::optional<Operand> mean;  // a second result of a variance
-};
-
-/// The use of a pointer of the call's argument, or null.
-const BufferUse* use_at(const StepCall&, const void* slot);
-/// The shape with one more dimension.
-Shape with(Shape s, int64_t last);
-/// The name of the operation, for mt.explain.
-std::string name_of(const FusibleCall&);
-/// The number of instructions that the work needs at most.
-int cost_of(const FusibleCall&);
-/// Adds part of an operation of the map verb: its value, its derivative, or the gradient of a reduction.
-int add_map(ir::Builder&, const Map&, const int* in);
-
-/// Why a call is not part of a program.
-using Reason = std::string;
-
-/// What can be fused, in a step or in a function of mt.fuse.
-struct Rules {
-  const bool of_function;
-  bool takes(Dtype d) const {
-    return d == Dtype::f32 || d == Dtype::f64 || (of_function && is_half(d));
-  }
-  std::optional<FusibleCall> fusible(const Map&, const StepCall&, Reason&) const;
-  std::optional<FusibleCall> fusible(const Reduce&, const StepCall&, int reduction,
-                                     const BufferUse* out, const BufferUse* mean, Reason&) const;
-  std::optional<FusibleCall> fusible(const Copy&, const StepCall&) const;
 };
 
 }  // namespace mt
