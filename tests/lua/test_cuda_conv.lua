@@ -48,14 +48,17 @@ local ways = {
   {padding = {2, 0}, stride = {1, 2}}, {padding = 'same'},
 }
 
-for dtype, tol in pairs{float32 = 3e-5, float64 = 1e-11, float16 = 4e-3, bfloat16 = 3e-2} do
+-- All combinations in float32, a third of them in each other dtype.
+for d, row in ipairs{{'float32', 3e-5}, {'float64', 1e-11}, {'float16', 4e-3}, {'bfloat16', 3e-2}} do
+  local dtype, tol = unpack(row)
   local function R(...) return mt.randn(...):to(dtype) end
   T.test('conv2d and conv_transpose2d of ' .. dtype, function()
-    for _, l in ipairs(layers) do
+    for i, l in ipairs(layers) do
       local cin, cout, groups, h, w, k = unpack(l)
-      for _, way in ipairs(ways) do
+      for j, way in ipairs(ways) do
         local pad = way.padding == 'same' and k or tonumber(way.padding) or 0
-        if (k - 1) * (way.dilation or 1) + 1 <= math.min(h, w) + 2 * pad then
+        local fits = (k - 1) * (way.dilation or 1) + 1 <= math.min(h, w) + 2 * pad
+        if fits and (d == 1 or (i + j + d) % 3 == 0) then
           local x, bias = R(2, cin, h, w), R(cout)
           compare(function(a, b, c)
             return mt.conv2d(merged({a, b, bias = c, groups = groups}, way))
@@ -69,7 +72,6 @@ for dtype, tol in pairs{float32 = 3e-5, float64 = 1e-11, float16 = 4e-3, bfloat1
       end
     end
   end)
-
 end
 
 for dtype, tol in pairs{float32 = 3e-5, float64 = 1e-11} do
@@ -113,8 +115,8 @@ T.test('max_pool2d: the first of equals, the last NaN', function()
   T.eq(y:view(-1):cpu():tolist(), wanted:view(-1):tolist())
 end)
 
-T.test('an image of 1000 x 2000 under a filter of 3 x 3', function()
-  local x, w = mt.randn(1, 1, 1000, 2000), mt.randn(1, 1, 3, 3)
+T.test('an image of 500 x 1000 under a filter of 3 x 3', function()
+  local x, w = mt.randn(1, 1, 500, 1000), mt.randn(1, 1, 3, 3)
   same(mt.conv2d{x:to('cuda'), w:to('cuda'), padding = 1}, mt.conv2d{x, w, padding = 1}, 1e-5)
 end)
 

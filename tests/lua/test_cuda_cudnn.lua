@@ -171,11 +171,10 @@ t.test('values and gradients of every order, of each dtype, with groups, strides
   for dtype, tolerance in pairs(tolerances) do
     for i, case in ipairs(cases) do
       local x, w = mt.randn(case[1]):to(dtype), (mt.randn(case[2]) / 4):to(dtype)
-      for _, bias in ipairs {false, mt.randn(case[2][1])} do
-        local n = calls(function() compare(conv(case[3], bias), tolerance, x, w) end)
-        -- Twice: y, dx, dw; of the gradient of dx for w: that by w and by g; of that of dw: by x and by g.
-        t.eq({dtype, i, n[1], n[2], n[3]}, {dtype, i, 6, 4, 4})
-      end
+      local bias = i % 2 == (dtype:find '6' and 0 or 1) and mt.randn(case[2][1])
+      local n = calls(function() compare(conv(case[3], bias), tolerance, x, w) end)
+      -- Twice: y, dx, dw; of the gradient of dx for w: that by w and by g; of that of dw: by x and by g.
+      t.eq({dtype, i, n[1], n[2], n[3]}, {dtype, i, 6, 4, 4})
     end
   end
 end)
@@ -237,7 +236,7 @@ end)
 
 t.test('an algorithm is asked for once for each shape, and few are kept', function()
   local w = mt.randn({4, 3, 3, 3}, {device = 'cuda'})
-  local function run(size) return mt.conv2d(mt.ones({1, 3, size, size}, {device = 'cuda'}), w) end
+  local function run(width) return mt.conv2d(mt.ones({1, 3, 4, width}, {device = 'cuda'}), w) end
   run(5)
   local n = calls(function() for _ = 1, 10 do run(5) end end)
   t.eq(n, {10, 0, 0, 0, 0})

@@ -80,9 +80,13 @@ test('every reduction, with gradients', function()
 end)
 
 test('16-bit floats: one kernel that reads and writes them, float32 between', function()
-  for _, dtype in ipairs {'bfloat16', 'float16'} do
-    for name, f in pairs(functions) do
-      for _, n in ipairs {7, 256, 1500} do
+  local lengths = { -- each kernel is compiled
+    bfloat16 = {softmax = {7, 256, 1500}, layer_norm = {7}, rms_norm = {256}, loss = {1500}, standard = {7}},
+    float16 = {softmax = {256}, layer_norm = {1500}}}
+  for dtype, of in pairs(lengths) do
+    for name, list in pairs(of) do
+      local f = functions[name]
+      for _, n in ipairs(list) do
         local x = mt.randn(5, n):to(dtype)
         local here, there = x:double():requires_grad_(), x:to('cuda'):requires_grad_()
         local a, b, fused = f(here), nil, mt.fuse(f)
@@ -146,7 +150,7 @@ end)
 
 test('memory of temporaries that ends where an argument begins is no change of the argument', function()
   if not compiled then return end
-  for i = 1, 200 do
+  for i = 1, 50 do
     local x = mt.randn(5, i % 2 == 0 and 256 or 7):bfloat16():to('cuda'):requires_grad_()
     local f = mt.fuse(functions.rms_norm)
     f(x)

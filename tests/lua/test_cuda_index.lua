@@ -182,14 +182,16 @@ end)
 t.test('masks: select, scatter, fill, nonzero, of every dtype and length', function()
   mt.manual_seed(8)
   for _, n in ipairs {0, 1, 7, 8, 33, 500, 2048, 2049, 8192, 32769, 70001} do
-    for _, share in ipairs(n < 3000 and {0, 1, 5, 10} or {1, 10}) do
+    for k, share in ipairs(n < 3000 and {0, 1, 5, 10} or {1, 10}) do
       local mask = mt.randint(0, 10, {n}, 'int64'):lt(share)
-      for _, dtype in ipairs(n < 3000 and kDtypes or {'uint8', 'int8', 'int16', 'float32'}) do
-        local x, source = values({n}, dtype), values({n}, dtype)
-        same(function(a, m) return a:masked_select(m) end, x, mask)
-        same(function(a, m, s) return a:masked_scatter(m, s) end, x, mask, source)
-        same(function(a, m) return a:masked_fill(m, 1) end, x, mask)
-        same(function(a) return a:nonzero() end, x)
+      for d, dtype in ipairs(n < 3000 and kDtypes or {'uint8', 'int8', 'int16', 'float32'}) do
+        if (d + k) % 2 == 0 then
+          local x, source = values({n}, dtype), values({n}, dtype)
+          same(function(a, m) return a:masked_select(m) end, x, mask)
+          same(function(a, m, s) return a:masked_scatter(m, s) end, x, mask, source)
+          same(function(a, m) return a:masked_fill(m, 1) end, x, mask)
+          same(function(a) return a:nonzero() end, x)
+        end
       end
       if n > 9 then  -- a mask that begins in the middle of eight bytes
         same(function(a, m) return a[{{3, n - 1}}]:masked_select(m[{{3, n - 1}}]) end,

@@ -18,14 +18,14 @@ local function random(shape, dtype)
   return mt.randint(0, 9, shape):to(dtype)
 end
 
-local shapes = {{16}, {48}, {500}, {1025}, {5000}, {33, 3}, {45, 33, 40}, {3, 700, 2}, {2, 4097},
+local shapes = {{16}, {48}, {500}, {1025}, {5000}, {33, 3}, {15, 33, 40}, {3, 700, 2}, {2, 4097},
                 {4097, 2}, {5, 1}, {9000, 2}, {0}, {0, 3}, {3, 0}}
 
 test('cumsum, cumprod, logcumsumexp, cummax, cummin along every dimension', function()
   mt.manual_seed(1)
-  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
-    for _, shape in ipairs(shapes) do
-      if #shape == 3 and dtype ~= 'float32' then shape = {4, 33, 5} end
+  for d, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
+    for k, shape in ipairs(shapes) do
+      if d > 1 and (d + k) % 2 == 0 then shape = {4, 33, 5} end -- all shapes in float32, half of them in the others
       local x = random(shape, dtype)
       local y = x:to('cuda')
       local float = dtype:find('float')

@@ -31,11 +31,11 @@ local shapes = {{1}, {16}, {48}, {500}, {1025}, {2048}, {3000}, {33, 3}, {4, 3, 
 
 test('sort along every dimension, both ways, stable', function()
   mt.manual_seed(1)
-  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
-    for _, shape in ipairs(dtype:find '^int[183]' and {{48}, {1025}, {4, 3, 5}, {2, 1100}} or shapes) do
+  for d, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
+    for k, shape in ipairs(dtype:find '^int[183]' and {{48}, {1025}, {4, 3, 5}, {2, 1100}} or shapes) do
       local x = random(shape, dtype)
       for dim = 1, #shape do
-        for _, descending in ipairs(shape[1] < 2000 and {false, true} or {dtype:find 'int' ~= nil}) do
+        for _, descending in ipairs(d == 1 and shape[1] < 2000 and {false, true} or {(d + k + dim) % 2 == 0}) do
           local what = ('%s %s along %d'):format(dtype, table.concat(shape, ' x '), dim)
           compare('sort ' .. what, function(y) return mt.sort(y, dim, descending) end, x)
         end
@@ -46,11 +46,11 @@ end)
 
 test('topk and kthvalue: few of many, and many', function()
   mt.manual_seed(2)
-  for _, dtype in ipairs {'float32', 'int64', 'uint8', 'int8', 'int16'} do
+  for d, dtype in ipairs {'float32', 'int64', 'uint8', 'int8', 'int16'} do
     for _, n in ipairs {7, 1025, 5000} do
       local x = random({2, n}, dtype)
-      for _, k in ipairs {0, 1, 7, 512, 513, 1500} do
-        if k <= n then
+      for i, k in ipairs {0, 1, 7, 512, 513, 1500} do
+        if k <= n and (d == 1 or i % 2 == d % 2) then
           local what = ('%d of %d %s'):format(k, n, dtype)
           compare('topk ' .. what, function(y) return mt.topk(y, k, 2) end, x)
           if k > 0 then
@@ -82,24 +82,23 @@ end)
 
 test('few places, and one, of long lines: ties, NaN, infinities', function()
   mt.manual_seed(6)
-  local n, inf, nan = 20003, math.huge, 0 / 0
+  local n, inf, nan = 33003, math.huge, 0 / 0
   local few = mt.tensor({1, nan, -0.0, 0, -inf, inf, 2, -1}):expand(5001, 8):reshape(-1)
   local lines = {
     random({2, n}, 'float32'), mt.stack({few[{{1, n}}], few[{{6, n + 5}}]}), random({2, n}, 'int64'),
     random({2, n}, 'uint8'), mt.zeros({2, n}), random({2, n}, 'float64'),
   }
   for i, x in ipairs(lines) do
-    for _, largest in ipairs(i < 3 and {true, false} or {i % 2 == 0}) do
-      for _, k in ipairs(i < 3 and {1, 9, 512} or {9}) do
-        compare(('topk %d of lines %d'):format(k, i), function(y) return mt.topk(y, k, 2, largest) end, x)
-      end
+    for _, k in ipairs(i < 3 and {1, 9, 512} or {9}) do
+      compare(('topk %d of lines %d'):format(k, i), function(y) return mt.topk(y, k, 2, (i + k) % 2 == 0) end, x)
     end
-    for _, k in ipairs {20, 10000, n} do
-      compare(('kthvalue %d of lines %d'):format(k, i), function(y) return mt.kthvalue(y, k, 2) end, x)
+    local k = ({20, 10000, n})[i % 3 + 1]
+    compare(('kthvalue %d of lines %d'):format(k, i), function(y) return mt.kthvalue(y, k, 2) end, x)
+    if i < 3 then compare('median', function(y) return mt.median(y, 2) end, x) end
+    if i == 1 or i == 6 then
+      compare('from an odd address', function(y) return mt.topk(y[{{}, {2, n}}], 9, 2) end, x)
+      compare('from an odd address', function(y) return mt.kthvalue(y[{{}, {2, n}}], 10000, 2) end, x)
     end
-    compare('median', function(y) return mt.median(y, 2) end, x)
-    compare('from an odd address', function(y) return mt.topk(y[{{}, {2, n}}], 9, 2) end, x)
-    compare('from an odd address', function(y) return mt.kthvalue(y[{{}, {2, n}}], 10000, 2) end, x)
   end
 end)
 
@@ -181,13 +180,13 @@ end)
 
 test('long lines sorted together: keys that do not fit beside their position, ties in their upper half', function()
   mt.manual_seed(5)
-  local high, low = mt.randint(-3, 3, {40, 1100}), mt.randint(0, 2 ^ 30, {40, 1100})
+  local high, low = mt.randint(-3, 3, {20, 1100}), mt.randint(0, 2 ^ 30, {20, 1100})
   local x = high * 2 ^ 58 + low * 2 ^ 20 + low
   for _, descending in ipairs {false, true} do
     compare('int64', function(y) return mt.sort(y, 2, descending) end, x)
     compare('int64', function(y) return mt.topk(y, 600, 2, descending) end, x)
     compare('float64', function(y) return mt.sort(y, 2, descending) end, x:to('float64'))
-    compare('float32', function(y) return mt.sort(y, 2, descending) end, mt.randn(2049, 1025))
+    compare('float32', function(y) return mt.sort(y, 2, descending) end, mt.randn(49, 1025))
   end
   compare('float64 in columns', function(y) return mt.sort(y, 1) end, mt.randn({1030, 7}, {dtype = 'float64'}))
 end)

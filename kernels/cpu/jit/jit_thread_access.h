@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/jit/grid_threads.h"
 #include "kernels/cpu/jit/lanes.h"
-#include "kernels/lua_ops.h"
+#include "kernels/ops.h"
 #include "kernels/table.h"
 
 namespace mt {
