@@ -66,7 +66,7 @@ test('chains, reductions of rows and what follows them are one program', functio
     then_columns = {2, function(x) return ((x * w + b):sigmoid() * x):sum(1) end},
     then_product = {2, function(x) return (x * w + 1):relu():matmul(w) end},
   } do
-    local text = alike(name, case[2], random(640, 96))
+    local text = alike(name, case[2], random(fuses and 640 or 64, 96))
     assert(not fuses or text:find((': %d verbs in 1 parts'):format(case[1])), name .. text)
     assert(not fuses or text:find 'one program, float32 %(', name .. text)
   end
@@ -111,7 +111,7 @@ test('forward and backward', function()
       local loss = f(x)
       loss:backward()
       return loss
-    end, random(600, 64), {w, b})
+    end, random(fuses and 600 or 60, 64), {w, b})
   end
 end)
 
@@ -187,7 +187,7 @@ test('random steps', function()
     state = (state * 1103515245 + 12345) % 2 ^ 31
     return math.floor(state / 2 ^ 31 * n) + 1
   end
-  for round = 1, fuses and 60 or 12 do -- on a GPU each program is compiled
+  for round = 1, fuses and 60 or 6 do -- on a GPU each program is compiled
     local plan = {}
     for k = 1, 3 + pick(9) do plan[k] = {pick(9), pick(k), pick(k), pick(100)} end
     local dtype, backward = pick(4) == 1 and 'float64' or 'float32', pick(3) == 1

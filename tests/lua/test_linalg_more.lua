@@ -1,7 +1,7 @@
 -- test_linalg_more.lua -- complex eigenvalues, LU factors, matrix_exp, tensor systems: values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local test, eq, near, raises, checks = t.test, t.eq, t.near, t.raises, t.checks
 local la = mt.linalg
 local inf, nan = math.huge, 0 / 0
 
@@ -11,10 +11,6 @@ local function leaf(...) return randn(...):requires_grad_() end
 local function mT(x) return x:transpose(-2, -1) end
 local function largest(x) return x:numel() > 0 and x:abs():max():item() or 0 end
 local function small(x, tolerance) assert(largest(x) <= (tolerance or 1e-12), 'off by ' .. largest(x)) end
-local function checks(f, ...)
-  eq(mt.gradcheck(f, {...}), true)
-  eq(mt.gradgradcheck(f, {...}), true)
-end
 local function flat(x) return x:flatten():tolist() end
 
 local N = d64{{2, -1, 0.5}, {1, 3, -2}, {0.25, 1, 4}}

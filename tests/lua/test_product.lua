@@ -1,7 +1,7 @@
 -- test_product.lua -- functions related to the matrix product: values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local test, eq, near, raises, checks = t.test, t.eq, t.near, t.raises, t.checks
 
 local function range(...)
   local n = 1
@@ -9,10 +9,6 @@ local function range(...)
   return mt.range(1, n):float():view(...)
 end
 local function double(...) return mt.randn({...}, {dtype = 'float64'}):requires_grad_() end
-local function checks(f, ...)
-  eq(mt.gradcheck(f, {...}), true)
-  eq(mt.gradgradcheck(f, {...}), true)
-end
 
 test('products of two: values', function()
   local x, y = range(2, 3), range(3, 2)
