@@ -107,6 +107,7 @@ endforeach()
 check(nightly.programs RUN mtorch tests/lua/test_programs.lua 100000 today NIGHTLY)
 check(nightly.functions RUN mtorch tests/lua/test_random_functions.lua 10000 today NIGHTLY)
 check(nightly.fused RUN mtorch tests/lua/test_random_fused.lua 100000 today NIGHTLY)
+check(nightly.kernels RUN mtorch tests/lua/test_kernel_random.lua 10000 today NIGHTLY)
 check(nightly.steps RUN mtorch tests/lua/test_random_steps.lua 20000 today NIGHTLY)
 check(nightly.compiled_lua RUN mtorch tests/lua/test_compiled_lua.lua 20000 today NIGHTLY)
 # What workers are sent, in processes that compile other loops each.
@@ -141,7 +142,8 @@ check_again(device. "compile;compile_notices" RUN ${on_device} ENV ${emulated_1}
 # What depends on loops again, with the two instruction sets that all others do not run.
 foreach(isa base avx2 avx512)
   set(with_isa sh tests/program/isa.sh $<TARGET_FILE:mtorch> ${isa})
-  check(isa.${isa}.engine RUN ${with_isa} $<TARGET_FILE:mtorch_tests> "~[nightly]" SKIP)
+  check(isa.${isa}.engine RUN ${with_isa} $<TARGET_FILE:mtorch_tests>
+    [ops],[half],[accuracy],[reference],[reduce],[matmul],[conv],[index],[optim],[random] SKIP)
   check_again(isa.${isa}. "elementwise;reduce;sort;product;thin_products;nn;pool;conv_shapes;kernel;kernel_random"
     RUN ${with_isa} $<TARGET_FILE:mtorch> FLAGS SKIP)
 endforeach()
@@ -155,7 +157,7 @@ foreach(path program/symbols program/blas program/install program/packages gates
   get_filename_component(script ${path} NAME)
   check(${script} RUN sh tests/${path}.sh ${CMAKE_BINARY_DIR} SKIP)
 endforeach()
-check(program RUN sh tests/program/program.sh ${CMAKE_BINARY_DIR} SKIP SERIAL)
+check(program RUN sh tests/program/program.sh ${CMAKE_BINARY_DIR} SKIP)
 check(interrupt RUN sh tests/program/interrupt.sh ${CMAKE_BINARY_DIR} SKIP SERIAL)
 check(nightly.interrupt RUN sh tests/program/interrupt.sh ${CMAKE_BINARY_DIR} all NIGHTLY SERIAL)
 check(nightly.resume RUN sh tests/program/resume.sh ${CMAKE_BINARY_DIR} 200 NIGHTLY SERIAL)
@@ -183,8 +185,8 @@ check(nightly.jupyterlab RUN python3 tests/program/jupyterlab.py $<TARGET_FILE:m
 
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
 set(check_of_gpu ENV ${emulated_1} RUN mtorch scripts/tools/gpu_check.lua --emulated)
-check(gpu_check ${check_of_gpu} --quick --out ${CMAKE_BINARY_DIR}/gpu_check
-  PASS "13 passed, 4 not run: emulated[.].*relu/64Mi.*gpu_check.json")
+check(gpu_check ${check_of_gpu} --quick --only here,bench,models,large,cuda,device,script
+  --out ${CMAKE_BINARY_DIR}/gpu_check PASS "10 passed, 4 not run: emulated[.].*relu/64Mi.*gpu_check.json")
 check(nightly.gpu_check ${check_of_gpu} --out ${CMAKE_BINARY_DIR}/gpu_check_whole NIGHTLY SERIAL)
 
 # The examples of CONTRIBUTING.md apply; nightly they are built and tested.

@@ -15,8 +15,8 @@ trap 'rm -rf "$folder"' EXIT
 
 # Prints the external symbols (global, weak, unique) that an object defines.
 defined() { nm -C --defined-only "$1" | sed -nE 's/^[0-9a-f]* *([ABCDGRSTVWuvw]) (.*)/\1 \2/p'; }
-# Prints those without the namespace, including typeinfo and similar symbols.
-strangers() { defined "$2" | grep -vF "$1" | grep -vE ' (__odr_asan|__asan|DW\.ref\.|__gxx_personality|\.omp_)'; }
+# Selects those without the namespace, including typeinfo and similar symbols.
+strangers() { grep -vF "$1" | grep -vE ' (__odr_asan|__asan|DW\.ref\.|__gxx_personality|\.omp_)'; }
 
 failures=0 objects=0 symbols=0
 isas='avx2 avx512'
@@ -31,9 +31,10 @@ for isa in $isas; do
   own=0
   for object in $list; do
     objects=$((objects + 1))
-    symbols=$((symbols + $(defined "$object" | wc -l)))
-    own=$((own + $(defined "$object" | grep -cF "isa_$isa")))
-    if strangers "isa_$isa" "$object" >"$folder/strangers" && [ -s "$folder/strangers" ]; then
+    defined "$object" >"$folder/defined"
+    symbols=$((symbols + $(wc -l <"$folder/defined")))
+    own=$((own + $(grep -cF "isa_$isa" "$folder/defined")))
+    if strangers "isa_$isa" <"$folder/defined" >"$folder/strangers" && [ -s "$folder/strangers" ]; then
       failures=$((failures + 1))
       echo "not ok - $(basename "$object" .o) for $isa defines $(wc -l <"$folder/strangers") without isa_$isa:"
       sort -u "$folder/strangers" | cut -c1-160 | head -n 20 | sed 's/^/    /'
@@ -51,7 +52,7 @@ if command -v "${CXX:-g++}" >/dev/null; then
   printf '%s\n' '#include <algorithm>' 'namespace mt::isa_avx2 {' \
     'int use(int* p, int n) { std::sort(p, p + n); return p[0]; } }' >"$folder/probe.cpp"
   "${CXX:-g++}" -std=c++20 -O0 -c "$folder/probe.cpp" -o "$folder/probe.o" &&
-    if strangers isa_avx2 "$folder/probe.o" | grep -q 'std::'; then echo 'ok - std::sort is found'; else
+    if defined "$folder/probe.o" | strangers isa_avx2 | grep -q 'std::'; then echo 'ok - std::sort is found'; else
       failures=$((failures + 1)) && echo 'not ok - std::sort in an object is not found'
     fi
 fi
