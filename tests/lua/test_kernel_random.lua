@@ -1,14 +1,14 @@
 -- test_kernel_random.lua -- random grid kernels compared with the same source run as plain Lua, bit for bit
 --
--- MTORCH_RANDOM_KERNELS=10000 runs that many; one that fails is printed with its seed.
+--   mtorch tests/lua/test_kernel_random.lua [COUNT [SEED | today]]     one that fails is printed with its seed
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
 local testing = require 'testing'
 local reference = require 'grid_reference'
 
-local count = tonumber(os.getenv 'MTORCH_RANDOM_KERNELS' or '') or 500
-local first = tonumber(os.getenv 'MTORCH_RANDOM_SEED' or '') or 1
+local count = tonumber(arg[1]) or 200
+local first = arg[2] == 'today' and os.time() or tonumber(arg[2]) or 1
 
 -- ---- a generator of text ---------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ end
 testing.test('random kernels', function()
   for seed = first, first + count - 1 do
     local ok, why = pcall(run, seed)
-    if not ok then error(('MTORCH_RANDOM_SEED=%d: %s\n%s'):format(seed, why, (text_of(seed))), 0) end
+    if not ok then error(('seed %d: %s\n%s'):format(seed, why, (text_of(seed))), 0) end
   end
 end)
 

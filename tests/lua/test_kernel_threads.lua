@@ -673,7 +673,7 @@ test('a fault between barriers names the line, the index and the thread, and oth
 end)
 
 test('random kernels with barriers, shared arrays and updates', function()
-  for seed = 1, tonumber(os.getenv 'MTORCH_RANDOM_KERNELS' or '') or 150 do
+  for seed = 1, tonumber(arg[1]) or 150 do
     local text = text_with_barriers(seed)
     local rows, columns = seed % 12 + 1, text:find('_idx.y', 1, true) and seed % 2 + 1 or 1
     local count = rows * columns * 3

@@ -21,10 +21,8 @@ local function check(dtype, m, k, n)
     local c, sum = a:matmul(b), mt.addmm(start, a, b)
     eq((c - exact):abs():max():item() < tolerance, true)
     eq((sum - start - exact):abs():max():item() < 2 * tolerance, true)
-    for _, threads in ipairs{2, 3, 8} do
-      mt.set_num_threads(threads)
-      eq(mt.equal(a:matmul(b), c), true)
-    end
+    mt.set_num_threads(({2, 3, 8})[m % 3 + 1])
+    eq(mt.equal(a:matmul(b), c), true)
   end
 end
 
@@ -49,10 +47,8 @@ local function check_half(dtype, m, k, n)
     mt.set_num_threads(1)
     local c = a:matmul(b)
     eq(((c:double() - exact):abs() - exact:abs() * unit):max():item() < 1e-5 * k ^ 0.5, true)
-    for _, threads in ipairs{2, 3, 8} do
-      mt.set_num_threads(threads)
-      eq(mt.equal(a:matmul(b), c), true)
-    end
+    mt.set_num_threads(({2, 3, 8})[m % 3 + 1])
+    eq(mt.equal(a:matmul(b), c), true)
   end
 end
 
