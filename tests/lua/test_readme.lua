@@ -1,12 +1,7 @@
 -- test_readme.lua -- every Lua example of the README and of the guide runs
 local t = require 'testing'
 
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read('*a')
-  file:close()
-  return text
-end
+local read = t.read_file
 local text = read 'README.md'
 local examples = {}
 local pages = {'README.md', 'docs/many_machines.md'}

@@ -6,12 +6,7 @@ local reference = require 'reference'
 core.complete()
 local t = require 'testing'
 
-local function read(path)
-  local file = assert(io.open(path, 'rb'))
-  local text = file:read('*a')
-  file:close()
-  return text
-end
+local read = t.read_file
 
 -- Public functions of mt, and methods if PyTorch has such methods.
 local functions = [[tensor zeros ones full empty eye range linspace logspace rand randn randint randperm bernoulli
