@@ -1,6 +1,6 @@
 -- hashes.lua -- whether two builds compute the same bits: hashes of results, values of gradients
 --
---   mtorch tests/gates/hashes.lua --save before.tsv      one row per function and dtype
+--   mtorch tests/gates/hashes.lua --save before.tsv      one row per function and dtype, one column per instruction set
 --   mtorch tests/gates/hashes.lua --compare before.tsv   prints the rows that differ, status 1
 --   mtorch tests/gates/hashes.lua --only '^sum/' --each  also one row per layout and number of threads
 --
@@ -8,7 +8,7 @@
 -- products, normalisations, sorting and indexing, over dtypes, layouts and 1 and 2 threads, and of
 -- parameters after 20 steps of SGD, Adam and AdamW. All NaNs are equal. Gradients of first and second
 -- order and RMSprop are compared within 4 ulp of the row's largest element. Bits depend on the
--- instruction set, so a file of another one is an error.
+-- instruction set: --save replaces its column in the file, --compare needs it.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local optim = require 'mtorch.optim'
@@ -377,14 +377,31 @@ local function distance(before, now, eps)
   return worst
 end
 
+--- The columns of a file in their order, and its rows: lists of a name and the cells by instruction set. None: {}, {}.
+local function read_file(path)
+  local columns, list, file = {}, {}, io.open(path)
+  for line in file and file:lines() or function() end do
+    local cells, row = line:gmatch('[^\t]+'), {cells = {}}
+    row.name = cells()
+    if row.name == '# name' then for name in cells do columns[#columns + 1] = name end else
+      for _, name in ipairs(columns) do row.cells[name] = cells() end
+      list[#list + 1] = row
+    end
+  end
+  if file then file:close() end
+  return columns, list
+end
+
 local function compare(path)
   local seen, wrong, close = {}, 0, 0
-  for line in io.lines(path) do
-    local name, text = line:match('^([^#\t]+)\t(.*)$')
-    if line:match('^# ') and not line:find(core.isa(), 1, true) then
-      error(('%s is for another instruction set (%s), this is %s; set MTORCH_ISA'):format(
-        path, line, core.isa()), 0)
-    elseif name and name:find(options.only) then
+  local columns, list = read_file(path)
+  if not (' ' .. table.concat(columns, ' ') .. ' '):find(' ' .. core.isa() .. ' ', 1, true) then
+    error(('%s has the instruction sets {%s}, not %s; set MTORCH_ISA'):format(path, table.concat(columns, ', '),
+      core.isa()), 0)
+  end
+  for _, row in ipairs(list) do
+    local name, text = row.name, row.cells[core.isa()]
+    if text and text ~= '-' and name:find(options.only) then
       seen[name] = true
       local values_row = name:match('^grad/') or name:match('^step/')
       local eps = name:find('float64') and 2 ^ -52 or name:find('float16') and 2 ^ -10 or 2 ^ -23
@@ -412,9 +429,20 @@ for _, part in ipairs {elementwise_rows, reduction_rows, other_rows, gradient_ro
   part()
 end
 if options.save ~= '' then
+  local columns, list = read_file(options.save)
+  local cells, known = {}, false
+  for _, row in ipairs(list) do cells[row.name] = row.cells end
+  for _, name in ipairs(columns) do known = known or name == core.isa() end
+  if not known then columns[#columns + 1] = core.isa() end
   local file = assert(io.open(options.save, 'w'))
-  file:write('# ', core.isa(), '\n')
-  for _, name in ipairs(order) do file:write(name, '\t', rows[name], '\n') end
+  file:write('# name\t', table.concat(columns, '\t'), '\n')
+  for _, name in ipairs(order) do
+    local row = cells[name] or {}
+    row[core.isa()] = rows[name]
+    file:write(name)
+    for _, isa in ipairs(columns) do file:write('\t', row[isa] or '-') end
+    file:write('\n')
+  end
   file:close()
   print(('%d rows in %s'):format(#order, options.save))
 elseif options.compare ~= '' then
