@@ -439,13 +439,13 @@ MT_TEST("bits do not depend on the number of threads", "[ops]") {
       };
       Tensor value;
       std::vector<Tensor> gradient;
-      for (const int threads : {1, 2, 3, 8}) {
+      for (const int threads : {1, strided ? 8 : 3}) {
         INFO("threads " << threads);
         set_cpu_threads(threads);
         const Tensor y = f(in);
         if (!value.defined()) value = y;
         CHECK(difference(y, value) == "");
-        if (!c.row.differentiable || threads == 2) continue;
+        if (!c.row.differentiable) continue;
         const std::vector<Tensor> g = gradients(f, leaves(c, in));
         if (gradient.empty()) gradient = g;
         for (size_t i = 0; i < g.size(); ++i) CHECK(difference(g[i], gradient[i]) == "");

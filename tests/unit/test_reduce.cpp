@@ -251,32 +251,6 @@ MT_TEST("sums are accurate", "[reduce]") {
   CHECK(prod(full({5}, 200, Dtype::u8)).item() == 200.0 * 200 * 200 * 200 * 200);
 }
 
-MT_TEST("reductions have the same bits for every number of threads", "[reduce]") {
-  Rng rng(34);
-  const int before = cpu_threads();
-  Tensor x = random_tensor(rng, {331, 307}, Dtype::f32);
-  x = contiguous(expand(unsqueeze(x, 0), {3, 331, 307}));
-  const std::vector<std::pair<Tensor, Shape>> calls = {{x, {}},
-                                                       {x, {0}},
-                                                       {x, {1}},
-                                                       {x, {2}},
-                                                       {x, {0, 2}},
-                                                       {transpose(x, 0, 2), {0, 1}},
-                                                       {slice(x, 2, 0, 153, 2), {}}};
-  for (const Reduction& r : kReductions)
-    for (const auto& [input, dims] : calls) {
-      INFO(r.name << " over " << to_string(dims));
-      Tensor first;
-      for (const int threads : {1, 2, 3, 8}) {
-        set_cpu_threads(threads);
-        const Tensor y = r.run(input, dims, false);
-        if (!first.defined()) first = y;
-        CHECK(difference(y, first) == "");
-      }
-      set_cpu_threads(before);
-    }
-}
-
 MT_TEST("gradients of reductions agree with finite differences", "[reduce]") {
   Rng rng(35);
   for (const Layout& layout : matrix_layouts(3, 4)) {
