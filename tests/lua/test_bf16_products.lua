@@ -14,18 +14,8 @@ local function near(y, exact, units)
   eq((y:double() - exact):abs():max():item() <= exact:abs():max():item() * (units or 1) / 256, true)
 end
 
---- Returns f() for 1 thread, after comparing its tensors with those for 2, 3 and 8.
-local function for_any_threads(f)
-  local before, first = mt.get_num_threads(), nil
-  for _, threads in ipairs{1, 2, 3, 8} do
-    mt.set_num_threads(threads)
-    local list = f()
-    first = first or list
-    for i = 1, #first do eq(mt.equal(list[i], first[i]), true) end
-  end
-  mt.set_num_threads(before)
-  return first
-end
+--- Returns the list f() of tensors, which has the same bits on any number of threads.
+local function for_any_threads(f) return {t.on_threads(function() return unpack(f()) end)} end
 
 test('layouts, sizes that are not multiples, any number of threads', function()
   local shapes = {{128, 130, 131}, {64, 784, 128}, {700, 301, 513}, {40, 5000, 20}, {20, 300, 2000},

@@ -501,7 +501,9 @@ test('refusals, and no crash for any argument', function()
     for _, x in ipairs(values) do
       pcall(f, x)
       pcall(f, {x})
-      for _, y in ipairs(t.on_gpu() and {} or values) do pcall(f, x, y); pcall(f, x, y, y); pcall(f, mt.eye(2), x, y) end
+      for _, y in ipairs(t.on_gpu() and {} or values) do
+        pcall(f, x, y); pcall(f, x, y, y); pcall(f, mt.eye(2), x, y)
+      end
     end
   end
   raises(function() la.svd(mt.zeros({1, 1}, {device = 'cpu'}):expand(2 ^ 25, 1)) end, 'too large for LAPACK')

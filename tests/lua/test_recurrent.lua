@@ -102,22 +102,13 @@ t.test('dropout is between layers, only in training', function()
 end)
 
 t.test('the same bits with any number of threads', function()
-  local before = mt.get_num_threads()
   local net, x = nn.GRU(32, 64, {bidirectional = true}), mt.randn(9, 150, 32)
-  local function run()
+  t.on_threads(function()
     net:zero_grad()
     local out = net(x)
     out:square():sum():backward()
     return out, net.weight_hh_l0.grad, net.bias_ih_l0_reverse.grad
-  end
-  mt.set_num_threads(1)
-  local a, b, c = run()
-  for _, n in ipairs{2, 3, 8} do
-    mt.set_num_threads(n)
-    local d, e, f = run()
-    same(a, d) same(b, e) same(c, f)
-  end
-  mt.set_num_threads(before)
+  end)
 end)
 
 t.test('16-bit floats', function()

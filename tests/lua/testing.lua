@@ -168,6 +168,22 @@ end
 --- that large tensors, which test the CPU's kernels, are made smaller.
 function testing.on_gpu() return mt.zeros(1).device ~= 'cpu' end
 
+--- Asserts that the tensors that fn() returns have the same bits with 1, 2, 3 and 8 threads of the CPU; returns them.
+function testing.on_threads(fn)
+  if testing.on_gpu() then return fn() end
+  local before, first = mt.get_num_threads(), nil
+  for _, n in ipairs{1, 2, 3, 8} do
+    mt.set_num_threads(n)
+    local results = {fn()}
+    first = first or results
+    for i, y in ipairs(results) do
+      if not mt.equal(y, first[i]) then error(('result %d has other bits with %d threads'):format(i, n), 2) end
+    end
+  end
+  mt.set_num_threads(before)
+  return unpack(first)
+end
+
 --- Skips the test file, with the reason, if there is no GPU, not even an emulated one.
 function testing.needs_cuda()
   local available, why = mt.cuda.is_available()
