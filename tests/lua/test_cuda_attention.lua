@@ -52,8 +52,9 @@ t.test('lengths that fill no tile, features, both dtypes', function()
   mt.manual_seed(1)
   for i, e in ipairs{32, 64, 96, 128} do
     local dtype = i % 2 == 0 and 'bfloat16' or 'float16'
-    compare(dtype, of_sizes(dtype, 1, 1, 1, 130, 70, e), {is_causal = true})
-    compare(dtype, of_sizes(dtype, 2, 1, 1, 33, 140, e), {})
+    if i % 2 == 0 then compare(dtype, of_sizes(dtype, 1, 1, 1, 130, 70, e), {is_causal = true})
+    else compare(dtype, of_sizes(dtype, 2, 1, 1, 33, 140, e), {})
+    end
   end
   compare('float16', of_sizes('float16', 1, 1, 1, 1, 1, 64), {is_causal = true})
   compare('bfloat16', of_sizes('bfloat16', 1, 1, 1, 40, 1, 64), {})
