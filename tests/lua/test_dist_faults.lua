@@ -1,6 +1,6 @@
 -- test_dist_faults.lua -- random faults of a training in four processes: it ends with the same bits
 --
---   mtorch tests/lua/test_dist_faults.lua [COUNT [SEED | today]]      so many faults (6), of each kind in turn
+--   mtorch tests/lua/test_dist_faults.lua [COUNT [SEED | today]]      so many faults (3), of each kind in turn
 --
 -- Each run is started with --restarts 3 and has one fault at a random moment. A process that is killed is named within
 -- five seconds; after a run, no process is left.
@@ -66,7 +66,7 @@ if os.execute 'command -v mpirun >/dev/null && command -v pgrep >/dev/null' ~= 0
   print 'skipped: there is no mpirun or no pgrep'
   return
 end
-local count, seed = tonumber(arg[1] or 6), arg[2] == 'today' and math.floor(os.time() / 86400) or tonumber(arg[2] or 1)
+local count, seed = tonumber(arg[1] or 3), arg[2] == 'today' and math.floor(os.time() / 86400) or tonumber(arg[2] or 1)
 math.randomseed(seed)
 local folder = os.tmpname()
 os.remove(folder)
@@ -149,7 +149,7 @@ function outside.launcher(_, _, launcher) os.execute(('kill -9 %d 2>/dev/null'):
 local inside = {exit = 'process %d of 4 on [^ ]+ ended with status 3; its last call .-; restart 1 of 3\n',
   error = 'process %d of 4 on [^ ]+ ended with status 1; its last call .-; restart 1 of 3\n',
   early = 'process %d has ended.-; restart 1 of 3\n', disk = 'cannot write.-; restart 1 of 3\n'}
-local kinds = {'kill', 'exit', 'interrupt', 'error', 'stop', 'disk', 'any', 'early', 'launcher'}
+local kinds = {'kill', 'interrupt', 'disk', 'exit', 'error', 'stop', 'any', 'early', 'launcher'}
 
 local function run_fault(i)
   local kind = kinds[(i - 1) % #kinds + 1]

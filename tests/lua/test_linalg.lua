@@ -397,10 +397,8 @@ test('large systems are factored in blocks: residuals, bits, the element that fa
     for i, run in ipairs(runs) do
       mt.set_num_threads(1)
       local first = run()
-      for _, threads in ipairs{2, 3} do
-        mt.set_num_threads(threads)
-        eq({i, run():equal(first)}, {i, true})
-      end
+      mt.set_num_threads(3)
+      eq({i, run():equal(first)}, {i, true})
     end
     small(a:matmul(la.solve(a, b)) - b, 1e-9)
     small(triangle:matmul(la.solve_triangular(triangle, b, false)) - b)
@@ -562,10 +560,8 @@ test('large matrices are reduced in blocks: residuals, values, bits', function()
     for i, run in ipairs(runs) do
       mt.set_num_threads(1)
       local first = run()
-      for _, threads in ipairs{2, 3} do
-        mt.set_num_threads(threads)
-        eq({i, run():equal(first)}, {i, true})
-      end
+      mt.set_num_threads(3)
+      eq({i, run():equal(first)}, {i, true})
     end
   end
   mt.set_num_threads(before)
