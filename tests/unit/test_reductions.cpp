@@ -225,12 +225,12 @@ MT_TEST("bits of reductions and scans do not depend on the number of threads", "
     std::vector<std::pair<Tensor, Shape>> calls = {
         {x, {0}}, {x, {1}}, {x, {2}}, {transpose(x, 0, 2), {0}}, {reshape(x, {-1}), {0}}};
     if (!c.is_scan)
-      for (const Shape& dims : {Shape{}, Shape{0, 2}, Shape{0, 1}})
+      for (const Shape& dims : {Shape{}, Shape{0, 2}})
         calls.push_back({slice(x, 2, 0, 153, 2), dims});
     for (const auto& [input, dims] : calls) {
       INFO(to_string(input.shape()) << " over " << to_string(dims));
       Tensor first;
-      for (const int threads : {1, 3, 8}) {
+      for (const int threads : {1, 3}) {
         set_cpu_threads(threads);
         const Tensor y = c.run(input, dims);
         if (!first.defined()) first = y;
