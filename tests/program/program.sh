@@ -54,7 +54,8 @@ EOF
 until_found() { for i in $(seq 300); do if "$@" 2>/dev/null; then break; else sleep 0.1; fi; done; }
 (cd watching && timeout 120 "$program" watch watched.lua >out 2>err) &
 (cd watching && until_found test -e started; sleep 1
-  sed 's/x + 1$/x + * 1/' watched.lua >next.lua && cp next.lua watched.lua && until_found grep -q 'old functions stay' err; sleep 1
+  sed 's/x + 1$/x + * 1/' watched.lua >next.lua && cp next.lua watched.lua
+  until_found grep -q 'old functions stay' err; sleep 1
   sed 's/x + [*] 1$/x + 100/' watched.lua >next.lua && cp next.lua watched.lua) &
 
 # ---- code and scripts ----
