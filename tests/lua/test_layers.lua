@@ -6,8 +6,6 @@ local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
 local cases = dofile(here .. '/data/layer_cases.lua')
 local torch = require 'torch_values'
 local values, lin = torch.load 'layers', torch.lin
-local device = mt.empty(0).device -- tests/lua/on_device.lua chooses another
-for name, value in pairs(values) do values[name] = value:to(device) end
 
 --- Returns the tensors of the file whose names begin with the prefix, by the rest of the name.
 local function of(prefix)

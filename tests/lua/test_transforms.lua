@@ -19,7 +19,7 @@ local function compare(name, fn)
       local y = fn(x)
       eq({name .. kind, unpack(y.shape)}, {name .. kind, unpack(want.shape)})
       if name ~= 'ToTensor' then eq(y.dtype, x.dtype) end
-      local worst = (y:cpu():double() - want:double()):abs():max():item()
+      local worst = (y:double() - want:double()):abs():max():item()
       -- If a float is between two integers, the last bit decides.
       assert(worst <= (kind == '' and 2e-5 or 1), ('%s%s: differs by %g'):format(name, kind, worst))
     end

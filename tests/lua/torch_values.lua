@@ -49,8 +49,12 @@ function values.test_cases(cases, env, exact)
   end
 end
 
---- The tensors of a file of PyTorch's values in tests/data.
-function values.load(name) return (mt.data.safetensors(('%s/data/%s.safetensors'):format(here, name))) end
+--- The tensors of a file of PyTorch's values in tests/data, on the default device.
+function values.load(name)
+  local tensors = mt.data.safetensors(('%s/data/%s.safetensors'):format(here, name))
+  for key, x in pairs(tensors) do tensors[key] = x:to(mt.zeros(1).device) end
+  return tensors
+end
 
 --- The lists of numbers of function_values.py, by name.
 values.functions = values.load 'function_values'
