@@ -34,7 +34,7 @@ test('sort along every dimension, both ways, stable', function()
   for d, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
     for k, shape in ipairs(dtype:find '^int[183]' and {{48}, {1025}, {4, 3, 5}, {2, 1100}} or shapes) do
       local x = random(shape, dtype)
-      for dim = 1, #shape do
+      for dim = 1, (d == 1 or (d + k) % 2 == 0) and #shape or 0 do -- of float32 all shapes, of others half of them
         for _, descending in ipairs(d == 1 and shape[1] < 2000 and {false, true} or {(d + k + dim) % 2 == 0}) do
           local what = ('%s %s along %d'):format(dtype, table.concat(shape, ' x '), dim)
           compare('sort ' .. what, function(y) return mt.sort(y, dim, descending) end, x)

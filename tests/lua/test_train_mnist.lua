@@ -62,7 +62,7 @@ end)
 t.test('a dry run leaves no file', function()
   local path = os.tmpname()
   os.remove(path)
-  final('--checkpoint ' .. path)
+  final('--model module4 --checkpoint ' .. path)
   local file = io.open(path)
   if file then file:close() end
   t.eq(file, nil)
