@@ -31,9 +31,12 @@ endforeach()
 # instructions they have.
 find_library(MTORCH_OPENBLAS_STATIC libopenblas.a REQUIRED HINTS ${OPENBLAS_LIBRARY_DIRS} ${OPENBLAS_LIBDIR}
   PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} PATH_SUFFIXES openblas-openmp)
-file(STRINGS kernels/cpu/libraries/openblas.h functions REGEX "X\\([a-z0-9_]+\\)")
-string(REGEX MATCHALL "X\\([a-z0-9_]+\\)" functions "${functions}")
-list(TRANSFORM functions REPLACE "X\\((.+)\\)" "-Wl,-u,\\1")
+file(READ kernels/cpu/libraries/openblas.h routines)
+string(REGEX MATCHALL "X\\([a-z0-9]+, " routines "${routines}")
+list(TRANSFORM routines REPLACE "X\\((.+), " "-Wl,-u,s\\1_,-u,d\\1_")
+foreach(name openblas_get_parallel openblas_get_config openblas_get_corename cblas_sgemm cblas_dgemm)
+  list(APPEND routines -Wl,-u,${name})
+endforeach()
 set(kinds COOPERLAKE=SKYLAKEX EXCAVATOR=HASWELL)
 foreach(old CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON OPTERON_SSE3 BARCELONA BOBCAT)
   list(APPEND kinds ${old}=PRESCOTT)
@@ -47,14 +50,15 @@ endif()
 list(TRANSFORM kinds REPLACE "(.+)=(.+)" "-Wl,--defsym=gotoblas_\\1=gotoblas_\\2")
 add_library(openblas SHARED cmake/fortran.cpp)
 set_target_properties(openblas PROPERTIES SOVERSION 0)
-target_link_options(openblas PRIVATE -s -Wl,--gc-sections -Wl,-z,defs -Wl,--as-needed ${functions} ${kinds})
+target_link_options(openblas PRIVATE -s -Wl,--gc-sections -Wl,-z,defs -Wl,--as-needed ${routines} ${kinds})
 target_link_libraries(openblas PRIVATE ${MTORCH_OPENBLAS_STATIC} gomp m pthread)
 
 # ---- the folder's other libraries: what is opened at first use, what those need, and their licences ------------------
 # libcurl, librsvg and xeus (for Jupyter), with dozens of libraries of their own, are the host's, and libedit, whose
 # libbsd asks for glibc 2.36; so are glibc's, libgcc_s and CUDA's.
 set(opened $<TARGET_SONAME_FILE:openblas>)
-foreach(name libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2)
+foreach(name libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libpcre2-8.so.0 libutf8proc.so.3
+    libutf8proc.so.2)
   find_file(${name}_file ${name} PATHS ${CMAKE_SYSTEM_LIBRARY_PATH} /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
   mark_as_advanced(${name}_file)
   if(${name}_file)
@@ -103,7 +107,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS
 # What is opened at first use, by its names in Debian 12, Debian 13 and Ubuntu 24.04.
 string(CONCAT CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libdnnl2 | libdnnl3.6 | libdnnl3, libedit2, "
   "libzip4 | libzip5 | libzip4t64, libpng16-16 | libpng16-16t64, libturbojpeg0 | libturbojpeg, "
-  "libcurl4 | libcurl4t64, ca-certificates, libutf8proc2 | libutf8proc3, librsvg2-2, libxeus6")
+  "libpcre2-8-0, libcurl4 | libcurl4t64, ca-certificates, libutf8proc2 | libutf8proc3, librsvg2-2, libxeus6")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "openmpi-bin, graphviz, mtorch-cuda, libmtorch-dev")
 # The libraries are for the distribution that they are built on: messages are formatted by its fmt.
 string(REGEX MATCH "^[0-9]+" fmt_major "${fmt_VERSION}")

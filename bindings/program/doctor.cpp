@@ -47,9 +47,9 @@ void blas() {
   if (!library)
     return row("blas", false,
                fmt::format("large products and mt.linalg need OpenBLAS: {}", openblas::why()));
-  const std::string core = library->openblas_get_corename(), best = openblas::best_core();
+  const std::string core = library->get_corename(), best = openblas::best_core();
   const std::string note = *library->note ? fmt::format(" ({})", library->note) : "";
-  row("blas", true, fmt::format("{}, {}", library->openblas_get_config(), library->path));
+  row("blas", true, fmt::format("{}, {}", library->get_config(), library->path));
   row("blas kernels", openblas::suits(core.c_str()), core + note,
       fmt::format("this processor has instructions for faster ones: set OPENBLAS_CORETYPE={}{}",
                   best, std::getenv("OPENBLAS_CORETYPE") ? ", or unset it" : ""));

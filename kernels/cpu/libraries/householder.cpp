@@ -1,9 +1,11 @@
 // householder.cpp -- QR, and the factorizations of eigh and svd, by blocks of Householder reflectors on all threads
-#include "kernels/cpu/libraries/householder.h"
+//
+// The methods of LAPACK's geqrf, sytrd and gebrd (Dongarra, Sorensen and Hammarling 1989); matrices are column-major.
+// Half of a reduction to two diagonals is products of the whole matrix with one vector, which memory limits.
+#include "kernels/cpu/libraries/lapack_blocks.h"
 
 #include <cstring>
 
-#include "kernels/cpu/libraries/lapack_blocks.h"
 #include "kernels/cpu/symmetric.h"
 
 namespace mt::lapack {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu/libraries/householder.h"
 #include "kernels/cpu/libraries/lapack_blocks.h"
 
 namespace mt::lapack {

@@ -19,12 +19,7 @@
 namespace mt::lapack {
 
 /// A LAPACK routine for T. The engine has called openblas::open() before.
-template <class T, class Single, class Double>
-auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) {
-  if constexpr (sizeof(T) == 4) return openblas::open()->*single;
-  else return openblas::open()->*wide;
-}
-#define MT_ROUTINE(name) choose<T>(&openblas::Library::s##name##_, &openblas::Library::d##name##_)
+#define MT_ROUTINE(name) openblas::open()->of<T>().name
 
 /// OpenBLAS splits its work by its number of threads, which changes bits: a scope sets one thread.
 inline std::atomic<int> calls_under_way{0};
@@ -46,9 +41,9 @@ template <class T>
 void multiply(bool ta, bool tb, int m, int n, int k, T alpha, const T* a, int lda, const T* b,
               int ldb, T beta, T* c, int ldc) {
   constexpr int kColumns = 102, kPlain = 111, kTransposed = 112;
-  choose<T>(&openblas::Library::cblas_sgemm, &openblas::Library::cblas_dgemm)(
-      kColumns, ta ? kTransposed : kPlain, tb ? kTransposed : kPlain, m, n, k, alpha, a, lda, b,
-      ldb, beta, c, ldc);
+  MT_ROUTINE(gemm)
+  (kColumns, ta ? kTransposed : kPlain, tb ? kTransposed : kPlain, m, n, k, alpha, a, lda, b, ldb,
+   beta, c, ldc);
 }
 
 /// An array that is freed by the destructor; null if it cannot be allocated.
@@ -130,5 +125,15 @@ template <class T> struct Columns {
     }
   }
 };
+
+// ---- by blocks of Householder reflectors (householder.cpp)
+
+/// lapack::qr and lapack::qr_q for large matrices.
+template <class T> int blocked_qr(int m, int n, T* a, T* tau);
+template <class T> int blocked_qr_q(int m, int columns, int k, T* a, const T* tau);
+/// lapack::eigh for large matrices, from the lower triangle.
+template <class T> int blocked_eigh(bool vectors, int n, T* a, T* values);
+/// lapack::svd for large matrices with at least as many rows as columns.
+template <class T> int blocked_svd(char job, int m, int n, T* a, T* s, T* u, T* vt);
 
 }  // namespace mt::lapack

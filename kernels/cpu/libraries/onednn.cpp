@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/libraries/library_loader.h"
 
@@ -217,20 +218,23 @@ Thread& this_thread() {
 
 bool version_2() { return the_library.major == 2; }
 
-/// A descriptor by version 2: `init` fills the operation's struct. Null if it is unsupported.
-void* described(const auto& init, const void* forward = nullptr) {
-  alignas(64) std::byte operation[kOperationRoom]{};
+/// A descriptor: by version 2 `init` fills the operation's struct, by version 3 `create` makes it. A gradient needs
+/// the forward descriptor as a hint. Null if it is unsupported.
+template <class Create, class... A>
+void* described(const void* forward, auto init, Create create, const A&... given) {
   void* description = nullptr;
-  if (init(operation) != 0) return nullptr;
-  const int status =
-      dnnl.dnnl_primitive_desc_create(&description, operation, the_attributes, the_engine, forward);
+  int status;
+  if (version_2()) {
+    alignas(64) std::byte operation[kOperationRoom]{};
+    if (init(operation, given...) != 0) return nullptr;
+    status = dnnl.dnnl_primitive_desc_create(&description, operation, the_attributes, the_engine,
+                                             forward);
+  } else if constexpr (std::is_invocable_v<Create, void**, void*, A..., const void*, const void*>) {
+    status = create(&description, the_engine, given..., forward, the_attributes);
+  } else {
+    status = create(&description, the_engine, given..., the_attributes);
+  }
   return status == 0 ? description : nullptr;
-}
-
-/// Creates a descriptor with a function of version 3.
-template <class Create, class... A> void* described_by(Create create, const A&... given) {
-  void* description = nullptr;
-  return create(&description, the_engine, given..., the_attributes) == 0 ? description : nullptr;
 }
 
 }  // namespace
@@ -283,10 +287,8 @@ Primitive Primitive::matmul(const Layout& a, const Layout& b, const Layout& c, c
   const Call call;
   const void *x = a.held_.get(), *y = b.held_.get(), *z = c.held_.get(), *v = bias.held_.get();
   if (!x || !y || !z) return {};
-  if (version_2())
-    return compiled(
-        described([&](void* to) { return dnnl.dnnl_matmul_desc_init(to, x, y, v, z); }));
-  return compiled(described_by(dnnl.dnnl_matmul_primitive_desc_create, x, y, v, z));
+  return compiled(described(nullptr, dnnl.dnnl_matmul_desc_init,
+                            dnnl.dnnl_matmul_primitive_desc_create, x, y, v, z));
 }
 
 Primitive Primitive::reorder(const Layout& from, const Layout& to) {
@@ -307,38 +309,22 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const ConvLayou
   const int how = int(algorithm);
   const int64_t *stride = window.stride, *before = window.padding_before,
                 *after = window.padding_after;
-  int64_t skipped[3];  // oneDNN counts the elements skipped between two taps
-  for (int d = 0; d < window.dims; ++d) skipped[d] = window.dilation[d] - 1;
-  void *forward = nullptr, *made = nullptr;  // a gradient needs the forward descriptor as a hint
-  if (version_2()) {
-    forward = described([&](void* to) {
-      return dnnl.dnnl_dilated_convolution_forward_desc_init(to, kTraining, how, x, w, b, y, stride,
-                                                             skipped, before, after);
-    });
-    if (forward && pass == Pass::data)
-      made = described(
-          [&](void* to) {
-            return dnnl.dnnl_dilated_convolution_backward_data_desc_init(to, how, x, w, y, stride,
-                                                                         skipped, before, after);
-          },
-          forward);
-    if (forward && pass == Pass::weights)
-      made = described(
-          [&](void* to) {
-            return dnnl.dnnl_dilated_convolution_backward_weights_desc_init(
-                to, how, x, dw, nullptr, y, stride, skipped, before, after);
-          },
-          forward);
-  } else {
-    forward = described_by(dnnl.dnnl_convolution_forward_primitive_desc_create, kTraining, how, x,
-                           w, b, y, stride, skipped, before, after);
-    if (forward && pass == Pass::data)
-      made = described_by(dnnl.dnnl_convolution_backward_data_primitive_desc_create, how, x, w, y,
-                          stride, skipped, before, after, forward);
-    if (forward && pass == Pass::weights)
-      made = described_by(dnnl.dnnl_convolution_backward_weights_primitive_desc_create, how, x, dw,
-                          nullptr, y, stride, skipped, before, after, forward);
-  }
+  int64_t between[3];  // oneDNN counts the elements skipped between two taps
+  for (int d = 0; d < window.dims; ++d) between[d] = window.dilation[d] - 1;
+  const int64_t* const skipped = between;
+  const void* const no_bias = nullptr;
+  void* made = nullptr;
+  void* const forward = described(nullptr, dnnl.dnnl_dilated_convolution_forward_desc_init,
+                                  dnnl.dnnl_convolution_forward_primitive_desc_create, kTraining,
+                                  how, x, w, b, y, stride, skipped, before, after);
+  if (forward && pass == Pass::data)
+    made = described(forward, dnnl.dnnl_dilated_convolution_backward_data_desc_init,
+                     dnnl.dnnl_convolution_backward_data_primitive_desc_create, how, x, w, y,
+                     stride, skipped, before, after);
+  if (forward && pass == Pass::weights)
+    made = described(forward, dnnl.dnnl_dilated_convolution_backward_weights_desc_init,
+                     dnnl.dnnl_convolution_backward_weights_primitive_desc_create, how, x, dw,
+                     no_bias, y, stride, skipped, before, after);
   if (pass == Pass::forward) return compiled(forward);
   if (forward) dnnl.dnnl_primitive_desc_destroy(forward);
   return compiled(made);

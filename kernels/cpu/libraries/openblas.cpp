@@ -104,18 +104,37 @@ bool has_room() {
   return loader.refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
 }
 
+/// The name of the first function that the file lacks, or null.
+template <class T>
+const char* find_routines(const DynamicLibrary& file, char letter, Routines<T>& to) {
+  static char name[32];
+  const auto lacks = [&](const char* pattern, const char* routine, auto& pointer) {
+    std::snprintf(name, sizeof name, pattern, letter, routine);
+    return !file.find(name, pointer);
+  };
+  if (lacks("cblas_%c%s", "gemm", to.gemm)) return name;
+#define MT_FIND(routine, arguments) \
+  if (lacks("%c%s_", #routine, to.routine)) return name;
+  MT_OPENBLAS(MT_FIND)
+#undef MT_FIND
+  return nullptr;
+}
+
 /// Fills the_library from an open file, unless the file is unsuitable.
 bool accept(const DynamicLibrary& file, const char* name, const char* note) {
   Library& to = the_library;
-#define MT_FIND(symbol) {#symbol, to.symbol},
-  if (const char* missing = file.lacks({MT_OPENBLAS(MT_FIND)})) return loader.lacks(name, missing);
-#undef MT_FIND
-  if (to.openblas_get_parallel() != 2)
+  const char* missing = file.lacks({{"openblas_get_parallel", to.get_parallel},
+                                    {"openblas_get_config", to.get_config},
+                                    {"openblas_get_corename", to.get_corename}});
+  if (!missing) missing = find_routines(file, 's', to.single);
+  if (!missing) missing = find_routines(file, 'd', to.wide);
+  if (missing) return loader.lacks(name, missing);
+  if (to.get_parallel() != 2)
     return loader.refuse(name,
                          "this is not OpenBLAS's OpenMP build, and would run threads of its own");
-  if (std::strstr(to.openblas_get_config(), "USE64BITINT"))
+  if (std::strstr(to.get_config(), "USE64BITINT"))
     return loader.refuse(name, "this build of OpenBLAS has 64-bit sizes");
-  loader.locate(to.openblas_get_parallel, name);
+  loader.locate(to.get_parallel, name);
   to.path = loader.path, to.note = note;
   return true;
 }

@@ -6,90 +6,72 @@
 #pragma once
 #include <cstddef>
 
-/// Every function that is used. cmake/package.cmake reads the names from these lines.
-// clang-format off
-#define MT_OPENBLAS(X)                                                     \
-  X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
-  X(cblas_sgemm) X(cblas_dgemm)                                            \
-  X(sgetrf_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)                    \
-  X(sorgqr_) X(sgesdd_) X(sgesvd_) X(ssyevd_) X(sgeev_)                    \
-  X(sgeqrt3_) X(slarfg_) X(slarft_) X(slarfb_) X(sgemv_) X(ssymv_)    \
-  X(ssytrd_) X(sstedc_) X(sgebrd_) X(sbdsdc_)                           \
-  X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_) X(slaswp_) X(ssyrk_)          \
-  X(dgetrf_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)                    \
-  X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
-  X(dgeqrt3_) X(dlarfg_) X(dlarft_) X(dlarfb_) X(dgemv_) X(dsymv_)    \
-  X(dsytrd_) X(dstedc_) X(dgebrd_) X(dbdsdc_)                           \
-  X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_) X(dlaswp_) X(dsyrk_)
-// clang-format on
-
-// Declared only for their types. Fortran's string lengths follow the arguments.
-extern "C" {
-int openblas_get_parallel(void);
-char* openblas_get_config(void);
-char* openblas_get_corename(void);
-#define MT_DECLARED(T, x)                                                                          \
-  void cblas_##x##gemm(int order, int ta, int tb, int m, int n, int k, T alpha, const T* a,        \
-                       int lda, const T* b, int ldb, T beta, T* c, int ldc);                       \
-  void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                              \
-  void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                    \
-  void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
-  void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
-                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);   \
-  void x##laswp_(const int*, T*, const int*, const int*, const int*, const int*, const int*);      \
-  void x##syrk_(const char*, const char*, const int*, const int*, const T*, const T*, const int*,  \
-                const T*, T*, const int*, size_t, size_t);                                         \
-  void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                \
-  void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,     \
-                 int*);                                                                            \
-  void x##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,      \
-                 const int*, T*, const int*, int*, int*, size_t);                                  \
-  void x##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*,         \
-                 const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
-  void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
-                 const int*, int*, size_t, size_t);                                                \
-  void x##geqrt3_(const int*, const int*, T*, const int*, T*, const int*, int*);                   \
-  void x##larfg_(const int*, T*, T*, const int*, T*);                                              \
-  void x##larft_(const char*, const char*, const int*, const int*, const T*, const int*, const T*, \
-                 T*, const int*, size_t, size_t);                                                  \
-  void x##larfb_(const char*, const char*, const char*, const char*, const int*, const int*,       \
-                 const int*, const T*, const int*, const T*, const int*, T*, const int*, T*,       \
-                 const int*, size_t, size_t, size_t, size_t);                                      \
-  void x##gemv_(const char*, const int*, const int*, const T*, const T*, const int*, const T*,     \
-                const int*, const T*, T*, const int*, size_t);                                     \
-  void x##symv_(const char*, const int*, const T*, const T*, const int*, const T*, const int*,     \
-                const T*, T*, const int*, size_t);                                                 \
-  void x##sytrd_(const char*, const int*, T*, const int*, T*, T*, T*, T*, const int*, int*,        \
-                 size_t);                                                                          \
-  void x##stedc_(const char*, const int*, T*, T*, T*, const int*, T*, const int*, int*,            \
-                 const int*, int*, size_t);                                                        \
-  void x##gebrd_(const int*, const int*, T*, const int*, T*, T*, T*, T*, T*, const int*, int*);    \
-  void x##bdsdc_(const char*, const char*, const int*, T*, T*, T*, const int*, T*, const int*, T*, \
-                 int*, T*, int*, int*, size_t, size_t);                                            \
-  void x##geev_(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*,  \
-                const int*, T*, const int*, int*, size_t, size_t);                                 \
-  void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \
-                T*, const int*, int*, size_t);                                                     \
-  void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,         \
-                 const T*, int*, T*, const int*, int*);                                            \
-  void x##gelss_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
-                 int*, T*, const int*, int*);                                                      \
-  void x##gelsd_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
-                 int*, T*, const int*, int*, int*);
-MT_DECLARED(float, s)
-MT_DECLARED(double, d)
-#undef MT_DECLARED
-}
-
 namespace mt::openblas {
+
+/// The routines that are used, for numbers of type T. cmake/package.cmake reads the names from these lines. Fortran
+/// takes addresses; the lengths of the texts follow the arguments.
+#define MT_OPENBLAS(X)                                                                             \
+  X(getrf, (Size m, Size n, T*, Size, int* pivots, int* info))                                     \
+  X(getri, (Size n, T*, Size, Size pivots, T*, Size, int* info))                                   \
+  X(potrf, (Text, Size n, T*, Size, int* info, size_t))                                            \
+  X(trsm, (Text, Text, Text, Text, Size m, Size n, const T*, const T*, Size, T*, Size, size_t,     \
+           size_t, size_t, size_t))                                                                \
+  X(laswp, (Size n, T*, Size, Size, Size, Size pivots, Size))                                      \
+  X(syrk,                                                                                          \
+    (Text, Text, Size n, Size k, const T*, const T*, Size, const T*, T*, Size, size_t, size_t))    \
+  X(geqrf, (Size m, Size n, T*, Size, T*, T*, Size, int* info))                                    \
+  X(orgqr, (Size m, Size n, Size k, T*, Size, const T* tau, T*, Size, int* info))                  \
+  X(gesdd,                                                                                         \
+    (Text, Size m, Size n, T*, Size, T*, T*, Size, T*, Size, T*, Size, int*, int* info, size_t))   \
+  X(gesvd, (Text, Text, Size m, Size n, T*, Size, T*, T*, Size, T*, Size, T*, Size, int* info,     \
+            size_t, size_t))                                                                       \
+  X(syevd, (Text, Text, Size n, T*, Size, T*, T*, Size, int*, Size, int* info, size_t, size_t))    \
+  X(geqrt3, (Size m, Size n, T*, Size, T*, Size, int* info))                                       \
+  X(larfg, (Size n, T*, T*, Size, T*))                                                             \
+  X(larft, (Text, Text, Size n, Size k, const T*, Size, const T* tau, T* t, Size, size_t, size_t)) \
+  X(larfb, (Text, Text, Text, Text, Size m, Size n, Size k, const T*, Size, const T* t, Size, T*,  \
+            Size, T*, Size, size_t, size_t, size_t, size_t))                                       \
+  X(gemv,                                                                                          \
+    (Text, Size m, Size n, const T*, const T*, Size, const T*, Size, const T*, T*, Size, size_t))  \
+  X(symv, (Text, Size n, const T*, const T*, Size, const T*, Size, const T*, T*, Size, size_t))    \
+  X(sytrd, (Text, Size n, T*, Size, T*, T*, T*, T*, Size, int* info, size_t))                      \
+  X(stedc, (Text, Size n, T*, T*, T*, Size, T*, Size, int*, Size, int* info, size_t))              \
+  X(gebrd, (Size m, Size n, T*, Size, T*, T*, T*, T*, T*, Size, int* info))                        \
+  X(bdsdc, (Text, Text, Size n, T*, T*, T*, Size, T*, Size, T*, int*, T*, int*, int* info, size_t, \
+            size_t))                                                                               \
+  X(geev, (Text, Text, Size n, T*, Size, T*, T*, T*, Size, T*, Size, T*, Size, int* info, size_t,  \
+           size_t))                                                                                \
+  X(gels, (Text, Size m, Size n, Size, T*, Size, T*, Size, T*, Size, int* info, size_t))           \
+  X(gelsy, (Size m, Size n, Size, T*, Size, T*, Size, int*, const T* rcond, int* rank, T*, Size,   \
+            int* info))                                                                            \
+  X(gelss, (Size m, Size n, Size, T*, Size, T*, Size, T*, const T* rcond, int* rank, T*, Size,     \
+            int* info))                                                                            \
+  X(gelsd, (Size m, Size n, Size, T*, Size, T*, Size, T*, const T* rcond, int* rank, T*, Size,     \
+            int*, int* info))
+
+template <class T> struct Routines {
+  using Size = const int*;
+  using Text = const char*;
+  void (*gemm)(int order, int ta, int tb, int m, int n, int k, T alpha, const T* a, int lda,
+               const T* b, int ldb, T beta, T* c, int ldc);  // of CBLAS
+#define MT_MEMBER(name, arguments) void(*name) arguments;
+  MT_OPENBLAS(MT_MEMBER)
+#undef MT_MEMBER
+};
 
 /// The functions, and what the doctor prints about them.
 struct Library {
-#define MT_MEMBER(name) decltype(&::name) name;
-  MT_OPENBLAS(MT_MEMBER)
-#undef MT_MEMBER
+  int (*get_parallel)();
+  char* (*get_config)(), *(*get_corename)();
+  Routines<float> single;
+  Routines<double> wide;
   const char* path;  // the file
   const char* note;  // how its kernels were selected, if not by best_core(); else ""
+  /// Those for T.
+  template <class T> const Routines<T>& of() const {
+    if constexpr (sizeof(T) == 4) return single;
+    else return wide;
+  }
 };
 
 /// The library, opened by the first call; null if there is no suitable one: then why() is the

@@ -310,27 +310,6 @@ void await(uint32_t claimed) {
   pool.awaited = 0;
 }
 
-#ifdef KMP_VERSION_MAJOR
-/// Whether the text is a comma-separated list of numbers: threads for each level of nesting.
-bool is_list_of_numbers(const char* text) {
-  for (;; ++text) {
-    text += std::strspn(text, " \t");
-    const size_t digits = std::strspn(text, "0123456789");
-    text += digits + std::strspn(text + digits, " \t");
-    if (digits == 0 || *text != ',') return digits > 0 && *text == 0;
-  }
-}
-/// LLVM's runtime reads the variable in its first call, and crashes if it has another format.
-[[gnu::constructor]] void check_omp_num_threads() {
-  const char* setting = std::getenv("OMP_NUM_THREADS");
-  if (!setting || is_list_of_numbers(setting)) return;
-  std::fprintf(stderr,
-               "mtorch: OMP_NUM_THREADS=%s is not a number of threads: one per processor is used\n",
-               setting);
-  unsetenv("OMP_NUM_THREADS");
-}
-#endif
-
 int threads_at_start() {
   const int requested = omp_get_max_threads(), most = max_cpu_threads();
   if (requested >= 1 && requested <= most) return requested;  // OpenMP lets 4000000000 wrap around

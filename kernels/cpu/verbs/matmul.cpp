@@ -265,8 +265,6 @@ template <class T> Gemm<T> gemm_of(const Product<T>& q) {
 
 // The values of cblas.h.
 constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
-auto function_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
-auto function_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
 
 /// Does nothing and returns false if BLAS does not support the strides or sizes.
 template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
@@ -276,9 +274,9 @@ template <class T> bool blas_product(const openblas::Library& blas, const Produc
   // Outside a parallel region OpenBLAS would split the work by its own number of threads.
   const int threads = omp_get_max_threads();
   if (threads > 1) omp_set_num_threads(1);
-  function_of(blas, T())(kRowMajor, g.ta ? kTransposed : kAsIs, g.tb ? kTransposed : kAsIs,
-                         int(q.m), int(q.n), int(q.k), 1, q.a.at, g.lda, q.b.at, g.ldb,
-                         T(q.accumulate), q.c.at, g.ldc);
+  blas.of<T>().gemm(kRowMajor, g.ta ? kTransposed : kAsIs, g.tb ? kTransposed : kAsIs, int(q.m),
+                    int(q.n), int(q.k), 1, q.a.at, g.lda, q.b.at, g.ldb, T(q.accumulate), q.c.at,
+                    g.ldc);
   if (threads > 1) omp_set_num_threads(threads);
   count_product();
   return true;
