@@ -11,20 +11,20 @@
 
 namespace mt::linalg {
 
-void check_matrices(const char* name, const Tensor& x) {
+Tensor matrices(const char* name, const Tensor& x) {
   if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
   if (!is_float(x.dtype()) || is_reduced_float(x.dtype()))
     fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
-  if (&x.device() != &cpu_device())
-    fail("{}: runs on the CPU only, this tensor is on {}; use x:cpu()", name, x.device().name);
   if (rows_of(x) > lapack::kMaxSide || columns_of(x) > lapack::kMaxSide)
     fail("{}: {} is too large for LAPACK; a side has at most {} elements", name, x.shape(),
          lapack::kMaxSide);
+  return to(x, cpu_device());
 }
 
-void check_square(const char* name, const Tensor& x) {
-  check_matrices(name, x);
+Tensor square_matrices(const char* name, const Tensor& x) {
+  const Tensor a = matrices(name, x);
   if (rows_of(x) != columns_of(x)) fail("{}: square matrices are needed, got {}", name, x.shape());
+  return a;
 }
 
 void check_workspace(const char* name, int64_t side) {
@@ -36,8 +36,7 @@ void check_workspace(const char* name, int64_t side) {
 System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left, bool vectors,
                  bool square) {
   const Dtype dtype = promote(a0.dtype(), b0.dtype());
-  System s{to(a0, dtype), to(b0, dtype), false};
-  (square ? check_square : check_matrices)(name, s.a);
+  System s{(square ? square_matrices : matrices)(name, to(a0, dtype)), to(b0, dtype), false};
   check_together(name, a0, b0);
   s.vector = vectors && (b0.dim() == 1 || b0.shape() == batch_of(a0, 1));
   if (s.vector) s.b = unsqueeze(s.b, -1);
@@ -45,7 +44,7 @@ System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left
   if (s.b.dim() < 2 || (left ? rows_of(s.b) : columns_of(s.b)) != n)
     fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, a0.shape(),
          left ? "right" : "left", b0.shape(), n, left ? "rows" : "columns");
-  check_matrices(name, s.b);
+  s.b = matrices(name, s.b);
   const Shape batch = broadcast(name, batch_of(s.a), batch_of(s.b));
   s.a = expand(s.a, joined(batch, {n, columns_of(s.a)}));
   s.b = expand(s.b, joined(batch, {rows_of(s.b), columns_of(s.b)}));

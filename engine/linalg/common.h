@@ -17,14 +17,11 @@ inline int64_t rows_of(const Tensor& x) { return x.size(-2); }
 inline int64_t columns_of(const Tensor& x) { return x.size(-1); }
 inline Tensor mT(const Tensor& x) { return transpose(x, -2, -1); }
 
-/// LAPACK runs on the CPU: matrices of another device are copied there, and the results back.
-inline bool away(const Tensor& x) { return !is_cpu(x.device()); }
-inline bool away(const Tensor& x, const Tensor& y) { return away(x) && &x.device() == &y.device(); }
-inline Tensor here(const Tensor& x) { return to(x, cpu_device()); }
+/// Copies results from the CPU, where LAPACK runs, to x's device.
 inline Tensor back(const Tensor& result, const Tensor& x) {
   return result.defined() ? to(result, x.device()) : result;
 }
-/// Copies the tensors of a struct, up to four, to x's device.
+/// The same for the tensors of a struct, up to four.
 template <class R> R back(const R& r, const Tensor& x) {
   const auto all = [&](const auto&... t) -> R { return {back(t, x)...}; };
   if constexpr (requires { R{{}, {}, {}, {}}; }) {
@@ -41,17 +38,17 @@ template <class R> R back(const R& r, const Tensor& x) {
 /// Views x with two more dimensions of size 1, to broadcast with matrices.
 inline Tensor for_matrices(const Tensor& x) { return unsqueeze(unsqueeze(x, -1), -1); }
 
-/// Throws Error for devices, dtypes, vectors and sizes (over 32 bits) that LAPACK lacks.
-void check_matrices(const char* name, const Tensor&);
-void check_square(const char* name, const Tensor&);
+/// The matrices on the CPU. Throws Error for dtypes, vectors and sizes (over 32 bits) that LAPACK lacks.
+Tensor matrices(const char* name, const Tensor&);
+Tensor square_matrices(const char* name, const Tensor&);
 /// Above this size, workspaces that grow with the square of a side overflow.
 void check_workspace(const char* name, int64_t side);
 
 /// The shape without its last `n` sizes.
 inline Shape batch_of(const Tensor& x, int n = 2) { return x.shape().first(x.dim() - n); }
 
-/// The operands of A X = B, or of X A = B unless `left`, which is transposed: one dtype, one batch, and B as a
-/// matrix. `vectors`: B may be a vector. `square`: A must be square.
+/// The operands of A X = B, or of X A = B unless `left`, which is transposed: on the CPU, one dtype, one batch, and B
+/// as a matrix. `vectors`: B may be a vector. `square`: A must be square.
 struct System {
   Tensor a, b;
   bool vector;

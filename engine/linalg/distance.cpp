@@ -14,6 +14,15 @@ int64_t rows_at_once(const Tensor& x, const Tensor& y) {
   return std::max<int64_t>(1, (int64_t(1) << 22) / std::max<int64_t>(1, all));
 }
 
+/// f(first row, number) of such blocks of x, joined.
+Tensor by_blocks(const Tensor& x, const Tensor& y, const auto& f) {
+  const int64_t rows = x.size(-2), step = rows_at_once(x, y);
+  TensorList parts;
+  for (int64_t at = 0; at < rows || parts.empty(); at += step)
+    parts.push_back(f(at, std::min(step, rows - at)));
+  return parts.size() == 1 ? parts[0] : cat(parts, x.dim() - 2);
+}
+
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
 /// As torch.cdist by default: if there are many rows, squares are computed by a matrix product.
@@ -42,13 +51,9 @@ Tensor distances(const Tensor& x, const Tensor& y, double p) {
   const int d = x.dim() - 2;
   if (x.size(-1) == 0) return sum(differences(x, y), {-1});
   if (uses_product(x, y, p)) return sqrt(squares(x, y));
-  const int64_t rows = x.size(-2), step = rows_at_once(x, y);
-  TensorList parts;
-  for (int64_t at = 0; at < rows || parts.empty(); at += step) {
-    const Tensor part = slice(x, d, at, std::min(step, rows - at));
-    parts.push_back(linalg::vector_norm(differences(part, y), p, {-1}));
-  }
-  return parts.size() == 1 ? parts[0] : cat(parts, d);
+  return by_blocks(x, y, [&](int64_t at, int64_t n) {
+    return linalg::vector_norm(differences(slice(x, d, at, n), y), p, {-1});
+  });
 }
 
 /// The derivative of the p-norm by each difference u, times g / distance^(p-1): 0 at distance 0.
@@ -79,18 +84,14 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
     if (node.wants(1)) dx[1] = b * sum(wt, {-1}, true) - matmul(wt, a);
     return;
   }
-  const int64_t rows = x.size(-2), step = rows_at_once(x, y);
-  TensorList parts;
-  for (int64_t at = 0; at < rows || parts.empty(); at += step) {
-    const int64_t n = std::min(step, rows - at);
+  const Tensor left = by_blocks(x, y, [&](int64_t at, int64_t n) {
     const Tensor s = slopes(differences(slice(x, d, at, n), y), slice(distance, d, at, n),
                             slice(g, d, at, n), p);
-    parts.push_back(node.wants(0) ? sum(s, {-2}) : Tensor());
-    if (!node.wants(1)) continue;
-    const Tensor back = -sum(s, {-3});
-    dx[1] = dx[1].defined() ? dx[1] + back : back;
-  }
-  if (node.wants(0)) dx[0] = parts.size() == 1 ? parts[0] : cat(parts, d);
+    const Tensor right = -sum(s, {-3});
+    if (node.wants(1)) dx[1] = dx[1].defined() ? dx[1] + right : right;
+    return sum(s, {-2});
+  });
+  if (node.wants(0)) dx[0] = left;
 }
 const NodeType kCdist{"cdist", cdist_backward};
 

@@ -80,18 +80,16 @@ Tensor eig_gradient(const TensorList& saved, const TensorList& g) {
 
 }  // namespace
 
-Eig eig(const Tensor& a, const char* name) {
-  if (away(a)) return back(eig(here(a), name), a);
-  check_square(name, a);
+Eig eig(const Tensor& given, const char* name) {
+  const Tensor a = square_matrices(name, given);
   const Eig f = eig_values(name, a, true);
   const TensorList y = record_results("eig", a, {f.wr, f.wi, f.vr, f.vi}, eig_gradient);
-  return {y[0], y[1], y[2], y[3]};
+  return back(Eig{y[0], y[1], y[2], y[3]}, given);
 }
 
-Eig eigvals(const Tensor& a) {
-  if (away(a)) return back(eigvals(here(a)), a);
-  check_square("eigvals", a);
-  return wants_grad(a) ? eig(a, "eigvals") : eig_values("eigvals", a, false);
+Eig eigvals(const Tensor& given) {
+  const Tensor a = square_matrices("eigvals", given);
+  return back(wants_grad(a) ? eig(a, "eigvals") : eig_values("eigvals", a, false), given);
 }
 
 }  // namespace mt::linalg

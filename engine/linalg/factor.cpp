@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "engine/linalg/common.h"
+#include "engine/ops/random.h"
 
 namespace mt::linalg {
 namespace {
@@ -146,24 +147,22 @@ Tensor eigh_gradient(const TensorList& saved, const TensorList& g) {
 
 }  // namespace
 
-Qr qr(const Tensor& a, const std::string& mode) {
-  if (away(a)) return back(qr(here(a), mode), a);
+Qr qr(const Tensor& given, const std::string& mode) {
   if (mode != "reduced" && mode != "complete" && mode != "r")
     fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
-  check_matrices("qr", a);
+  const Tensor a = matrices("qr", given);
   const int64_t m = rows_of(a), k = std::min(m, columns_of(a));
   const bool no_q = mode == "r";
   const Qr f = qr_values(a, no_q && !wants_grad(a) ? kNoQ : mode == "complete" ? m : k);
   const TensorList y = record_results("qr", a, {f.q, f.r}, qr_gradient, true);
-  return {no_q ? empty({0}, a.dtype()) : y[0], y[1]};
+  return back(Qr{no_q ? empty({0}, a.dtype()) : y[0], y[1]}, given);
 }
 
-Svd svd(const Tensor& a, bool full_matrices, const char* name) {
-  if (away(a)) return back(svd(here(a), full_matrices, name), a);
-  check_matrices(name, a);
+Svd svd(const Tensor& given, bool full_matrices, const char* name) {
+  const Tensor a = matrices(name, given);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
-  if (!wants_grad(a)) return f;
+  if (!wants_grad(a)) return back(f, given);
   const auto first = [&](const Tensor& x, int d) {
     return x.size(d) > k ? clone(slice(x, d, 0, k)) : x;
   };
@@ -173,27 +172,25 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
   // The additional vectors are an arbitrary basis of the complement: constants.
   if (full_matrices && m > k) out.u = cat({out.u, slice(f.u, -1, k, m - k)}, -1);
   if (full_matrices && n > k) out.vh = cat({out.vh, slice(f.vh, -2, k, n - k)}, -2);
-  return out;
+  return back(out, given);
 }
 
-Tensor svdvals(const Tensor& a, const char* name) {
-  if (away(a)) return back(svdvals(here(a), name), a);
-  check_matrices(name, a);
-  return wants_grad(a) ? svd(a, false, name).s : svd_values(name, a, 'N').s;
+Tensor svdvals(const Tensor& given, const char* name) {
+  const Tensor a = matrices(name, given);
+  return back(wants_grad(a) ? svd(a, false, name).s : svd_values(name, a, 'N').s, given);
 }
 
-Eigh eigh(const Tensor& a, bool upper, const char* name) {
-  if (away(a)) return back(eigh(here(a), upper, name), a);
-  check_square(name, a);
+Eigh eigh(const Tensor& given, bool upper, const char* name) {
+  const Tensor a = square_matrices(name, given);
   const Eigh f = eigh_values(name, a, upper, true);
   const TensorList y = record_results("eigh", a, {f.values, f.vectors}, eigh_gradient);
-  return {y[0], y[1]};
+  return back(Eigh{y[0], y[1]}, given);
 }
 
-Tensor eigvalsh(const Tensor& a, bool upper, const char* name) {
-  if (away(a)) return back(eigvalsh(here(a), upper, name), a);
-  check_square(name, a);
-  return wants_grad(a) ? eigh(a, upper, name).values : eigh_values(name, a, upper, false).values;
+Tensor eigvalsh(const Tensor& given, bool upper, const char* name) {
+  const Tensor a = square_matrices(name, given);
+  const Eigh f = wants_grad(a) ? eigh(a, upper, name) : eigh_values(name, a, upper, false);
+  return back(f.values, given);
 }
 
 // ---- from singular values -----------------------------------------------------------------------
@@ -241,21 +238,60 @@ const NodeType kPinv{"pinv", [](Node& node, const Tensor& g, Tensor* dx) {
 
 }  // namespace
 
-Tensor pinv(const Tensor& a, const Tolerance& t, bool hermitian, const char* name) {
-  if (away(a)) return back(pinv(here(a), t, hermitian, name), a);
-  (hermitian ? check_square : check_matrices)(name, a);
+Tensor pinv(const Tensor& given, const Tolerance& t, bool hermitian, const char* name) {
+  const Tensor a = (hermitian ? square_matrices : matrices)(name, given);
   const Tensor out = pinv_values(name, a, t, hermitian);
   if (wants_grad(a)) record(kPinv, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
-  return out;
+  return back(out, given);
 }
 
-Tensor matrix_rank(const Tensor& a, const Tolerance& t, bool hermitian) {
-  if (away(a)) return back(matrix_rank(here(a), t, hermitian), a);
-  (hermitian ? check_square : check_matrices)("matrix_rank", a);
+Tensor matrix_rank(const Tensor& given, const Tolerance& t, bool hermitian) {
   NoGrad off;
-  if (a.numel() == 0) return zeros(batch_of(a), Dtype::i64);
+  const Tensor a = (hermitian ? square_matrices : matrices)("matrix_rank", given);
+  if (a.numel() == 0) return zeros(batch_of(a), Dtype::i64, given.device());
   const Tensor s = hermitian ? abs(eigvalsh(a, false, "matrix_rank")) : svdvals(a, "matrix_rank");
-  return sum(to(gt(s, threshold_of("matrix_rank", a, s, t)), Dtype::i64), {-1});
+  return back(sum(to(gt(s, threshold_of("matrix_rank", a, s, t)), Dtype::i64), {-1}), given);
+}
+
+// ---- by random projection (Halko, Martinsson and Tropp 2011, algorithm 5.1) ----------------------
+
+/// Orthonormal columns whose span is close to that of A's first q left singular vectors.
+static Tensor basis(const Tensor& a, int64_t q, int64_t niter, Generator* generator) {
+  const Tensor random = randn({columns_of(a), q}, a.dtype(), a.device(), generator);
+  Tensor columns = qr(matmul(a, random)).q;
+  for (int64_t i = 0; i < niter; ++i) columns = qr(matmul(a, qr(matmul(mT(a), columns)).q)).q;
+  return columns;
+}
+
+static LowRank low_rank(const char* name, const Tensor& a, int64_t wanted, int64_t niter,
+                        Generator* generator) {
+  if (wanted < 1) fail("{}: q is {}, it must be at least 1", name, wanted);
+  if (niter < 0 || niter > 1000) fail("{}: niter is {}, it must be from 0 to 1000", name, niter);
+  const int64_t q = std::min({wanted, rows_of(a), columns_of(a)});
+  if (rows_of(a) < columns_of(a)) {
+    const Tensor b = basis(mT(a), q, niter, generator);
+    const Svd f = svd(matmul(a, b), false, name);
+    return {f.u, f.s, matmul(b, mT(f.vh))};
+  }
+  const Tensor b = basis(a, q, niter, generator);
+  const Svd f = svd(matmul(mT(b), a), false, name);
+  return {matmul(b, f.u), f.s, mT(f.vh)};
+}
+
+LowRank svd_lowrank(const Tensor& a, int64_t q, int64_t niter, const Tensor& mean,
+                    Generator* generator) {
+  matrices("svd_lowrank", a);
+  return low_rank("svd_lowrank", mean.defined() ? a - mean : a, q, niter, generator);
+}
+
+LowRank pca_lowrank(const Tensor& a, std::optional<int64_t> q, bool center, int64_t niter,
+                    Generator* generator) {
+  matrices("pca_lowrank", a);
+  const int64_t most = std::min(rows_of(a), columns_of(a));
+  if (q && *q > most)
+    fail("pca_lowrank: q is {}, {} has at most {} components", *q, a.shape(), most);
+  return low_rank("pca_lowrank", center ? a - mean(a, {-2}, true) : a,
+                  q.value_or(std::min<int64_t>(6, most)), niter, generator);
 }
 
 // ---- least squares ------------------------------------------------------------------------------
@@ -323,7 +359,6 @@ const NodeType kLstsq{"lstsq", lstsq_backward};
 
 Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
             const std::string& driver) {
-  if (away(a0, b0)) return back(lstsq(here(a0), here(b0), rcond, driver), a0);
   const lapack::LeastSquares how = driver_named(driver);
   const auto [a, b, vector] = system_of("lstsq", a0, b0, true, true, false);
   const double limit =
@@ -336,7 +371,7 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
   if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && full)
     out.residuals = sum(square(matmul(a, out.solution) - b), {-2});
   if (vector) out.solution = squeeze(out.solution, -1);
-  return out;
+  return back(out, a0);
 }
 
 }  // namespace mt::linalg

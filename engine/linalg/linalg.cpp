@@ -56,23 +56,21 @@ Tensor as_given(const System& s, bool left, const Tensor& x) {
 }  // namespace
 
 Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
-  if (away(a, b)) return back(solve(here(a), here(b), left, name), a);
   const System s = system_of(name, a, b, left, left);
-  return as_given(s, left, solve_matrices(name, s.a, s.b));
+  return back(as_given(s, left, solve_matrices(name, s.a, s.b)), a);
 }
 
 Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
-  if (away(a, b)) return back(solve_ex(here(a), here(b), left, check), a);
   const System s = system_of("solve_ex", a, b, left, left);
   Checked out;
   if (check) out.info = zeros(batch_of(s.a), Dtype::i32);
   const Tensor x = solve_matrices("solve_ex", s.a, s.b, check ? nullptr : &out.info);
   out.result = as_given(s, left, x);
-  return out;
+  return back(out, a);
 }
 
-static Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
-  check_square(name, a);
+static Tensor inverse(const char* name, const Tensor& given, Tensor* info = nullptr) {
+  const Tensor a = square_matrices(name, given);
   const int64_t n = rows_of(a);
   const Lu lu = factor(name, a);
   if (!info) check_regular(name, lu);
@@ -92,20 +90,16 @@ static Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr)
                                }};
     record(type, out, {&a}).save(0, out, Node::kOutput);
   }
-  return out;
+  return back(out, given);
 }
 
-Tensor inv(const Tensor& a, const char* name) {
-  if (away(a)) return back(inv(here(a), name), a);
-  return inverse(name, a);
-}
+Tensor inv(const Tensor& a, const char* name) { return inverse(name, a); }
 
 Checked inv_ex(const Tensor& a, bool check) {
-  if (away(a)) return back(inv_ex(here(a), check), a);
   Checked out;
   out.result = inverse("inv_ex", a, check ? nullptr : &out.info);
   if (check) out.info = zeros(batch_of(a), Dtype::i32);
-  return out;
+  return back(out, a);
 }
 
 // ---- determinants -------------------------------------------------------------------------------
@@ -185,20 +179,18 @@ Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& v
 
 }  // namespace
 
-Tensor det(const Tensor& a) {
-  if (away(a)) return back(det(here(a)), a);
-  check_square("det", a);
+Tensor det(const Tensor& given) {
+  const Tensor a = square_matrices("det", given);
   const Lu lu = factor("det", a);
   std::vector<double> values(checked_count("det", batch_of(a)), 1.0);
   each_pivot(lu, [&](size_t i, double u, bool exchanged) { values[i] *= exchanged ? -u : u; });
   const Tensor out = from_values(batch_of(a), a.dtype(), values);
   if (wants_grad(a)) record(kDet, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
-  return out;
+  return back(out, given);
 }
 
-Slogdet slogdet(const Tensor& a) {
-  if (away(a)) return back(slogdet(here(a)), a);
-  check_square("slogdet", a);
+Slogdet slogdet(const Tensor& given) {
+  const Tensor a = square_matrices("slogdet", given);
   const Lu lu = factor("slogdet", a);
   const Shape batch = batch_of(a);
   const size_t count = checked_count("slogdet", batch);
@@ -216,7 +208,7 @@ Slogdet slogdet(const Tensor& a) {
                                }};
     record(type, out.logabsdet, {&a}).save(0, a, 0);
   }
-  return out;
+  return back(out, given);
 }
 
 Tensor logdet(const Tensor& a) {
@@ -299,16 +291,14 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
                         const char* name) {
   if (b.dim() < 2)
     fail("{}: the right side must be a matrix, got {}; use b:unsqueeze(-1)", name, b.shape());
-  if (away(a, b))
-    return back(solve_triangular(here(a), here(b), upper, left, unitriangular, name), a);
   const System s = system_of(name, a, b, left, false);
-  return as_given(s, left, solve_triangles(name, s.a, s.b, {left ? upper : !upper, unitriangular}));
+  const Triangle t{left ? upper : !upper, unitriangular};
+  return back(as_given(s, left, solve_triangles(name, s.a, s.b, t)), a);
 }
 
-Tensor cholesky(const Tensor& a, bool upper) {
-  if (away(a)) return back(cholesky(here(a), upper), a);
-  check_square("cholesky", a);
-  return upper ? mT(cholesky_lower(mT(a))) : cholesky_lower(a);
+Tensor cholesky(const Tensor& given, bool upper) {
+  const Tensor a = square_matrices("cholesky", given);
+  return back(upper ? mT(cholesky_lower(mT(a))) : cholesky_lower(a), given);
 }
 
 Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {

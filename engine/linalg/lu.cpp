@@ -70,7 +70,6 @@ const NodeType kLu{"lu", lu_backward};
 
 /// The packed factors; `regular`: throws Error if a pivot is 0.
 LuFactors factor_packed(const char* name, const Tensor& a, bool regular) {
-  check_matrices(name, a);
   const Lu lu = factor_columns(name, clone(mT(a.detach())));
   if (regular) check_regular(name, lu);
   const LuFactors f{contiguous(mT(lu.factors)), lu.pivots};
@@ -84,26 +83,24 @@ LuFactors factor_packed(const char* name, const Tensor& a, bool regular) {
 }  // namespace
 
 LuFactors lu_factor(const Tensor& a) {
-  if (away(a)) return back(lu_factor(here(a)), a);
-  return factor_packed("lu_factor", a, true);
+  return back(factor_packed("lu_factor", matrices("lu_factor", a), true), a);
 }
 
-Plu lu(const Tensor& a) {
-  if (away(a)) return back(lu(here(a)), a);
+Plu lu(const Tensor& given) {
+  const Tensor a = matrices("lu", given);
   const LuFactors f = factor_packed("lu", a, false);
   const int64_t m = rows_of(a);
   const Tensor p = permute_rows(expand(eye(m, m, a.dtype()), joined(batch_of(a), {m, m})),
                                 order_of(f.pivots, m, true));
-  return {p, lower_of(f.packed), upper_of(f.packed)};
+  return back(Plu{p, lower_of(f.packed), upper_of(f.packed)}, given);
 }
 
-Tensor lu_solve(const Tensor& packed, const Tensor& pivots, const Tensor& b, bool left,
+Tensor lu_solve(const Tensor& given, const Tensor& pivots0, const Tensor& b0, bool left,
                 bool adjoint) {
   const char* name = "lu_solve";
-  if (away(packed, b))
-    return back(lu_solve(here(packed), here(pivots), here(b), left, adjoint), packed);
-  check_square(name, packed);
-  check_matrices(name, b);
+  check_together(name, given, b0);
+  const Tensor packed = square_matrices(name, given), b = matrices(name, b0),
+               pivots = to(pivots0, cpu_device());
   const int64_t n = rows_of(packed);
   check_integers(name, pivots, "the pivots", "pivots");
   if (pivots.shape() != joined(batch_of(packed), {n}))
@@ -115,14 +112,15 @@ Tensor lu_solve(const Tensor& packed, const Tensor& pivots, const Tensor& b, boo
   if ((left ? rows_of(b) : columns_of(b)) != n)
     fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, packed.shape(),
          left ? "right" : "left", b.shape(), n, left ? "rows" : "columns");
-  if (!left) return mT(lu_solve(packed, pivots, mT(b), true, !adjoint));
+  if (!left) return back(mT(lu_solve(packed, pivots, mT(b), true, !adjoint)), given);
   const Tensor order = order_of(to(pivots, Dtype::i32), n, adjoint);
   if (adjoint) {
     const Tensor y = solve_triangular(mT(packed), b, false, true, false, name);
-    return permute_rows(solve_triangular(mT(packed), y, true, true, true, name), order);
+    return back(permute_rows(solve_triangular(mT(packed), y, true, true, true, name), order),
+                given);
   }
   const Tensor y = solve_triangular(packed, permute_rows(b, order), false, true, true, name);
-  return solve_triangular(packed, y, true, true, false, name);
+  return back(solve_triangular(packed, y, true, true, false, name), given);
 }
 
 }  // namespace mt::linalg

@@ -133,13 +133,12 @@ int64_t product(const char* name, const Tensor& x, int from, int to) {
 
 }  // namespace
 
-Tensor matrix_exp(const Tensor& a) {
-  if (away(a)) return back(matrix_exp(here(a)), a);
-  check_square("matrix_exp", a);
-  if (a.numel() == 0) return clone(a);
+Tensor matrix_exp(const Tensor& given) {
+  const Tensor a = square_matrices("matrix_exp", given);
+  if (a.numel() == 0) return clone(given);
   const Tensor out = exp_values(a);
   if (wants_grad(a)) record(kExp, out, {&a}).save(0, a, 0);
-  return out;
+  return back(out, given);
 }
 
 Tensor vecdot(const Tensor& x, const Tensor& y, Dim dim) {
@@ -194,9 +193,9 @@ Tensor tensorinv(const Tensor& a, int64_t ind) {
 }
 
 Tensor cholesky_inverse(const Tensor& factor, bool upper) {
-  if (away(factor)) return back(cholesky_inverse(here(factor), upper), factor);
-  check_square("cholesky_inverse", factor);
-  return cholesky_solve(eye(rows_of(factor), rows_of(factor), factor.dtype()), factor, upper);
+  square_matrices("cholesky_inverse", factor);
+  const Tensor one = eye(rows_of(factor), rows_of(factor), factor.dtype(), factor.device());
+  return cholesky_solve(one, factor, upper);
 }
 
 Tensor matrix_power(const Tensor& x, int64_t n) {

@@ -63,23 +63,23 @@ Tensor norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim) {
   return vector_norm(x, o.p, dims, keepdim, "norm");
 }
 
-Tensor cond(const Tensor& a, const Order& o) {
-  if (away(a)) return back(cond(here(a), o), a);
+Tensor cond(const Tensor& given, const Order& o) {
+  const Tensor a = matrices("cond", given);
   const bool by_values = o.kind == Order::none || (o.kind == Order::number && std::fabs(o.p) == 2);
-  check_matrices("cond", a);
   if (by_values) {
     const Tensor s = svdvals(a, "cond");
-    if (columns_of(a) == 0 || rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
+    if (columns_of(a) == 0 || rows_of(a) == 0) return back(zeros(batch_of(a), a.dtype()), given);
     const Tensor largest = pick(s, -1, 0), smallest = pick(s, -1, -1);
-    return o.kind == Order::number && o.p < 0 ? smallest / largest : largest / smallest;
+    return back(o.kind == Order::number && o.p < 0 ? smallest / largest : largest / smallest,
+                given);
   }
-  check_square("cond", a);
-  if (rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
+  square_matrices("cond", a);
+  if (rows_of(a) == 0) return back(zeros(batch_of(a), a.dtype()), given);
   const Tensor is_singular = eq(slogdet(a.detach()).sign, 0.0);
   const Tensor singular = for_matrices(is_singular);
   const Tensor regular = where(singular, eye(rows_of(a), rows_of(a), a.dtype()), a);
   const Tensor product = last_two("cond", regular, o) * last_two("cond", inv(regular, "cond"), o);
-  return where(is_singular, HUGE_VAL, product);
+  return back(where(is_singular, HUGE_VAL, product), given);
 }
 
 }  // namespace mt::linalg
