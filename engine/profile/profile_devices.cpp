@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "engine/core/device.h"
 #include "engine/core/interceptor.h"
@@ -32,11 +35,8 @@ std::string map_name(const char* verb, uint64_t detail) {
   const bool gradient = (detail & 3) || op >= uint64_t(kOps);
   return fmt::format("{} {}{}", verb, name_in(op, op::Mapped{}), gradient ? " gradient" : "");
 }
-std::string reduction_name(const char* verb, uint64_t detail) {
-  return fmt::format("{} {}", verb, name_in(detail, op::Reductions{}));
-}
-std::string scan_name(const char* verb, uint64_t detail) {
-  return fmt::format("{} {}", verb, name_in(detail, op::Scans{}));
+template <class List> std::string listed_name(const char* verb, uint64_t detail) {
+  return fmt::format("{} {}", verb, name_in(detail, List{}));
 }
 std::string copy_name(const char* verb, uint64_t detail) {
   const Dtype to = Dtype(detail >> 8), from = Dtype(detail & 255);
@@ -51,8 +51,8 @@ std::string optimizer_name(const char* verb, uint64_t rule) {
 VerbDetail detail_of(const auto&) { return {}; }
 VerbDetail detail_of(const Map& m) { return {uint64_t(m.op) << 2 | uint64_t(m.part), map_name}; }
 VerbDetail detail_of(const MapNumbers& m) { return detail_of(static_cast<const Map&>(m)); }
-VerbDetail detail_of(const Reduce& r) { return {uint64_t(r.op), reduction_name}; }
-VerbDetail detail_of(const Scan& s) { return {uint64_t(s.op), scan_name}; }
+VerbDetail detail_of(const Reduce& r) { return {uint64_t(r.op), listed_name<op::Reductions>}; }
+VerbDetail detail_of(const Scan& s) { return {uint64_t(s.op), listed_name<op::Scans>}; }
 VerbDetail detail_of(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_name}; }
 VerbDetail detail_of(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 
@@ -136,6 +136,46 @@ void unwatch_devices() {
 
 void collect_kernels() {
   if (const KernelProfile profile = kernels()) profile(sink, current_path);
+}
+
+// ---- the log of verbs ----------------------------------------------------------------------------
+
+constinit bool logging = false;
+thread_local VerbCalls* VerbCalls::current_ = nullptr;
+
+VerbCalls::VerbCalls() : before_(std::exchange(current_, this)) { watch_devices(); }
+VerbCalls::~VerbCalls() {
+  current_ = before_;
+  if (!current_ && depth() == 0) unwatch_devices();
+}
+
+VerbLine::~VerbLine() {
+  if (text_.empty()) return;
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began_;
+  if (VerbCalls* const all = VerbCalls::current()) {
+    const CpuCounters now = cpu_counters();
+    all->calls.push_back(
+        {std::move(text_),
+         run_ ? std::optional(*run_) : std::nullopt,
+         took.count(),
+         {now.loops - work_.loops, now.pieces - work_.pieces, now.products - work_.products,
+          now.onednn - work_.onednn, now.elements - work_.elements, now.threads}});
+    return;
+  }
+  text_ += fmt::format(" {:.1f} us\n", took.count());
+  std::fwrite(text_.data(), 1, text_.size(),
+              stderr);  // one write, so that lines of threads do not mix
+}
+
+void start_log() {
+  const char* const setting = std::getenv("MTORCH_LOG");
+  if (!setting || !*setting || logging) return;
+  if (std::string_view(setting) != "verbs") {
+    std::fprintf(stderr, "mtorch: MTORCH_LOG=%s is ignored; the only log is 'verbs'\n", setting);
+    return;
+  }
+  logging = true;
+  watch_devices();
 }
 
 }  // namespace mt::profile
