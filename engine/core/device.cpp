@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -63,15 +64,12 @@ const Gpu* opened[kMaxGpus] = {};
 /// The folder of the program, or of the library that this code is part of.
 static std::string own_folder() {
   Dl_info info{};
-  if (!dladdr(reinterpret_cast<void*>(&cuda_devices), &info) || !info.dli_fname) return ".";
-  const std::string path = info.dli_fname;
-  if (path.find('/') == std::string::npos) {  // the program was found through PATH
-    char* full = realpath("/proc/self/exe", nullptr);
-    std::string found = full ? full : "./mtorch";
-    std::free(full);
-    return found.substr(0, found.rfind('/'));
-  }
-  return path.substr(0, path.rfind('/'));
+  std::filesystem::path path;
+  if (dladdr(reinterpret_cast<void*>(&cuda_devices), &info) && info.dli_fname)
+    path = info.dli_fname;
+  std::error_code missing;
+  if (!path.has_parent_path()) path = std::filesystem::read_symlink("/proc/self/exe", missing);
+  return path.parent_path();  // a program found through PATH has no folder in its name
 }
 
 DynamicLibrary open_plugin(const char* file, std::string& why) {

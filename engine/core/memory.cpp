@@ -1,16 +1,13 @@
-// memory.cpp -- the memory of tensors: reference-counted storage, free lists, and the
-// count of live bytes
+// memory.cpp -- the memory of tensors: reference-counted storage, free lists, and the count of live bytes
 #include "engine/core/memory.h"
+
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <bit>
 #include <cstdlib>
 #include <new>
 #include <utility>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#include <sys/sysinfo.h>
-#endif
 
 #include "engine/core/device.h"
 #include "engine/core/error.h"
@@ -34,12 +31,9 @@ static_assert(sizeof(Storage) <= kHeader);
 
 /// 15/16 of the memory, plus swap: the system overcommits and kills processes that use too much.
 int64_t machine_memory() {
-#if defined(__linux__)
   struct sysinfo all;
-  if (sysinfo(&all) == 0)
-    return int64_t((double(all.totalram) * 15 / 16 + double(all.totalswap)) * all.mem_unit);
-#endif
-  return int64_t(1) << 46;
+  if (sysinfo(&all) != 0) return int64_t(1) << 46;
+  return int64_t((double(all.totalram) * 15 / 16 + double(all.totalswap)) * all.mem_unit);
 }
 
 /// Allocates memory of the system, on huge pages if possible: -x of 4 MiB is then a quarter faster,
@@ -50,9 +44,7 @@ void* fresh(size_t bytes) {
   if (host_live.load(std::memory_order_relaxed) + int64_t(bytes) > most) return nullptr;
   void* block = nullptr;  // aligned_alloc would require whole pages
   if (posix_memalign(&block, kHuge, bytes)) return nullptr;
-#if defined(MADV_HUGEPAGE)
   madvise(block, bytes / kHuge * kHuge, MADV_HUGEPAGE);
-#endif
   return block;
 }
 
@@ -162,13 +154,9 @@ struct FreeList {
       }
       return true;
     }
-#if defined(MADV_FREE)
     return kMaxCached > 0 &&
            more <= (host_peak - host_live) / 4 * 5 &&  // a block is up to a quarter larger
            madvise(block, c.bytes / kHuge * kHuge, MADV_FREE) == 0;
-#else
-    return false;
-#endif
   }
   [[gnu::noinline]] bool make_lists() {
     static thread_local struct Closer {
