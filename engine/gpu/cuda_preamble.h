@@ -146,32 +146,14 @@ template <class T> constexpr bool is_integral_v = is_integral<T>::value;
 }
 )";
 
-/// Headers that a text for the host compiler includes: NVRTC has the GPU part of them built in.
+/// Headers that a text for the host compiler includes: NVRTC has the GPU part of these built in.
+constexpr const char* kCudaEmptyHeaders =
+    "torch/extension.h torch/torch.h torch/types.h ATen/ATen.h ATen/cuda/CUDAContext.h "
+    "c10/cuda/CUDAException.h c10/cuda/CUDAStream.h c10/cuda/CUDAGuard.h cuda.h cuda_runtime.h "
+    "cuda_runtime_api.h device_launch_parameters.h stdio.h cstdio stdlib.h cstdlib iostream vector "
+    "math.h assert.h cassert string string.h cstring";
+/// The others with their texts.
 constexpr const char* kCudaHeaders[][2] = {
-    {"torch/extension.h", ""},
-    {"torch/torch.h", ""},
-    {"torch/types.h", ""},
-    {"ATen/ATen.h", ""},
-    {"ATen/cuda/CUDAContext.h", ""},
-    {"c10/cuda/CUDAException.h", ""},
-    {"c10/cuda/CUDAStream.h", ""},
-    {"c10/cuda/CUDAGuard.h", ""},
-    {"cuda.h", ""},
-    {"cuda_runtime.h", ""},
-    {"cuda_runtime_api.h", ""},
-    {"device_launch_parameters.h", ""},
-    {"stdio.h", ""},
-    {"cstdio", ""},
-    {"stdlib.h", ""},
-    {"cstdlib", ""},
-    {"iostream", ""},
-    {"vector", ""},
-    {"math.h", ""},
-    {"assert.h", ""},
-    {"cassert", ""},
-    {"string", ""},
-    {"string.h", ""},
-    {"cstring", ""},
     {"stdint.h", kCudaIntegers},
     {"cstdint", kCudaIntegers},
     {"limits.h", kCudaLimits},

@@ -4,15 +4,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "engine/core/file.h"
 
 namespace mt {
@@ -25,7 +24,7 @@ struct Header {
   uint64_t key_size, value_size, checksum;
 };
 constexpr char kMagic[16] = "mtorch cache 1\n";
-constexpr std::string_view kEnding = ".entry", kTemporary = ".begun";
+constexpr std::string_view kEnding = ".entry";
 
 /// FNV-1a (Fowler, Noll, Vo), continued from `h`.
 uint64_t mix(std::string_view bytes, uint64_t h = 0xcbf29ce484222325) {
@@ -33,9 +32,9 @@ uint64_t mix(std::string_view bytes, uint64_t h = 0xcbf29ce484222325) {
   return h;
 }
 
-/// Whether a file name is that of a cache file: 32 hexadecimal digits and a suffix.
-bool is_cache_file(const std::string& name, std::string_view ending) {
-  return name.size() >= 32 + ending.size() && name.ends_with(ending) &&
+/// Whether a file name is that of an entry: 32 hexadecimal digits and the ending.
+bool is_entry(const std::string& name) {
+  return name.size() == 32 + kEnding.size() && name.ends_with(kEnding) &&
          std::all_of(name.begin(), name.begin() + 32,
                      [](char c) { return std::strchr("0123456789abcdef", c); });
 }
@@ -71,33 +70,20 @@ std::optional<std::string> DiskCache::find(std::string_view key) const {
 }
 
 bool DiskCache::store(std::string_view key, std::string_view value) const {
-  static std::atomic<unsigned> count{0};
   if (folder_.empty() || int64_t(sizeof(Header) + key.size() + value.size()) > limit_) return false;
   std::error_code ec;
   fs::create_directories(folder_, ec);
-  const std::string path = path_of(key);
-  const std::string partial = fmt::format("{}.{}.{}{}", path, getpid(), ++count, kTemporary);
   Header h{{}, key.size(), value.size(), mix(value, mix(key))};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
-  {
-    const File file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!file) return false;
-    if (!file.write({reinterpret_cast<const char*>(&h), sizeof h}) || !file.write(key) ||
-        !file.write(value)) {
-      unlink(partial.c_str());
-      return false;
-    }
-  }
-  if (rename(partial.c_str(), path.c_str()) != 0) {
-    unlink(partial.c_str());
-    return false;
-  }
+  std::string entry(reinterpret_cast<const char*>(&h), sizeof h);
+  try {
+    write_file("cache", path_of(key), entry.append(key).append(value));
+  } catch (const Error&) { return false; }
   sweep();
   return true;
 }
 
-/// Deletes the least recently used entries until three quarters of the limit are used, and
-/// temporary files older than an hour.
+/// Deletes the least recently used entries until three quarters of the limit are used.
 void DiskCache::sweep() const {
   struct Entry {
     fs::file_time_type used;
@@ -107,18 +93,11 @@ void DiskCache::sweep() const {
   std::vector<Entry> entries;
   int64_t total = 0;
   std::error_code ec;
-  const auto now = fs::file_time_type::clock::now();
   for (fs::directory_iterator at(folder_, ec), end; !ec && at != end; at.increment(ec)) {
-    const std::string name = at->path().filename().string();
-    const bool whole = is_cache_file(name, kEnding), part = is_cache_file(name, kTemporary);
     std::error_code gone;
-    if ((!whole && !part) || !at->is_regular_file(gone)) continue;
+    if (!is_entry(at->path().filename().string()) || !at->is_regular_file(gone)) continue;
     const Entry e{at->last_write_time(gone), int64_t(at->file_size(gone)), at->path()};
     if (gone) continue;
-    if (part) {
-      if (now - e.used > std::chrono::hours(1)) fs::remove(e.path, gone);
-      continue;
-    }
     total += e.bytes;
     entries.push_back(e);
   }

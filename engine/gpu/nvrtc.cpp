@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <sstream>
 
 #include "engine/core/error.h"
 #include "engine/gpu/cuda_preamble.h"
@@ -159,8 +161,7 @@ std::string whole_text(const CudaSource& s) {
 }
 
 bool begins_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
-  return std::ranges::any_of(
-      beginnings, [&](const char* b) { return text.compare(0, std::strlen(b), b) == 0; });
+  return std::ranges::any_of(beginnings, [&](const char* b) { return text.starts_with(b); });
 }
 void check_options(const CudaSource& s) {
   for (const std::string& o : s.options)
@@ -235,11 +236,14 @@ CudaCode compile(const CudaSource& s, int arch) {
   const std::string text = whole_text(s),
                     probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
   ProgramHandle program = nullptr;
-  constexpr size_t kHeaders = std::size(kCudaHeaders);
-  const char *headers[kHeaders], *header_names[kHeaders];
-  for (size_t i = 0; i < kHeaders; ++i)
-    header_names[i] = kCudaHeaders[i][0], headers[i] = kCudaHeaders[i][1];
-  int status = lib.create(&program, text.c_str(), "source", int(kHeaders), headers, header_names);
+  std::istringstream words(kCudaEmptyHeaders);
+  const std::vector<std::string> empty(std::istream_iterator<std::string>(words), {});
+  std::vector<const char*> header_names, headers(empty.size(), "");
+  for (const std::string& name : empty) header_names.push_back(name.c_str());
+  for (const auto& [name, content] : kCudaHeaders)
+    header_names.push_back(name), headers.push_back(content);
+  int status = lib.create(&program, text.c_str(), "source", int(headers.size()), headers.data(),
+                          header_names.data());
   if (status != 0) fail("NVRTC: {}", lib.error_text(status));
   const auto destroy = [&lib](ProgramHandle* p) { lib.destroy(p); };
   const std::unique_ptr<ProgramHandle, decltype(destroy)> owner(&program, destroy);
@@ -315,13 +319,9 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
       // Symbol and signature are null-terminated.
       const size_t first = cached->find('\0'), second = cached->find('\0', first + 1);
       if (second != cached->npos) {
-        CudaCode code{cached->substr(second + 1),
-                      cached->substr(0, first),
-                      cached->substr(first + 1, second - first - 1),
-                      "",
-                      true,
-                      elapsed()};
-        return code;
+        const std::string signature = cached->substr(first + 1, second - first - 1);
+        return {
+            cached->substr(second + 1), cached->substr(0, first), signature, "", true, elapsed()};
       }
     }
   }
