@@ -74,7 +74,7 @@ const Entry kCore[] = {
      [](Args& a) {
        if (lua_type(a.L, 1) != LUA_TSTRING)
          fail("idx: the path must be a string, got {}", describe(a.L, 1));
-       return a.push(read_idx(a.text(1)));
+       return a.push(read_by(parse_idx, "idx", a.text(1), " is not a valid IDX file"));
      }},
     {"write_file(operation, path, text)", "Writes a whole file or nothing; returns the path.",
      [](Args& a) {

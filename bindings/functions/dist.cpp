@@ -1,7 +1,6 @@
 // dist.cpp -- mt.dist: collective operations on tensors of several processes
 #include "engine/autograd/function.h"
 #include "engine/core/device.h"
-#include "engine/dist/gpu_link.h"
 #include "engine/dist/process_group.h"
 
 #include "bindings/core/callback.h"

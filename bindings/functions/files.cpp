@@ -6,7 +6,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/io/tensor_files.h"
 #include "engine/io/torch_file.h"
-#include "engine/io/zip.h"
 
 namespace mt::lua {
 namespace {
@@ -55,9 +54,9 @@ std::string elements_key(const Tensor& x) {
 
 /// Whether a zip archive contains NumPy arrays; false for a corrupt one.
 bool is_npz(const std::string& operation, const std::string& path) {
-  RegularFile file = open_regular(operation.c_str(), path);
+  const RegularFile file = open_regular(operation.c_str(), path);
   try {
-    const ZipReader zip(std::move(file));
+    const ZipReader zip(file);
     return !zip.entries().empty() && zip.entries()[0].name.ends_with(".npy");
   } catch (const Error&) { return false; }
 }
@@ -152,7 +151,8 @@ class TorchPusher {
 };
 
 int read_torch_body(Args& a) {
-  const TorchFile file = read_torch(a.text(1).c_str(), a.text(2));
+  const TorchFile file = read_by<const RegularFile&>(parse_torch, a.text(1).c_str(), a.text(2),
+                                                     " cannot be read as a file of torch.save");
   TorchPusher pusher(a, file);
   pusher.push(*file.root);
   lua_pushvalue(a.L, pusher.roles());
@@ -179,17 +179,20 @@ const Entry kFiles[] = {
     {"read_safetensors(operation, path)",
      "Tensors by name, the metadata by name, and why members were left out, by name, or nil.",
      [](Args& a) {
-       const TensorFile file = read_safetensors(a.text(1).c_str(), a.text(2));
+       const TensorFile file = read_by(parse_safetensors, a.text(1).c_str(), a.text(2),
+                                       " is not a valid safetensors file");
        push_named(a, file.tensors);
        push_named(a, file.metadata);
        push_left_out(a, a.text(1).c_str(), a.text(2), file);
        return 3;
      }},
-    {"read_npy(path)", "The tensor in an npy file.",
-     bind<[](const std::string& path) { return to_host(read_npy("npy", path)); }>},
+    {"read_npy(path)", "The tensor in an npy file.", bind<[](const std::string& path) {
+       return to_host(read_by(parse_npy, "npy", path, " is not a valid npy file"));
+     }>},
     {"read_npz(path)", "Tensors by name, and why members were left out, by name, or nil.",
      [](Args& a) {
-       TensorFile file = read_npz("npz", a.text(1));
+       TensorFile file =
+           read_by<ZipReader>(parse_npz, "npz", a.text(1), " is not a valid npz file");
        for (NamedTensor& t : file.tensors) t.tensor = to_host(t.tensor);
        push_named(a, file.tensors);
        push_left_out(a, "npz", a.text(1), file);

@@ -31,9 +31,8 @@ int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
   CsvOptions options{a.boolean(2), ',', a.boolean(5), a.strings(4), a.strings(6)};
   if (!delimiter.empty()) options.delimiter = delimiter[0];
-  const std::vector<CsvColumn> columns = parse_file("csv", path, [&](std::string_view text) {
-    return parse_csv(text.data(), text.size(), options);
-  });
+  const std::vector<CsvColumn> columns =
+      parse_file("csv", path, [&](std::string_view text) { return parse_csv(text, options); });
   lua_createtable(a.L, int(columns.size()), 0);
   lua_createtable(a.L, int(columns.size()), 0);
   for (size_t k = 0; k < columns.size(); ++k) {
@@ -50,9 +49,8 @@ std::string shape_text(const Tensor& x) { return to_string(x.shape()); }
 
 /// The pixels of a PNG or JPEG; channels=0 keeps those of the file.
 Tensor read_image(const std::string& path, int64_t channels) {
-  return parse_file("image", path, [&](std::string_view text) {
-    return decode_image(text.data(), text.size(), int(channels));
-  });
+  return parse_file("image", path,
+                    [&](std::string_view text) { return decode_image(text, int(channels)); });
 }
 /// The images of files of one size, [n x channels x height x width]; decoded by all threads.
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
@@ -130,8 +128,7 @@ void fetch(const std::string& url, const std::string& path, const std::string& s
 }
 
 int read_wav(Args& a) {
-  const Sound sound = parse_file(
-      "wav", a.text(1), [](std::string_view text) { return parse_wav(text.data(), text.size()); });
+  const Sound sound = parse_file("wav", a.text(1), parse_wav);
   return a.push(sound.samples, sound.rate);
 }
 
@@ -146,7 +143,8 @@ const Entry kFormats[] = {
      "The names of the columns, and the columns.", read_csv},
     {"read(operation, path)", "The bytes of a file, unpacked.",
      bind<[](const std::string& operation, const std::string& path) {
-       return read_unpacked(operation.c_str(), path);
+       return read_by([](Bytes&& bytes) { return bytes.rest(); }, operation.c_str(), path,
+                      " cannot be read");
      }>},
     {"image(path, channels)", "The pixels of a PNG or JPEG; channels=0 keeps those of the file.",
      bind<read_image>},
@@ -156,9 +154,8 @@ const Entry kFormats[] = {
     {"digest(kind, bytes)", "A checksum as hexadecimal text: sha256 or md5.", bind<digest>},
     {"download(url, path, sha256, md5, progress, most)",
      "Fetches a file; see engine/io/download.h.", bind<fetch>},
-    {"encode_png(x)", "A PNG of uint8 [channels x height x width].",
-     bind<[](const Tensor& x) { return encode_png(x); }>},
-    {"svg_to_png(operation, svg, zoom)", "A PNG of an SVG drawing; see engine/io/svg_image.h.",
+    {"encode_png(x)", "A PNG of uint8 [channels x height x width].", bind<encode_png>},
+    {"svg_to_png(operation, svg, zoom)", "A PNG of an SVG drawing; see engine/io/formats.h.",
      bind<svg_png>},
     {"encode_jpeg(x, quality)", "A JPEG of uint8 [channels x height x width].",
      bind<[](const Tensor& x, int64_t quality) { return encode_jpeg(x, int(quality)); }>},

@@ -1,8 +1,8 @@
 // agreement.h -- groups of processes, which compare each call before any data is sent, and wait with a deadline
 #pragma once
 #include <functional>
+#include <future>
 
-#include "engine/dist/gpu_link.h"
 #include "engine/dist/mpi.h"
 #include "engine/dist/process_group.h"
 
@@ -12,6 +12,13 @@ const Mpi& mpi();
 /// Throws Error for a status that is not 0.
 void check(const char* operation, int status);
 Object datatype(Dtype);
+
+/// The connection of the GPUs of a group.
+struct GpuLink {
+  void* handle = nullptr;  // of Gpu's functions
+  const Gpu* gpu = nullptr;
+  bool refused = false;
+};
 
 /// A communicator of MPI. Agreements are numbered, equally in all its processes.
 struct Group {
@@ -31,6 +38,24 @@ struct Group {
   std::string shown() const;
 };
 
+// ---- collectives of tensors on the GPUs of a group's processes, by NCCL, without copies to the CPU (gpu_link.cpp)
+//
+// The processes decide together, when they agree on a call, whether it goes this way: all tensors must be on one GPU in
+// each process, another one in each. A group is connected at its first such call. Where it cannot be, in any process,
+// its tensors go through the CPU's memory from then on.
+
+/// The GPU of all these tensors, or this device, if this process can use NCCL for it; otherwise null.
+const Gpu* gpu_for(const TensorList&, const Group&);
+const Gpu* gpu_for(const Device&, const Group&);
+/// Connects the group at the first call, which all its processes make; returns whether it is connected.
+bool connect(const char* operation, const Gpu&, const Group&);
+/// Queues a collective; the GPU's later work does not wait for it until `finish_on_gpus`, before which the tensors must
+/// neither be written nor freed.
+void start_on_gpus(const char* operation, const Collective&, const Group&);
+void finish_on_gpus(const Group&);
+/// Both.
+void run_on_gpus(const char* operation, const Collective&, const Group&);
+
 /// Throws Error in all processes of the group if their calls differ. If all pass a GPU (gpu_for), and the group can be
 /// connected, `gpu` of the group becomes it.
 void agree(const char* operation, const Group&, const std::string& call, const Gpu* = nullptr);
@@ -49,6 +74,18 @@ void wait_for(const char* operation, const std::string& call, int process,
               const std::function<bool()>& done);
 /// "float32 (2 x 3), int64 (3)"
 std::string described(const TensorList&);
+
+// ---- calls of MPI that run while the process computes
+
+using Job = std::shared_future<void>;
+/// Runs a job in the order of start: in a thread if each process of this machine has a core for it
+/// (MTORCH_DIST_THREAD=0 or 1 decides otherwise), else at once. Before other calls of MPI `wait_for_background` must be
+/// called, because only one thread at a time may call MPI.
+Job start_in_background(std::function<void()> job);
+/// Waits until the job, if any, has ended, at most for the time limit; throws its error, or that of one before it.
+void wait_for_job(const char* operation, const Job& job);
+/// Waits for all jobs.
+void wait_for_background(const char* operation);
 
 /// Reduces the elements of packed tensors, in place. `sum_in_bfloat16` adds in float32 what travels in bfloat16.
 void reduce_buffer(const char* operation, const Tensor& data, Reduction, const Group&);

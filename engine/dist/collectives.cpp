@@ -6,7 +6,6 @@
 #include "engine/core/device.h"
 #include "engine/core/exchange.h"
 #include "engine/dist/agreement.h"
-#include "engine/dist/background.h"
 #include "engine/ops/ops.h"
 
 namespace mt::dist {
@@ -74,20 +73,31 @@ void exchange(const char* operation, Kind kind, const Tensor& from, const Tensor
   });
 }
 
-/// The x of all processes as `count` rows; where the kind has a root, others have none.
-Tensor gathered(const char* operation, Kind kind, const Tensor& x, int64_t count,
-                const Group& group, int root = 0) {
-  const Tensor from = packed(x, 1, place(group)), rows = rows_of(from, count, from.shape()[1]);
-  exchange(operation, kind, from, rows, group, root);
-  return rows;
-}
-
 /// Each row as a tensor like x.
 TensorList unpacked(const Tensor& rows, const Tensor& x) {
   TensorList list;
   for (int64_t i = 0; i < rows.shape()[0]; ++i)
     list.push_back(to(reshape(clone(slice(rows, 0, i, 1)), x.shape()), x.device()));
   return list;
+}
+
+/// The processes agree on a call with these tensors: "broadcast_(0) of float32 (2 x 3)".
+void agree_on(const char* name, const std::string& option, const TensorList& list,
+              const Group& group) {
+  agree(name, group, fmt::format("{}{} of {}", name, option, described(list)),
+        gpu_for(list, group));
+}
+std::string in_brackets(const auto& x) { return fmt::format("({})", x); }
+
+/// The x of all processes; where the kind has a root, the others get none.
+TensorList gathered(const char* name, const std::string& option, Kind kind, const Tensor& x,
+                    int64_t count, const Group& group, int root = 0) {
+  const NoGrad off;
+  if (size(group) == 1) return {clone(x)};
+  agree_on(name, option, {x}, group);
+  const Tensor from = packed(x, 1, place(group)), rows = rows_of(from, count, from.shape()[1]);
+  exchange(name, kind, from, rows, group, root);
+  return unpacked(rows, x);
 }
 
 /// The elements of `out`, in order, become those of the processes' x; the data is exchanged on `device`.
@@ -99,6 +109,33 @@ void gather_into(const char* operation, const Tensor& out, const Tensor& x, cons
                              : rows_of(from, size(group), x.numel());
   exchange(operation, Kind::all_gather, from, rows, group);
   if (!direct) copy_(out, reshape(rows, out.shape()));
+}
+
+/// Calls f with the tensors of each dtype, which it changes, when the processes have agreed.
+void run_by_dtype(const char* name, const std::string& option, const TensorList& list,
+                  const Group& group, const std::function<void(const TensorList&)>& f) {
+  for (const Tensor& x : list) check_writable(name, x);
+  if (size(group) == 1) return;
+  run_exchange({list, list, [=, &group](const TensorList&, const TensorList& list) {
+                  agree_on(name, option, list, group);
+                  for (int d = 0; d < kDtypes; ++d) {
+                    TensorList subset;
+                    for (const Tensor& x : list)
+                      if (x.dtype() == Dtype(d)) subset.push_back(x);
+                    if (!subset.empty()) f(subset);
+                  }
+                }});
+}
+
+/// Calls f(out, x), which fills `out`, when the processes have agreed; a single one copies x.
+void run_parts(const char* name, const std::string& option, const Tensor& out, const Tensor& x,
+               const Group& group, const std::function<void(const Tensor&, const Tensor&)>& f) {
+  check_writable(name, out);
+  if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
+  run_exchange({{x}, {out}, [=, &group](const TensorList& in, const TensorList& to_fill) {
+                  agree_on(name, option, {in[0], to_fill[0]}, group);
+                  f(to_fill[0], in[0]);
+                }});
 }
 
 void check_reduction(const char* operation, const Tensor& x, Reduction how) {
@@ -114,16 +151,6 @@ int root_of(const char* operation, int64_t root, const Group& group) {
   if (group.position(root) < 0)
     fail("{}: root {} is not in the group {}", operation, root, group.shown());
   return group.position(root);
-}
-
-/// Calls f with the tensors of each dtype in the list.
-void by_dtype(const TensorList& list, auto f) {
-  for (int d = 0; d < kDtypes; ++d) {
-    TensorList subset;
-    for (const Tensor& x : list)
-      if (x.dtype() == Dtype(d)) subset.push_back(x);
-    if (!subset.empty()) f(subset);
-  }
 }
 
 /// Throws Error unless `whole` has the dtype of `part` and n times as many elements.
@@ -210,37 +237,21 @@ void sum_in_bfloat16(const char* operation, const Tensor& data, const Group& gro
 void all_reduce_(const TensorList& list, Reduction how, const Group& group) {
   static constexpr const char* kName = "all_reduce_";
   const NoGrad off;
-  for (const Tensor& x : list) {
-    check_writable(kName, x);
-    check_reduction(kName, x, how);
-  }
-  if (size(group) == 1) return;
-  const auto run = [how, &group](const TensorList&, const TensorList& list) {
-    agree(kName, group,
-          fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)),
-          gpu_for(list, group));
-    by_dtype(list, [&](const TensorList& subset) {
-      const Buffer buffer(subset, group, wire(subset[0].dtype(), group));
-      reduce_buffer(kName, buffer.data, how, group);
-      buffer.copy_to(subset);
-    });
+  for (const Tensor& x : list) check_reduction(kName, x, how);
+  const auto run = [how, &group](const TensorList& subset) {
+    const Buffer buffer(subset, group, wire(subset[0].dtype(), group));
+    reduce_buffer(kName, buffer.data, how, group);
+    buffer.copy_to(subset);
   };
-  run_exchange({list, list, run});
+  run_by_dtype(kName, in_brackets(names_of(how)[int(how)]), list, group, run);
 }
 
 void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Group& group) {
   static constexpr const char* kName = "reduce_scatter_";
   const NoGrad off;
-  check_writable(kName, out);
   check_reduction(kName, x, how);
   check_parts(kName, x, out, group);
-  if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
-  const auto run = [how, &group](const TensorList& in, const TensorList& to_fill) {
-    const Tensor &x = in[0], &out = to_fill[0];
-    agree(kName, group,
-          fmt::format("{}({}) of {} into {}", kName, names_of(how)[int(how)], described({x}),
-                      described({out})),
-          gpu_for({x, out}, group));
+  const auto run = [how, &group](const Tensor& out, const Tensor& x) {
     const Tensor from = to(packed(x, size(group), place(group)), wire(x.dtype(), group));
     const Tensor part = rows_of(from, 1, from.shape()[1]);
     const Object op = mpi().object(kOps[int(how)]);
@@ -256,55 +267,44 @@ void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Gr
     if (how == Reduction::mean) divide(part, group);
     copy_(out, reshape(part, out.shape()));
   };
-  run_exchange({{x}, {out}, run});
+  run_parts(kName, in_brackets(names_of(how)[int(how)]), out, x, group, run);
 }
 
 void broadcast_(const TensorList& list, int64_t root, const Group& group) {
   static constexpr const char* kName = "broadcast_";
   const int position = root_of(kName, root, group);
   const NoGrad off;
-  for (const Tensor& x : list) check_writable(kName, x);
-  if (size(group) == 1) return;
-  const auto run = [root, position, &group](const TensorList&, const TensorList& list) {
-    agree(kName, group, fmt::format("{}({}) of {}", kName, root, described(list)),
-          gpu_for(list, group));
-    by_dtype(list, [&](const TensorList& subset) {
-      const Buffer buffer(subset, group, subset[0].dtype());
-      const int64_t bytes = buffer.data.numel() * item_size(subset[0].dtype());
-      char* const all = buffer.data.data_as<char>();
-      if (group.gpu) run_on_gpus(kName, {Kind::broadcast, all, all, bytes, position}, group);
-      else
-        in_parts(bytes, [&](int64_t at, int n) {
-          check(kName,
-                mpi().broadcast(all + at, n, datatype(Dtype::u8), position, group.communicator));
-        });
-      if (rank() != root) buffer.copy_to(subset);
-    });
+  const auto run = [root, position, &group](const TensorList& subset) {
+    const Buffer buffer(subset, group, subset[0].dtype());
+    const int64_t bytes = buffer.data.numel() * item_size(subset[0].dtype());
+    char* const all = buffer.data.data_as<char>();
+    if (group.gpu) run_on_gpus(kName, {Kind::broadcast, all, all, bytes, position}, group);
+    else
+      in_parts(bytes, [&](int64_t at, int n) {
+        check(kName,
+              mpi().broadcast(all + at, n, datatype(Dtype::u8), position, group.communicator));
+      });
+    if (rank() != root) buffer.copy_to(subset);
   };
-  run_exchange({list, list, run});
+  run_by_dtype(kName, in_brackets(root), list, group, run);
 }
 
 TensorList all_gather(const Tensor& x, const Group& group) {
-  constexpr const char* kName = "all_gather";
-  const NoGrad off;
-  if (size(group) == 1) return unpacked(packed(x, 1, place(group)), x);
-  agree(kName, group, fmt::format("{} of {}", kName, described({x})), gpu_for({x}, group));
-  return unpacked(gathered(kName, Kind::all_gather, x, size(group), group), x);
+  return gathered("all_gather", "", Kind::all_gather, x, size(group), group);
+}
+TensorList gather(const Tensor& x, int64_t root, const Group& group) {
+  const int position = root_of("gather", root, group);
+  const int64_t count = rank() == root ? size(group) : 0;
+  return gathered("gather", in_brackets(root), Kind::gather, x, count, group, position);
 }
 
 void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
   static constexpr const char* kName = "all_gather_into_";
   const NoGrad off;
-  check_writable(kName, out);
   check_parts(kName, out, x, group);
-  if (size(group) == 1) return void(copy_(out, reshape(x, out.shape())));
-  const auto run = [&group](const TensorList& in, const TensorList& to_fill) {
-    const Tensor &x = in[0], &out = to_fill[0];
-    agree(kName, group, fmt::format("{} of {} into {}", kName, described({x}), described({out})),
-          gpu_for({x, out}, group));
+  run_parts(kName, "", out, x, group, [&group](const Tensor& out, const Tensor& x) {
     gather_into(kName, out, x, group, place(group));
-  };
-  run_exchange({{x}, {out}, run});
+  });
 }
 
 PendingGather::PendingGather(const TensorList& out, const TensorList& x, const Group& group)
@@ -343,23 +343,12 @@ PendingGather::~PendingGather() {
 }
 bool PendingGather::wait() {
   if (std::exchange(on_gpus_, false)) finish_on_gpus(group_);
-  if (const int64_t job = std::exchange(job_, 0)) wait_for_job("gather", job);
+  wait_for_job("gather", std::exchange(job_, {}));
   if (!to_.empty()) out_versions_ = versions_of(std::exchange(to_, {}));
   return versions_of(from_) == versions_;
 }
 bool PendingGather::is_current(const TensorList& out) const {
   return versions_of(out) == out_versions_;
-}
-
-TensorList gather(const Tensor& x, int64_t root, const Group& group) {
-  constexpr const char* kName = "gather";
-  const int position = root_of(kName, root, group);
-  const NoGrad off;
-  if (size(group) == 1) return unpacked(packed(x, 1, place(group)), x);
-  agree(kName, group, fmt::format("{}({}) of {}", kName, root, described({x})),
-        gpu_for({x}, group));
-  const int64_t count = rank() == root ? size(group) : 0;
-  return unpacked(gathered(kName, Kind::gather, x, count, group, position), x);
 }
 
 Tensor scatter(const TensorList& list, int64_t root, const Group& group) {
@@ -399,7 +388,7 @@ TensorList all_to_all(const TensorList& list, const Group& group) {
   const NoGrad off;
   if (const std::string fault = fault_of(list, group); !fault.empty()) fail("{}{}", kName, fault);
   const Tensor all = stack(list);
-  if (size(group) == 1) return unpacked(packed(all, 1, place(group)), list[0]);
+  if (size(group) == 1) return {clone(list[0])};
   agree(kName, group, fmt::format("{} of {}", kName, described(list)), gpu_for({all}, group));
   const Tensor rows = packed(all, size(group), place(group)),
                got = rows_of(rows, size(group), rows.shape()[1]);

@@ -1,5 +1,5 @@
 // gpu_link.cpp -- connects the GPUs of a group's processes, and runs collectives on them (NCCL)
-#include "engine/dist/gpu_link.h"
+#include "engine/dist/agreement.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 
 #include "engine/core/device.h"
 #include "engine/core/step_listener.h"
-#include "engine/dist/agreement.h"
 
 namespace mt::dist {
 

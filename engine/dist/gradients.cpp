@@ -11,7 +11,6 @@
 #include "engine/autograd/inplace.h"
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
-#include "engine/dist/background.h"
 #include "engine/ops/ops.h"
 
 namespace mt::dist {
@@ -34,7 +33,7 @@ struct Bucket {
   int64_t elements = 0;
   size_t missing = 0;  // gradients
   Tensor data;
-  int64_t job = 0;
+  Job job;
 };
 
 }  // namespace

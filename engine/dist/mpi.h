@@ -28,53 +28,37 @@ struct Mpi : RequiredLibrary {
   Mpi() : RequiredLibrary("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
 
   template <class... Parameters> using Call = int(Parameters...);
-  using Init = Call<int*, char***, int, int*>;
-  Waits<Init> init_thread{find<Init>("MPI_Init_thread")};
-  Waits<Call<>> finalize{find<Call<>>("MPI_Finalize")};
-  Call<Object, int*>* comm_rank = find<Call<Object, int*>>("MPI_Comm_rank");
-  Call<Object, int*>* comm_size = find<Call<Object, int*>>("MPI_Comm_size");
-  Call<Object, Object>* set_errhandler = find<Call<Object, Object>>("MPI_Comm_set_errhandler");
-  Call<int, char*, int*>* error_string = find<Call<int, char*, int*>>("MPI_Error_string");
   using Request = void*;
-  Call<Request*, int*, void*>* test = find<Call<Request*, int*, void*>>("MPI_Test");
-  using StartReduce = Call<const void*, void*, int, Object, Object, Object, Request*>;
-  StartReduce* start_all_reduce = find<StartReduce>("MPI_Iallreduce");
-  using Reduce = Call<const void*, void*, int, Object, Object, Object>;
-  Waits<Reduce> all_reduce{find<Reduce>("MPI_Allreduce")};
-  Waits<Reduce> reduce_scatter{find<Reduce>("MPI_Reduce_scatter_block")};
-  using Exchange = Call<const void*, int, Object, void*, int, Object, Object>;
-  Waits<Exchange> all_gather{find<Exchange>("MPI_Allgather")};
-  Waits<Exchange> all_to_all{find<Exchange>("MPI_Alltoall")};
-  using Rooted = Call<const void*, int, Object, void*, int, Object, int, Object>;
-  Waits<Rooted> gather{find<Rooted>("MPI_Gather")};
-  Waits<Rooted> scatter{find<Rooted>("MPI_Scatter")};
-  using Broadcast = Call<void*, int, Object, int, Object>;
-  Waits<Broadcast> broadcast{find<Broadcast>("MPI_Bcast")};
-  using Send = Call<const void*, int, Object, int, int, Object, Request*>;
-  Send* send = find<Send>("MPI_Isend");
-  using BlockingSend = Call<const void*, int, Object, int, int, Object>;
-  Waits<BlockingSend> send_now{find<BlockingSend>("MPI_Send")};
   struct Status {
     int source, tag, error, cancelled;
     size_t count;  // bytes
   };
-  using Probe = Call<int, int, Object, int*, Status*>;
-  Probe* probe = find<Probe>("MPI_Iprobe");
-  using Receive = Call<void*, int, Object, int, int, Object, Status*>;
-  Waits<Receive> receive{find<Receive>("MPI_Recv")};
-
-  using Split = Call<Object, int, int, Object*>;
-  Waits<Split> split{find<Split>("MPI_Comm_split")};
-
-  Call<Object, Object*>* group_of = find<Call<Object, Object*>>("MPI_Comm_group");
-  using Include = Call<Object, int, const int*, Object*>;
-  Include* include = find<Include>("MPI_Group_incl");
-  using CreateGroup = Call<Object, Object, int, Object*>;
-  Waits<CreateGroup> create_group{find<CreateGroup>("MPI_Comm_create_group")};
-
-  Object world = object("ompi_mpi_comm_world");
-  Object errors_return = object("ompi_mpi_errors_return");
-  Object object(const char* name) const { return find<char>(name); }
+  Waits<Call<int*, char***, int, int*>> init_thread{find("MPI_Init_thread")};
+  Waits<Call<>> finalize{find("MPI_Finalize")};
+  Call<Object, int*>*comm_rank = find("MPI_Comm_rank"), *comm_size = find("MPI_Comm_size");
+  Call<Object, Object>* set_errhandler = find("MPI_Comm_set_errhandler");
+  Call<int, char*, int*>* error_string = find("MPI_Error_string");
+  Call<Request*, int*, void*>* test = find("MPI_Test");
+  Call<const void*, void*, int, Object, Object, Object, Request*>* start_all_reduce =
+      find("MPI_Iallreduce");
+  Waits<Call<const void*, void*, int, Object, Object, Object>> all_reduce{find("MPI_Allreduce")},
+      reduce_scatter{find("MPI_Reduce_scatter_block")};
+  Waits<Call<const void*, int, Object, void*, int, Object, Object>> all_gather{
+      find("MPI_Allgather")},
+      all_to_all{find("MPI_Alltoall")};
+  Waits<Call<const void*, int, Object, void*, int, Object, int, Object>> gather{find("MPI_Gather")},
+      scatter{find("MPI_Scatter")};
+  Waits<Call<void*, int, Object, int, Object>> broadcast{find("MPI_Bcast")};
+  Call<const void*, int, Object, int, int, Object, Request*>* send = find("MPI_Isend");
+  Waits<Call<const void*, int, Object, int, int, Object>> send_now{find("MPI_Send")};
+  Call<int, int, Object, int*, Status*>* probe = find("MPI_Iprobe");
+  Waits<Call<void*, int, Object, int, int, Object, Status*>> receive{find("MPI_Recv")};
+  Waits<Call<Object, int, int, Object*>> split{find("MPI_Comm_split")};
+  Call<Object, Object*>* group_of = find("MPI_Comm_group");
+  Call<Object, int, const int*, Object*>* include = find("MPI_Group_incl");
+  Waits<Call<Object, Object, int, Object*>> create_group{find("MPI_Comm_create_group")};
+  Object world = object("ompi_mpi_comm_world"), errors_return = object("ompi_mpi_errors_return");
+  Object object(const char* name) const { return find(name).at; }
 };
 
 }  // namespace mt::dist

@@ -1,4 +1,5 @@
 // process_group.cpp -- joins the processes that mpirun started; agreements, deadlines, the end of processes
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 
 #include "engine/core/device.h"
 #include "engine/dist/agreement.h"
-#include "engine/dist/background.h"
 
 namespace mt::dist {
 
@@ -63,11 +63,7 @@ int Group::position(int64_t rank) const {
   const auto at = std::ranges::find(ranks, rank);
   return at == ranks.end() ? -1 : int(at - ranks.begin());
 }
-std::string Group::shown() const {
-  std::string text;
-  for (const int r : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", r);
-  return "{" + text + "}";
-}
+std::string Group::shown() const { return fmt::format("{{{}}}", fmt::join(ranks, ", ")); }
 
 namespace {
 
@@ -359,5 +355,61 @@ void set_timeout(double seconds) {
   if (!(seconds > 0)) fail("dist.init: timeout is {}; it must be positive", show(seconds));
   max_seconds = seconds;
 }
+
+// ---- calls of MPI in a thread, while the process computes ----------------------------------------
+
+namespace {
+
+/// Whether each process of this machine has a core beside those of its own threads.
+bool has_idle_core() {
+  if (const char* given = getenv("MTORCH_DIST_THREAD")) return std::atoi(given) != 0;
+  const char* const local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const int processes = std::max(1, local ? std::atoi(local) : 1);
+  const int allowed = int(std::thread::hardware_concurrency());  // a process may be bound to cores
+  return get_num_threads() < std::min(allowed, int(sysconf(_SC_NPROCESSORS_ONLN)) / processes);
+}
+
+Job& last_job() {
+  static auto& job = *new Job;  // it may never end
+  return job;
+}
+
+}  // namespace
+
+Job start_in_background(std::function<void()> job) {
+  static const bool in_thread = threads_may_call() && has_idle_core();
+  std::packaged_task<void()> task([before = last_job(), job = std::move(job)] {
+    if (before.valid()) before.get();
+    job();
+  });
+  last_job() = task.get_future();
+  if (in_thread) std::thread(std::move(task)).detach();
+  else task();
+  return last_job();
+}
+
+void wait_for_job(const char* operation, const Job& job) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  while (job.valid() && job.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    if (!mt_interrupted && waited < time_limit()) continue;
+    last_job() = {};  // nothing waits for it again
+    set_lost(mt_interrupted ? "Ctrl-C ended an earlier call"
+                            : "an earlier call waited for too long");
+    check_interrupt();
+    fail("{}: process {} has waited for {:.1f} s for data of the other processes", operation,
+         rank(), waited);
+  }
+  if (!job.valid()) return;
+  try {
+    job.get();
+  } catch (...) {
+    last_job() = {};
+    throw;
+  }
+}
+
+void wait_for_background(const char* operation) { wait_for_job(operation, Job(last_job())); }
 
 }  // namespace mt::dist

@@ -3,10 +3,11 @@
 // All processes of a group call each function in the same order with tensors of equal sizes and dtypes; a call that
 // differs throws Error in all of them, because the processes compare their calls before any data is sent
 // (agreement.h). Processes are named by their ranks in the world, also within a group. Tensors of any layout are packed
-// into one buffer. MPI moves the data through CPU memory, or NCCL from GPU to GPU (gpu_link.h).
+// into one buffer. MPI moves the data through CPU memory, or NCCL from GPU to GPU (gpu_link.cpp).
 #pragma once
 #include <array>
 #include <atomic>
+#include <future>
 #include <memory>
 
 #include "engine/core/tensor.h"
@@ -68,7 +69,7 @@ class PendingGather {
   TensorList from_, to_;
   std::vector<uint32_t> versions_, out_versions_;
   const Group& group_;
-  int64_t job_ = 0;
+  std::shared_future<void> job_;
   bool on_gpus_ = false;
 };
 /// The tensor for this process in the list of process `root`; the lists of the others are ignored.
@@ -82,6 +83,9 @@ void barrier(const Group& = world());
 /// whose shape and dtype must be equal.
 void send(const Tensor& x, int64_t to, int64_t tag);
 void recv(const Tensor& x, int64_t from, int64_t tag);
+
+/// For a check of NCCL on one GPU: reduces x, in place, in a group of this process alone; `abort` ends that group.
+void reduce_alone(const Tensor& x, bool abort);
 
 struct AverageOptions {
   double bucket_mb = 25;         // the size of the buffers

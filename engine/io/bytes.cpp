@@ -1,4 +1,4 @@
-// bytes.cpp -- sequential reading of bytes from memory or a source, plain or gzip
+// bytes.cpp -- sequential reading of bytes from files, plain or gzip, and other sources
 #include "engine/io/bytes.h"
 
 #include <fcntl.h>
@@ -13,20 +13,67 @@
 namespace mt {
 namespace {
 
-struct FileSource : ByteSource {
-  explicit FileSource(File f) : file(std::move(f)) {}
-  void read(uint8_t* out, size_t n) override {
-    constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
-    for (size_t some; n > 0; out += some, n -= some) {
+constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
+
+struct PlainSource : ByteSource {
+  explicit PlainSource(const RegularFile& from) : file(dup(from.file.fd())), left(from.size) {}
+  size_t read(uint8_t* out, size_t n) override {
+    n = std::min<uint64_t>(n, left);
+    for (size_t done = 0, some; done < n; done += some) {
       check_interrupt();
-      some = std::min(n, kPiece);
+      some = std::min(n - done, kPiece);
       errno = 0;
-      if (!file.read(out, some))
+      if (!file.read(out + done, some))
         fail("the file cannot be read: {}", errno ? std::strerror(errno) : "it became shorter");
     }
+    left -= n;
+    return n;
   }
-  File file;
+  uint64_t at_most() const override { return left; }
+  const File file;
+  uint64_t left;
 };
+
+/// A gzip file (RFC 1952, also with several members), by zlib.
+struct GzipSource : ByteSource {
+  explicit GzipSource(const RegularFile& from)
+      : size(from.size),
+        file(gzdopen(dup(from.file.fd()), "rb")) {
+    if (!file) fail("it cannot be opened");
+    gzbuffer(file, kBuffer);
+  }
+  GzipSource(const GzipSource&) = delete;
+  ~GzipSource() override { gzclose(file); }
+  size_t read(uint8_t* out, size_t n) override {
+    size_t done = 0;
+    for (int got = 1; done < n && got > 0; done += size_t(std::max(got, 0))) {
+      check_interrupt();
+      got = gzread(file, out + done, unsigned(std::min(n - done, kPiece)));
+    }
+    int status = Z_OK;
+    const std::string_view why = gzerror(file, &status);  // "<fd:3>: incorrect data check"
+    if (status == Z_ERRNO) fail("the file cannot be read: {}", std::strerror(errno));
+    if (status == Z_BUF_ERROR && done < n) fail("gzip: the file ends too early");
+    if (status < 0 && status != Z_BUF_ERROR) fail("gzip: {}", why.substr(why.find(": ") + 2));
+    return done;
+  }
+  /// Deflate compresses by at most 1032 to 1, and zlib has two buffers of unpacked bytes.
+  uint64_t at_most() const override {
+    return (size - std::min(size, uint64_t(gzoffset(file)))) * 1032 + 4 * kBuffer;
+  }
+  bool packed() const override { return true; }
+  static constexpr unsigned kBuffer = 64 << 10;
+  const uint64_t size;
+  const gzFile file;
+};
+
+std::unique_ptr<ByteSource> source_of(const RegularFile& file) {
+  char head[3] = {};  // gzip's magic, and deflate, its only method
+  if (pread(file.file.fd(), head, 3, 0) >= 2 &&
+      std::memcmp(head, "\x1f\x8b\x08", file.size == 2 ? 2 : 3) == 0)
+    return std::make_unique<GzipSource>(file);
+  return std::make_unique<PlainSource>(file);
+}
 
 }  // namespace
 
@@ -41,14 +88,11 @@ RegularFile open_regular(const char* operation, const std::string& path) {
 }
 
 std::string read_file(const char* operation, const std::string& path) {
-  RegularFile from = open_regular(operation, path);
+  const RegularFile from = open_regular(operation, path);
   std::string text(from.size, '\0');
-  FileSource(std::move(from.file)).read(reinterpret_cast<uint8_t*>(text.data()), text.size());
+  if (!from.file.read(text.data(), text.size()))
+    fail("{}: '{}' cannot be read: {}", operation, path, std::strerror(errno));
   return text;
-}
-
-bool is_gzip(const uint8_t* p, size_t n) {
-  return n >= 2 && p[0] == 0x1f && p[1] == 0x8b && (n == 2 || p[2] == 8);
 }
 
 uint64_t little_endian(const void* from, int n) {
@@ -69,69 +113,16 @@ std::string printable(std::string_view text, size_t most) {
   return out;
 }
 
-struct Bytes::Inflate {
-  z_stream z{};
-  bool ended = false;
-  Inflate() {
-    if (inflateInit2(&z, 15 + 16) != Z_OK) fail("gzip: no memory to unpack");
-  }
-  ~Inflate() { inflateEnd(&z); }
-};
-
-Bytes::Bytes(const void* data, size_t size) : at_(static_cast<const uint8_t*>(data)), left_(size) {
-  look_for_gzip();
-}
-constexpr size_t kPiece = 256 << 10;
-
-Bytes::Bytes(std::unique_ptr<ByteSource> source, uint64_t size)
-    : source_(std::move(source)),
-      ahead_(size),
-      piece_(std::min<uint64_t>(size, kPiece)) {}
-Bytes::Bytes(RegularFile from)
-    : Bytes(std::make_unique<FileSource>(std::move(from.file)), from.size) {
-  refill();
-  look_for_gzip();
-}
-Bytes::~Bytes() = default;
-
-void Bytes::look_for_gzip() {
-  if (is_gzip(at_, left_)) inflate_ = std::make_unique<Inflate>();
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  if (from.empty() || text.find(from) == text.npos) return;
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = text.find(from, at)) != text.npos; at = found + from.size())
+    out.append(text, at, found - at).append(to);
+  text = out.append(text, at);
 }
 
-/// Appends more of the source to the unread part of the piece in memory; false at its end.
-bool Bytes::refill() {
-  if (ahead_ == 0) return false;
-  uint8_t* const piece = piece_.data();
-  if (left_) std::memmove(piece, at_, left_);
-  const size_t more = std::min<uint64_t>(ahead_, piece_.size() - left_);
-  source_->read(piece + left_, more);
-  at_ = piece, left_ += more, ahead_ -= more;
-  return true;
-}
-
-/// Copies bytes of the file without decompression.
-size_t Bytes::take(uint8_t* out, size_t n) {
-  size_t done = 0;
-  while (done < n) {
-    const size_t some = std::min(n - done, left_);
-    if (some) std::memcpy(out + done, at_, some);
-    at_ += some, left_ -= some, done += some;
-    if (done == n || ahead_ == 0) break;
-    if (n - done >= piece_.size()) {  // read directly into the destination
-      const size_t rest = std::min<uint64_t>(n - done, ahead_);
-      source_->read(out + done, rest);
-      done += rest, ahead_ -= rest;
-    } else {
-      refill();
-    }
-  }
-  return done;
-}
-
-size_t Bytes::read(void* out, size_t n) {
-  uint8_t* const to = static_cast<uint8_t*>(out);
-  return inflate_ ? unpack(to, n) : take(to, n);
-}
+Bytes::Bytes(const RegularFile& from) : source_(source_of(from)) {}
 
 void Bytes::need(void* out, size_t n, const char* what) {
   if (const size_t got = read(out, n); got != n)
@@ -143,56 +134,20 @@ bool Bytes::ended() {
   return read(&extra, 1) == 0;
 }
 
-size_t Bytes::unpack(uint8_t* out, size_t n) {
-  constexpr size_t kPiece = 1 << 30;  // zlib counts in 32 bits
-  z_stream& z = inflate_->z;
-  size_t done = 0;
-  while (done < n && !inflate_->ended) {
-    if (left_ < 2) refill();
-    const size_t in = left_ < kPiece ? left_ : kPiece, room = n - done < kPiece ? n - done : kPiece;
-    z.next_in = const_cast<uint8_t*>(at_), z.avail_in = unsigned(in);
-    z.next_out = out + done, z.avail_out = unsigned(room);
-    const int status = inflate(&z, Z_NO_FLUSH);
-    at_ += in - z.avail_in, left_ -= in - z.avail_in;
-    done += room - z.avail_out;
-    if (status == Z_STREAM_END) {  // a member has ended; another may follow
-      if (left_ < 2) refill();
-      if (left_ == 0) inflate_->ended = true;
-      else if (!is_gzip(at_, left_)) fail("gzip: {} bytes follow its end", left_ + ahead_);
-      else inflateReset(&z);
-    } else if (status != Z_OK) {
-      fail("gzip: {}", status == Z_BUF_ERROR && left_ == 0 ? "the file ends too early"
-                       : z.msg                             ? z.msg
-                                                           : "damaged data");
-    }
-  }
-  return done;
-}
-
 std::string Bytes::rest() {
   // A few kB of zeros can expand to a terabyte. This is also the longest string of LuaJIT.
   constexpr size_t kMaxUnpacked = 0x7fffff00;
   std::string text;
-  for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()); some > 0;) {
+  for (size_t some = packed() ? 256 << 10 : size_t(at_most()); some > 0;) {
     const size_t before = text.size();
     text.resize(before + some);
     const size_t got = read(text.data() + before, some);
     text.resize(before + got);
     if (packed() && text.size() > kMaxUnpacked)
       fail("gzip: it unpacks to more than {} bytes", kMaxUnpacked);
-    some = inflate_ && got == some ? text.size() : 0;  // doubles the buffer
+    some = packed() && got == some ? text.size() : 0;  // doubles the buffer
   }
   return text;
-}
-
-std::string read_unpacked(const char* operation, const std::string& path) {
-  Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " cannot be read", [&] { return bytes.rest(); });
-}
-
-uint64_t Bytes::at_most() const {
-  const uint64_t left = left_ + ahead_;
-  return inflate_ ? left * 1032 + 65536 : left;
 }
 
 }  // namespace mt

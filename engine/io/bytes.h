@@ -1,4 +1,4 @@
-// bytes.h -- sequential reading of bytes from memory or a source, plain or gzip
+// bytes.h -- sequential reading of bytes from files, plain or gzip, and other sources
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,60 +32,50 @@ auto reading(const char* operation, const std::string& path, const char* what, c
   }
 }
 
-/// Whether bytes begin as gzip: its magic, and deflate, its only method (RFC 1952).
-bool is_gzip(const uint8_t* p, size_t n);
 /// Converts n little-endian bytes to a number, and back.
 uint64_t little_endian(const void* from, int n);
 void put_le(std::string& to, uint64_t value, int n);
 
 /// A file's text for messages: control characters become '?'; the middle of a long one is omitted.
 std::string printable(std::string_view text, size_t most = 80);
+void replace_all(std::string& text, std::string_view from, std::string_view to);
 
 /// A sequential source of bytes.
 struct ByteSource {
   virtual ~ByteSource() = default;
-  /// Reads exactly the next n bytes, which must exist.
-  virtual void read(uint8_t* out, size_t n) = 0;
+  /// Fills `out` and returns the number of bytes read, which is less than n only at the end. Throws
+  /// Error if the data is corrupt.
+  virtual size_t read(uint8_t* out, size_t n) = 0;
+  /// An upper bound of the remaining bytes.
+  virtual uint64_t at_most() const = 0;
+  virtual bool packed() const { return false; }
 };
 
-/// Reads bytes sequentially; gzip data (RFC 1952, also with several members) is decompressed. The
-/// memory must outlive the reader.
+/// Reads a source.
 class Bytes {
  public:
-  Bytes(const void* data, size_t size);
-  explicit Bytes(RegularFile);
-  /// Reads `size` bytes of a source without decompression.
-  Bytes(std::unique_ptr<ByteSource> source, uint64_t size);
-  ~Bytes();
-  Bytes(const Bytes&) = delete;
-  /// Fills `out` and returns the number of bytes read, which is less than n only at the end. Throws
-  /// Error if gzip data is corrupt.
-  size_t read(void* out, size_t n);
+  /// gzip data is decompressed.
+  explicit Bytes(const RegularFile&);
+  explicit Bytes(std::unique_ptr<ByteSource> source) : source_(std::move(source)) {}
+  size_t read(void* out, size_t n) { return source_->read(static_cast<uint8_t*>(out), n); }
   /// Fills `out`; throws Error if the bytes end before: "it ends inside its header", where `what` is "its header".
   void need(void* out, size_t n, const char* what);
   /// Whether no byte is left.
   bool ended();
   /// Reads all remaining bytes.
   std::string rest();
-  /// An upper bound of the remaining bytes: deflate compresses by at most 1032 to 1.
-  uint64_t at_most() const;
-  bool packed() const { return bool(inflate_); }
+  uint64_t at_most() const { return source_->at_most(); }
+  bool packed() const { return source_->packed(); }
 
  private:
-  struct Inflate;
-  void look_for_gzip();
-  bool refill();
-  size_t take(uint8_t* out, size_t n);
-  size_t unpack(uint8_t* out, size_t n);
-  const uint8_t* at_ = nullptr;  // the bytes in memory
-  size_t left_ = 0;
-  std::unique_ptr<ByteSource> source_;  // the source of further bytes
-  uint64_t ahead_ = 0;                  // how many bytes it still has
-  std::vector<uint8_t> piece_;          // the part of it in memory
-  std::unique_ptr<Inflate> inflate_;
+  std::unique_ptr<ByteSource> source_;
 };
 
-/// The content of a regular file, decompressed if it is gzip. Throws Error with the path.
-std::string read_unpacked(const char* operation, const std::string& path);
+/// parse(Source(file)); errors begin with the operation and the path, as in `reading`.
+template <class Source = Bytes>
+auto read_by(const auto& parse, const char* operation, const std::string& path, const char* what) {
+  const RegularFile file = open_regular(operation, path);
+  return reading(operation, path, what, [&] { return parse(Source(file)); });
+}
 
 }  // namespace mt

@@ -1,10 +1,12 @@
-// convert.cpp -- reading elements in file formats into tensors
+// convert.cpp -- reading elements in file formats into tensors; the IDX format
 #include "engine/io/convert.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "engine/io/formats.h"
 
 namespace mt {
 template <class T> static void swap_bytes(uint8_t* p, int64_t n) {
@@ -63,6 +65,37 @@ void read_stored(Bytes& bytes, const StoredType& type, const Tensor& x, bool swa
     if (type.stored == Stored::u16) widen<uint16_t>(piece, x.data_as<int32_t>() + at, some);
     else widen<uint32_t>(piece, x.data_as<int64_t>() + at, some);
   }
+}
+
+// ---- the IDX format of MNIST: a header with the shape, then the values, big-endian ---------------
+
+static Shape read_shape(Bytes& bytes, int dims) {
+  if (dims > kMaxDims) fail("it has {} dimensions, a tensor has at most {}", dims, kMaxDims);
+  Shape shape;
+  for (int d = 0; d < dims; ++d) {
+    uint32_t size;
+    bytes.need(&size, 4, "its shape");
+    shape.push(int64_t(__builtin_bswap32(size)));
+  }
+  return shape;
+}
+
+Tensor parse_idx(Bytes&& bytes) {
+  uint8_t magic[4];
+  bytes.need(magic, 4, "its first four bytes");
+  if (magic[0] != 0 || magic[1] != 0)
+    fail("it begins with bytes {:02x} {:02x}, an IDX file with 00 00", magic[0], magic[1]);
+  const StoredType* type =
+      find_stored([&](const StoredType& t) { return t.idx && t.idx == magic[2]; });
+  if (!type) fail("its type byte is {:02x}, valid IDX types are 08 09 0b 0c 0d 0e", magic[2]);
+  const Shape shape = read_shape(bytes, magic[3]);
+  const int64_t n = checked_count("its shape", shape);
+  if (uint64_t(n) > bytes.at_most() / uint64_t(type->size()))
+    fail("its shape {} needs {} values, more than the file can hold", to_string(shape), n);
+  const Tensor out = empty(shape, type->dtype);
+  read_stored(bytes, *type, out, true);
+  if (!bytes.ended()) fail("bytes follow the {} values of its shape {}", n, to_string(shape));
+  return out;
 }
 
 }  // namespace mt

@@ -335,8 +335,7 @@ bool parse_number(std::string_view s, double& value) {
   return true;
 }
 
-std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions& options) {
-  std::string_view text(static_cast<const char*>(data), size);
+std::vector<CsvColumn> parse_csv(std::string_view text, const CsvOptions& options) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     fail("it is UTF-16; save it as UTF-8");

@@ -26,7 +26,8 @@ namespace {
 
 struct Curl : RequiredLibrary {
   Curl() : RequiredLibrary("downloads", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
-    find<decltype(::curl_global_init)>("curl_global_init")(CURL_GLOBAL_DEFAULT);
+    const decltype(&::curl_global_init) start = find("curl_global_init");
+    start(CURL_GLOBAL_DEFAULT);
   }
 };
 #define LIBCURL(name) MT_LOADED(Curl, name)

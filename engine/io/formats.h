@@ -5,23 +5,21 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/io/bytes.h"
 
 namespace mt {
 
-// ---- PNG and JPEG; PNG of SVG drawings (image.cpp, svg_image.cpp) -------------------------------
+// ---- PNG and JPEG; PNG of SVG drawings (image.cpp) -------------------------------
 //
-// libpng, TurboJPEG, librsvg and cairo are loaded at first use; writing PNG needs only zlib. All functions are
-// thread-safe.
+// libpng, TurboJPEG, librsvg and cairo are loaded at first use. All functions are thread-safe.
 
 /// Decodes PNG or JPEG from memory to uint8 [channels x height x width]: 1 gray, 2 gray and alpha,
 /// 3 RGB, 4 RGB and alpha; `channels` converts, 0 keeps the file's. 16 bits become 8, palettes and
 /// CMYK RGB. Throws for corrupt files and more than 178956970 pixels (Pillow's limit).
-Tensor decode_image(const void* data, size_t size, int channels = 0);
+Tensor decode_image(std::string_view file, int channels = 0);
 
 /// Encodes uint8 [channels x height x width] as PNG, 1 to 4 channels; contiguous, on the CPU.
 std::string encode_png(const Tensor& pixels);
-/// The same for interleaved channels, [height x width x channels].
-std::string encode_png(const uint8_t* pixels, size_t height, size_t width, int channels);
 /// Encodes uint8 [channels x height x width] as JPEG, 1 or 3 channels; quality from 1 to 100.
 std::string encode_jpeg(const Tensor& pixels, int quality);
 
@@ -39,7 +37,7 @@ struct Sound {
 
 /// A WAV file in memory: PCM with 8 (unsigned), 16, 24 and 32 bits, and floats with 32 and 64.
 /// Throws Error for other and corrupt files.
-Sound parse_wav(const void* data, size_t size);
+Sound parse_wav(std::string_view file);
 
 /// A WAV file of samples [channels x frames]: uint8, int16, int32 unchanged, float32 as floats, or
 /// with `bits` (8, 16, 24, 32) as integers, clamped to -1..1. Contiguous, on the CPU.
@@ -66,18 +64,16 @@ struct CsvColumn {
 /// Parses the columns of a text. Cells may be quoted ("" is a quote in it) and contain line breaks;
 /// lines end with LF or CRLF, or all with CR; empty ones are skipped, and so is a UTF-8 BOM. nan,
 /// NA, N/A, null and None in any usual case are NaN too. Errors contain line and column.
-std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions&);
+std::vector<CsvColumn> parse_csv(std::string_view text, const CsvOptions&);
 
 /// Parses a number: decimal, inf or nan, with spaces around it; empty and NA are NaN. Returns false
 /// if the text is not a number.
 bool parse_number(std::string_view text, double& value);
 
-// ---- the IDX format of MNIST: a header with the shape, then the values, big-endian (idx.cpp) ----
+// ---- the IDX format of MNIST: a header with the shape, then the values, big-endian (convert.cpp)
 
 /// The tensor of an IDX file (yann.lecun.com/exdb/mnist), plain or gzip, in the dtype of the file.
 /// Throws Error if the data is not exactly that.
-Tensor parse_idx(const void* data, size_t size);
-/// The same for a file; errors contain the path.
-Tensor read_idx(const std::string& path);
+Tensor parse_idx(Bytes&&);
 
 }  // namespace mt

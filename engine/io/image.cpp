@@ -1,17 +1,49 @@
-// image.cpp -- PNG and JPEG: decoding and encoding
+// image.cpp -- PNG and JPEG: decoding and encoding; SVG drawings to PNG
 #include "engine/io/formats.h"
 
 #include <png.h>
 #include <turbojpeg.h>
-#include <zlib.h>
 
+#include <cmath>
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "engine/io/required_library.h"
+
+extern "C" {
+// of glib.h and gio/gio.h
+struct GError {
+  uint32_t domain;
+  int code;
+  char* message;
+};
+void g_error_free(GError*);
+void g_object_unref(void*);
+void* g_memory_input_stream_new_from_data(const void* data, ptrdiff_t size, void (*destroy)(void*));
+// of librsvg/rsvg.h
+struct RsvgRectangle {
+  double x, y, width, height;
+};
+void* rsvg_handle_new_from_stream_sync(void* stream, void* file, int flags, void* cancellable,
+                                       GError**);
+void rsvg_handle_set_dpi(void* handle, double dpi);
+int rsvg_handle_get_intrinsic_size_in_pixels(void* handle, double* width, double* height);
+int rsvg_handle_render_document(void* handle, void* context, const RsvgRectangle*, GError**);
+// of cairo.h
+void* cairo_image_surface_create_for_data(unsigned char*, int format, int width, int height,
+                                          int stride);
+void cairo_surface_destroy(void* surface);
+int cairo_surface_write_to_png_stream(void* surface,
+                                      int (*write)(void*, const unsigned char*, unsigned),
+                                      void* closure);
+void* cairo_create(void* surface);
+void cairo_destroy(void* context);
+const char* cairo_status_to_string(int status);
+}
 
 namespace mt {
 namespace {
@@ -80,8 +112,6 @@ Tensor convert(const Tensor& x, int64_t channels) {
 }
 
 // ---- PNG -----------------------------------------------------------------------------------------
-
-constexpr uint8_t kPngMark[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 /// Reads a file in memory with libpng, and keeps its error message.
 class PngReader {
@@ -161,39 +191,6 @@ Tensor decode_png(const uint8_t* data, size_t size) {
   return planes(pixels.data(), int64_t(height), int64_t(width), reader.channels());
 }
 
-void big_endian(std::string& out, uint32_t v) {
-  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(char(v >> shift));
-}
-void add_chunk(std::string& out, const char* kind, std::string_view content) {
-  big_endian(out, uint32_t(content.size()));
-  const size_t first = out.size();
-  out.append(kind, 4).append(content);
-  big_endian(out, uint32_t(crc32(0, reinterpret_cast<const Bytef*>(out.data() + first),
-                                 uInt(out.size() - first))));
-}
-
-/// A row with the filter (PNG specification, 9) of least sum of absolute differences.
-void filter_row(std::string& out, const uint8_t* row, const uint8_t* above, size_t n, size_t step) {
-  std::string best, tried(n + 1, '\0');
-  uint64_t least = ~uint64_t(0);
-  for (const int kind : {0, 1, 2, 4}) {
-    uint64_t sum = 0;
-    tried[0] = char(kind);
-    for (size_t i = 0; i < n; ++i) {
-      const int left = i >= step ? row[i - step] : 0, up = above ? above[i] : 0;
-      const int corner = above && i >= step ? above[i - step] : 0, p = left + up - corner;
-      const int a = std::abs(p - left), b = std::abs(p - up), c = std::abs(p - corner);
-      const int paeth = a <= b && a <= c ? left : b <= c ? up : corner;
-      const int guess = kind == 0 ? 0 : kind == 1 ? left : kind == 2 ? up : paeth;
-      const auto difference = int8_t(row[i] - guess);
-      tried[i + 1] = char(difference);
-      sum += uint64_t(std::abs(int(difference)));
-    }
-    if (sum < least) least = sum, best = tried;
-  }
-  out += best;
-}
-
 // ---- JPEG ----------------------------------------------------------------------------------------
 
 struct Turbo {
@@ -245,41 +242,30 @@ void check_pixels(const char* format, const Tensor& x) {
 
 }  // namespace
 
-Tensor decode_image(const void* data, size_t size, int channels) {
-  const auto* const bytes = static_cast<const uint8_t*>(data);
-  if (size >= 33 && std::memcmp(bytes, kPngMark, sizeof kPngMark) == 0)
-    return convert(decode_png(bytes, size), channels);
-  if (size >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff)
-    return convert(decode_jpeg(bytes, size), channels);
+Tensor decode_image(std::string_view file, int channels) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(file.data());
+  if (file.size() >= 33 && file.starts_with("\x89PNG\r\n\x1a\n"))
+    return convert(decode_png(bytes, file.size()), channels);
+  if (file.starts_with("\xff\xd8\xff")) return convert(decode_jpeg(bytes, file.size()), channels);
   fail("it is neither a PNG nor a JPEG");
 }
 
-std::string encode_png(const uint8_t* pixels, size_t height, size_t width, int channels) {
-  constexpr char kColours[] = {0, 0, 4, 2, 6};  // by the number of channels
-  const size_t n = width * size_t(channels);
-  if (height > INT32_MAX || width > INT32_MAX || n == 0 || height > size_t(INT32_MAX) / n)
-    fail("a PNG of {} x {} pixels is not written", width, height);
-  std::string rows, out(reinterpret_cast<const char*>(kPngMark), sizeof kPngMark), header;
-  for (size_t y = 0; y < height; ++y)
-    filter_row(rows, pixels + y * n, y ? pixels + (y - 1) * n : nullptr, n, channels);
-  big_endian(header, uint32_t(width)), big_endian(header, uint32_t(height));
-  header.append({8, kColours[channels], 0, 0, 0});
-  std::string packed(compressBound(uLong(rows.size())), '\0');
-  uLongf have = uLongf(packed.size());
-  if (compress2(reinterpret_cast<Bytef*>(packed.data()), &have,
-                reinterpret_cast<const Bytef*>(rows.data()), uLong(rows.size()), 6) != Z_OK)
-    fail("a PNG: no memory");
-  packed.resize(have);
-  add_chunk(out, "IHDR", header);
-  add_chunk(out, "IDAT", packed);
-  add_chunk(out, "IEND", "");
-  return out;
-}
-
 std::string encode_png(const Tensor& x) {
+  constexpr png_uint_32 kFormats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB,
+                                      PNG_FORMAT_RGBA};
   check_pixels("PNG", x);
   if (x.size(0) > 4) fail("a PNG has 1 to 4 channels, got {}", x.size(0));
-  return encode_png(side_by_side(x).data(), x.size(1), x.size(2), int(x.size(0)));
+  if (x.numel() > INT32_MAX) fail("a PNG of {} x {} pixels is not written", x.size(2), x.size(1));
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION, image.format = kFormats[x.size(0) - 1];
+  image.width = png_uint_32(x.size(2)), image.height = png_uint_32(x.size(1));
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string out(size, '\0');
+  if (!PNG(png_image_write_to_memory)(&image, out.data(), &size, 0, side_by_side(x).data(), 0,
+                                      nullptr))
+    fail("a PNG: {}", image.message);
+  out.resize(size);
+  return out;
 }
 
 std::string encode_jpeg(const Tensor& x, int quality) {
@@ -299,6 +285,75 @@ std::string encode_jpeg(const Tensor& x, int quality) {
   std::string out(reinterpret_cast<const char*>(made), good ? size : 0);
   JPEG(tjFree)(made);
   if (!good) fail("a JPEG: {}", message);
+  return out;
+}
+
+// ---- SVG drawings to PNG, with librsvg and cairo --------------------------------------------------
+
+namespace {
+
+/// librsvg depends on cairo and GLib: dlsym also searches the dependencies of a library.
+struct Rsvg : RequiredLibrary {
+  Rsvg() : RequiredLibrary("pictures of figures as PNG", "librsvg2-2", {"librsvg-2.so.2"}) {}
+};
+#define RSVG(name) MT_LOADED(Rsvg, name)
+
+using Owner = std::unique_ptr<void, void (*)(void*)>;
+
+[[noreturn]] void fail_with(GError* error) {
+  std::string message = error ? error->message : "no reason is given";
+  if (error) RSVG(g_error_free)(error);
+  message = message.substr(0, message.find('\n'));
+  fail("librsvg cannot draw it: {}", message);
+}
+
+Owner parse(std::string_view svg) {
+  constexpr int kUnlimited = 1;  // embedded images may be texts of more than 10 MB
+  const Owner stream(
+      RSVG(g_memory_input_stream_new_from_data)(svg.data(), ptrdiff_t(svg.size()), nullptr),
+      RSVG(g_object_unref));
+  GError* error = nullptr;
+  Owner drawing(
+      RSVG(rsvg_handle_new_from_stream_sync)(stream.get(), nullptr, kUnlimited, nullptr, &error),
+      RSVG(g_object_unref));
+  if (!drawing) fail_with(error);
+  RSVG(rsvg_handle_set_dpi)(drawing.get(), 72);  // a point is a pixel
+  return drawing;
+}
+
+int append(void* text, const unsigned char* bytes, unsigned size) {
+  static_cast<std::string*>(text)->append(reinterpret_cast<const char*>(bytes), size);
+  return 0;
+}
+
+}  // namespace
+
+std::string svg_to_png(std::string_view svg, double zoom) {
+  constexpr double kMaxSide = 16384;
+  constexpr int kRgb24 = 1;  // 32 bits for each pixel
+  const Owner drawing = parse(svg);
+  RsvgRectangle page{};
+  if (!RSVG(rsvg_handle_get_intrinsic_size_in_pixels)(drawing.get(), &page.width, &page.height))
+    fail("the SVG drawing has no size in pixels");
+  page.width *= zoom, page.height *= zoom;
+  if (!(page.width > 0 && page.height > 0 && page.width <= kMaxSide && page.height <= kMaxSide))
+    fail("a picture of {:.0f} x {:.0f} pixels; from 1 x 1 to {} x {} are drawn", page.width,
+         page.height, kMaxSide, kMaxSide);
+  const int width = int(std::ceil(page.width)), height = int(std::ceil(page.height));
+  const Tensor pixels = empty({height, width, 4}, Dtype::u8);
+  std::memset(pixels.data(), 255, size_t(pixels.numel()));  // a white background
+  const Owner surface(RSVG(cairo_image_surface_create_for_data)(pixels.data_as<uint8_t>(), kRgb24,
+                                                                width, height, 4 * width),
+                      RSVG(cairo_surface_destroy));
+  {
+    const Owner context(RSVG(cairo_create)(surface.get()), RSVG(cairo_destroy));
+    GError* error = nullptr;
+    if (!RSVG(rsvg_handle_render_document)(drawing.get(), context.get(), &page, &error))
+      fail_with(error);
+  }
+  std::string out;
+  if (const int status = RSVG(cairo_surface_write_to_png_stream)(surface.get(), append, &out))
+    fail("cairo cannot write the PNG: {}", RSVG(cairo_status_to_string)(status));
   return out;
 }
 

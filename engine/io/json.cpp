@@ -94,20 +94,8 @@ Json parse_json(std::string_view text) {
 }
 
 std::string json_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default:
-        if (uint8_t(c) < 0x20 || c == 0x7f) out += fmt::format("\\u{:04x}", uint8_t(c));
-        else out += c;
-    }
-  }
-  return out += '"';
+  using nlohmann::json;
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 bool fits_double(std::string_view digits) {

@@ -1,7 +1,8 @@
 // pickle.cpp -- Python's pickles, read without execution: values, and a few allowed functions
 #include "engine/io/pickle.h"
 
-#include <charconv>
+#include <fmt/format.h>
+
 #include <cstring>
 #include <unordered_map>
 
@@ -97,49 +98,18 @@ class Machine {
 
   // ---- opcodes, grouped by result; false where op is not in the group
   void integer(int64_t x) { push(Kind::integer, x); }
-  /// Returns false if the number does not fit a T.
-  static bool read(std::string_view digits, auto& x) {
-    const char* const last = digits.data() + digits.size();
-    const auto [end, error] = std::from_chars(digits.data(), last, x);
-    if (end != last || error == std::errc::invalid_argument)
-      fail("its pickle has '{}' for a number", printable(digits, 30));
-    return error == std::errc();
-  }
-  void decimal(std::string_view digits) {
-    if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
-    int64_t x = 0;
-    read(digits, x) ? integer(x) : push_large(std::string(digits));
-  }
-  void real(std::string_view digits) {
-    double x = 0;
-    read(digits, x);
-    push(Kind::number, x);
-  }
   /// An integer in two's complement; beyond 64 bits a double, or text if that cannot hold it.
   void long_integer(uint64_t n) {
-    const uint8_t* p = bytes(n);
-    const bool negative = n > 0 && (p[n - 1] & 0x80);
-    if (n <= 8) {
-      uint64_t v = negative ? ~uint64_t(0) : 0;
-      for (uint64_t i = n; i-- > 0;) v = v << 8 | p[i];
-      return integer(int64_t(v));
-    }
-    constexpr uint64_t kMaxBytes = 128;
+    constexpr uint64_t kMaxBytes = 16;
     if (n > kMaxBytes) fail("it has an integer of {} bytes; at most {} are read", n, kMaxBytes);
-    std::string digits = "0";  // least significant first
-    for (uint64_t i = n; i-- > 0;) {
-      int carry = negative ? uint8_t(~p[i]) : p[i];
-      if (i == 0) carry += negative;  // -x is ~x + 1
-      for (char& digit : digits)
-        carry += (digit - '0') * 256, digit = char('0' + carry % 10), carry /= 10;
-      for (; carry > 0; carry /= 10) digits += char('0' + carry % 10);
-    }
-    if (negative) digits += '-';
-    push_large({digits.rbegin(), digits.rend()});
-  }
-  void push_large(const std::string& digits) {
-    if (fits_double(digits)) real(digits);
-    else push(Kind::text, digits);
+    const uint8_t* const p = bytes(n);
+    __extension__ typedef __int128 Wide;
+    Wide x = n > 0 && (p[n - 1] & 0x80) ? -1 : 0;
+    for (uint64_t i = n; i-- > 0;) x = x << 8 | p[i];
+    if (x == int64_t(x)) return integer(int64_t(x));
+    std::string digits = fmt::format("{}", x);
+    if (fits_double(digits)) push(Kind::number, double(x));
+    else push(Kind::text, std::move(digits));
   }
   bool number(uint8_t op) {
     switch (op) {
@@ -151,15 +121,7 @@ class Machine {
       case 'M': integer(int64_t(little(2))); return true;            // BININT2
       case 0x8a: long_integer(little(1)); return true;               // LONG1
       case 0x8b: long_integer(little(4)); return true;               // LONG4
-      case 'L': decimal(line()); return true;
-      case 'F': real(line()); return true;
-      case 'I': {
-        const std::string_view digits = line();
-        if (digits == "00" || digits == "01") push(Kind::boolean, int64_t(digits[1] == '1'));
-        else decimal(digits);
-        return true;
-      }
-      case 'G': {  // BINFLOAT
+      case 'G': {                                                    // BINFLOAT
         const uint64_t bits = __builtin_bswap64(little(8));
         double x;
         std::memcpy(&x, &bits, sizeof x);
@@ -184,15 +146,7 @@ class Machine {
       case 'B': characters(little(4)); return true;  // BINSTRING, BINUNICODE, ..
       case 0x8d:
       case 0x8e:
-      case 0x96: characters(little(8)); return true;                 // BINUNICODE8, ..
-      case 'V': push(Kind::text, std::string(line())); return true;  // UNICODE
-      case 'S': {                                                    // STRING
-        const std::string_view quoted = line();
-        if (quoted.size() < 2 || quoted.front() != quoted.back())
-          fail("its pickle has a string without quotation marks");
-        push(Kind::text, std::string(quoted.substr(1, quoted.size() - 2)));
-        return true;
-      }
+      case 0x96: characters(little(8)); return true;  // BINUNICODE8, ..
       default: return false;
     }
   }
@@ -235,20 +189,13 @@ class Machine {
     if (at == memo_.end()) fail("its pickle gets a value that is not in the memo");
     push(at->second);
   }
-  uint64_t key_of(std::string_view digits) {
-    uint64_t key = 0;
-    if (!read(digits, key)) fail("its pickle gets a value that is not in the memo");
-    return key;
-  }
   bool memo(uint8_t op) {
     switch (op) {
       case 'q': put(little(1)); return true;
       case 'r': put(little(4)); return true;
-      case 'p': put(key_of(line())); return true;
       case 0x94: put(memo_.size()); return true;  // MEMOIZE
       case 'h': get(little(1)); return true;
       case 'j': get(little(4)); return true;
-      case 'g': get(key_of(line())); return true;
       case 0x80:  // PROTO
         if (byte() > 5) fail("its pickle is of a newer protocol than 5");
         return true;

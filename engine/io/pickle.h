@@ -58,7 +58,7 @@ struct PickleCalls {
   virtual void state(Pickled& object, const Pickled& state) = 0;
 };
 
-/// Parses the pickle (protocols 0 to 5) that begins at `at`, and moves `at` to its end.
+/// Parses the pickle (protocols 2 to 5) that begins at `at`, and moves `at` to its end.
 const Pickled* parse_pickle(const uint8_t*& at, const uint8_t* end, PickledValues& values,
                             PickleCalls& calls);
 

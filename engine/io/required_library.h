@@ -26,12 +26,16 @@ class RequiredLibrary {
            package);
   }
   RequiredLibrary(const RequiredLibrary&) = delete;
-  /// The address of a function. Throws Error if the library is too old to have it.
-  template <class F> F* find(const char* name) const {
-    F* symbol;
-    if (!library_.find(name, symbol))
+  /// The address of a function or variable. Throws Error if the library is too old to have it.
+  struct Found {
+    void* at;
+    template <class F> operator F*() const { return reinterpret_cast<F*>(at); }
+  };
+  Found find(const char* name) const {
+    void* at;
+    if (!library_.find(name, at))
       fail("{}: the library has no {}; on Debian: apt-get install {}", purpose_, name, package_);
-    return symbol;
+    return {at};
   }
 
  private:
@@ -46,10 +50,10 @@ template <class Library> const Library& loaded() {
 }
 
 /// A function of such a library, which a header declares with its name and type.
-#define MT_LOADED(Library, name)                                                   \
-  ([] {                                                                            \
-    static auto* const function = loaded<Library>().find<decltype(::name)>(#name); \
-    return function;                                                               \
+#define MT_LOADED(Library, name)                                             \
+  ([] {                                                                      \
+    static decltype(&::name) const function = loaded<Library>().find(#name); \
+    return function;                                                         \
   }())
 
 }  // namespace mt

@@ -123,7 +123,9 @@ Tensor read_tensor(Bytes& bytes, const TensorEntry& p) {
   return x;
 }
 
-TensorFile parse_safetensors(Bytes& bytes) {
+}  // namespace
+
+TensorFile parse_safetensors(Bytes&& bytes) {
   TensorFile file;
   const std::string text = read_header(bytes);
   Json header;
@@ -146,8 +148,6 @@ TensorFile parse_safetensors(Bytes& bytes) {
   return file;
 }
 
-}  // namespace
-
 void check_some_held(const TensorFile& file) {
   if (!file.tensors.empty() || file.left_out.empty()) return;
   const auto& [name, why] = file.left_out[0];
@@ -164,17 +164,6 @@ const Tensor& TensorFile::at(std::string_view name) const {
   }
   if (names.size() > 200) names.replace(200, names.npos, "..");
   fail("no tensor '{}' in the file; it has {}", name, names.empty() ? "none" : names);
-}
-
-TensorFile parse_safetensors(const void* data, size_t size) {
-  Bytes bytes(data, size);
-  return parse_safetensors(bytes);
-}
-
-TensorFile read_safetensors(const char* operation, const std::string& path) {
-  Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a valid safetensors file",
-                 [&] { return parse_safetensors(bytes); });
 }
 
 void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/io/zip.h"
 
 namespace mt {
 
@@ -28,9 +29,7 @@ void check_some_held(const TensorFile&);
 /// The tensors of a safetensors file, plain or gzip, contiguous on the CPU: uint16 as int32, uint32
 /// as int64, uint64 as int64 if it fits. Other types are left out, or throw Error if all tensors
 /// have them. Throws Error for gaps, overlaps, duplicate names, and headers over 100 MB.
-TensorFile parse_safetensors(const void* data, size_t size);
-/// The same for a file, read once and directly into the tensors; errors contain the path.
-TensorFile read_safetensors(const char* operation, const std::string& path);
+TensorFile parse_safetensors(Bytes&&);
 
 /// Writes such a file with FileWriter. `to_host` converts a tensor to a contiguous one on the CPU;
 /// names and metadata must be UTF-8.
@@ -42,11 +41,9 @@ void write_safetensors(const char* operation, const std::string& path, const Ten
 /// The tensor of an npy file (numpy.lib.format, versions 1 to 3), plain or gzip; Fortran order
 /// gives a transposed view. uint16 is read as int32, uint32 as int64, uint64 as int64 if it fits.
 /// Throws Error for other types; nothing is executed.
-Tensor parse_npy(const void* data, size_t size);
-Tensor read_npy(const char* operation, const std::string& path);
+Tensor parse_npy(Bytes&&);
 /// The tensors of an npz file, named without ".npy"; arrays that no tensor can hold are skipped.
-TensorFile parse_npz(const void* data, size_t size);
-TensorFile read_npz(const char* operation, const std::string& path);
+TensorFile parse_npz(const ZipReader&);
 
 /// Writes contiguous CPU tensors as NumPy does; throws Error for the floats that NumPy lacks.
 void write_npy(const char* operation, const std::string& path, const Tensor& x);

@@ -303,12 +303,16 @@ TorchFile parse_zip(const ZipReader& zip) {
 }
 
 struct Memory : ByteSource {
-  explicit Memory(const uint8_t* bytes) : at(bytes) {}
-  void read(uint8_t* out, size_t n) override {
+  Memory(const uint8_t* bytes, uint64_t size) : at(bytes), left(size) {}
+  size_t read(uint8_t* out, size_t n) override {
+    n = std::min<uint64_t>(n, left);
     std::memcpy(out, at, n);
-    at += n;
+    at += n, left -= n;
+    return n;
   }
+  uint64_t at_most() const override { return left; }
   const uint8_t* at;
+  uint64_t left;
 };
 
 /// The format before version 1.6: three pickles of metadata, the value, the keys of the storages,
@@ -344,12 +348,10 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
     const auto place = places.find(storage.key);
     if (place == places.end() || place->second.second < bytes)
       fail("its storage '{}' is missing", printable(storage.key));
-    return Bytes(std::make_unique<Memory>(place->second.first), bytes);
+    return Bytes(std::make_unique<Memory>(place->second.first, bytes));
   });
   return file;
 }
-
-bool is_zip(const void* data, size_t size) { return size >= 2 && std::memcmp(data, "PK", 2) == 0; }
 
 }  // namespace
 
@@ -363,21 +365,13 @@ std::string torch_name(const Pickled& global) {
              : kStoredTypes[i - TorchCalls::kTypeNames].torch_storage;
 }
 
-TorchFile parse_torch(const void* data, size_t size) {
-  if (is_zip(data, size)) return parse_zip(ZipReader(data, size));
-  const uint8_t* const bytes = static_cast<const uint8_t*>(data);
-  return parse_stream(bytes, bytes + size);
-}
-
-TorchFile read_torch(const char* operation, const std::string& path) {
-  RegularFile from = open_regular(operation, path);
-  return reading(operation, path, " cannot be read as a file of torch.save", [&] {
-    char head[2] = {};
-    if (pread(from.file.fd(), head, 2, 0) == 2 && is_zip(head, 2))
-      return parse_zip(ZipReader(std::move(from)));
-    const std::string text = Bytes(std::move(from)).rest();
-    return parse_torch(text.data(), text.size());
-  });
+TorchFile parse_torch(const RegularFile& from) {
+  char head[2] = {};
+  if (pread(from.file.fd(), head, 2, 0) == 2 && std::memcmp(head, "PK", 2) == 0)
+    return parse_zip(ZipReader(from));
+  const std::string text = Bytes(from).rest();
+  const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(text.data());
+  return parse_stream(bytes, bytes + text.size());
 }
 
 }  // namespace mt

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/io/bytes.h"
 #include "engine/io/pickle.h"
 
 namespace mt {
@@ -25,7 +26,6 @@ std::string torch_name(const Pickled& global);
 /// The value of a torch.save file: a zip archive, or the format before version 1.6. Tensors are on
 /// the CPU and keep their strides; those of one storage share memory. Names other than the
 /// functions and types that PyTorch writes for tensors are errors.
-TorchFile parse_torch(const void* data, size_t size);
-TorchFile read_torch(const char* operation, const std::string& path);
+TorchFile parse_torch(const RegularFile&);
 
 }  // namespace mt

@@ -87,8 +87,8 @@ void put_sample(std::string& out, const Tensor& x, int64_t i, int bits, bool flo
 
 }  // namespace
 
-Sound parse_wav(const void* data, size_t size) {
-  const std::string_view s(static_cast<const char*>(data), size);
+Sound parse_wav(std::string_view s) {
+  const size_t size = s.size();
   if (size < 12 || s.substr(0, 4) != "RIFF" || s.substr(8, 4) != "WAVE")
     fail("it is not a WAV file");
   Format format;

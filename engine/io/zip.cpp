@@ -25,8 +25,9 @@ struct EntrySource : ByteSource {
   }
   EntrySource(const EntrySource&) = delete;
   ~EntrySource() override { ZIP(zip_fclose)(file); }
-  void read(uint8_t* out, size_t n) override {
+  size_t read(uint8_t* out, size_t n) override {
     constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
+    const size_t all = n = std::min<uint64_t>(n, left);
     while (n > 0) {
       check_interrupt();
       const zip_int64_t got = ZIP(zip_fread)(file, out, std::min(n, kPiece));
@@ -36,7 +37,9 @@ struct EntrySource : ByteSource {
     uint8_t extra;  // the checksum is verified at the end
     if (left == 0)
       if (const zip_int64_t got = ZIP(zip_fread)(file, &extra, 1); got != 0) fail_entry(got);
+    return all;
   }
+  uint64_t at_most() const override { return left; }
   [[noreturn]] void fail_entry(zip_int64_t got) const {
     fail("an entry of the archive is damaged: {}", got < 0    ? ZIP(zip_file_strerror)(file)
                                                    : got == 0 ? "it ends too early"
@@ -48,60 +51,29 @@ struct EntrySource : ByteSource {
 
 }  // namespace
 
-struct ZipReader::Archive {
-  std::string unpacked;  // decompressed content of a gzip file
-  zip_t* zip = nullptr;
-  Archive() = default;
-  Archive(const Archive&) = delete;
-  ~Archive() {
-    if (zip) ZIP(zip_discard)(zip);
-  }
-  /// Opens the archive in the source that create(&error) returns.
-  void open(const auto& create) {
+ZipReader::ZipReader(const RegularFile& from) : archive_(nullptr, ZIP(zip_discard)) {
+  const int fd = dup(from.file.fd());
+  int code = 0;
+  archive_.reset(ZIP(zip_fdopen)(fd, 0, &code));
+  if (!archive_) {
+    close(fd);
     zip_error_t error;
-    ZIP(zip_error_init)(&error);
-    zip_source_t* const source = create(&error);
-    if (source) zip = ZIP(zip_open_from_source)(source, ZIP_RDONLY, &error);
-    if (zip) return;
+    ZIP(zip_error_init_with_code)(&error, code);
     const std::string why = ZIP(zip_error_strerror)(&error);
     ZIP(zip_error_fini)(&error);
-    if (source) ZIP(zip_source_free)(source);
     fail("it is not a zip archive: {}", why);
-  }
-  void open(const void* data, size_t size) {
-    open([&](zip_error_t* e) { return ZIP(zip_source_buffer_create)(data, size, 0, e); });
-  }
-};
-
-ZipReader::ZipReader(const void* data, size_t size) : archive_(std::make_unique<Archive>()) {
-  archive_->open(data, size);
-  list(size);
-}
-
-ZipReader::ZipReader(RegularFile from) : archive_(std::make_unique<Archive>()) {
-  uint8_t head[2] = {};
-  if (pread(from.file.fd(), head, 2, 0) == 2 && is_gzip(head, 2)) {
-    archive_->unpacked = Bytes(std::move(from)).rest();
-    from.size = archive_->unpacked.size();
-    archive_->open(archive_->unpacked.data(), from.size);
-  } else {
-    const int fd = dup(from.file.fd());
-    FILE* const stream = fd >= 0 ? fdopen(fd, "rb") : nullptr;
-    if (!stream) fail("it cannot be opened");
-    archive_->open([&](zip_error_t* e) { return ZIP(zip_source_filep_create)(stream, 0, -1, e); });
   }
   list(from.size);
 }
-ZipReader::~ZipReader() = default;
 
 void ZipReader::list(uint64_t file_size) {
   constexpr zip_uint64_t kWanted = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                                    ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-  const zip_int64_t n = ZIP(zip_get_num_entries)(archive_->zip, 0);
+  const zip_int64_t n = ZIP(zip_get_num_entries)(archive_.get(), 0);
   uint64_t all = 0;
   for (zip_int64_t i = 0; i < n; ++i) {
     zip_stat_t s;
-    if (ZIP(zip_stat_index)(archive_->zip, zip_uint64_t(i), 0, &s) != 0 ||
+    if (ZIP(zip_stat_index)(archive_.get(), zip_uint64_t(i), 0, &s) != 0 ||
         (s.valid & kWanted) != kWanted)
       fail("its entry {} cannot be read", i + 1);
     const std::string name = printable(s.name);
@@ -118,8 +90,7 @@ void ZipReader::list(uint64_t file_size) {
 }
 
 Bytes ZipReader::open(size_t entry) const {
-  const uint64_t size = entries_[entry].size;
-  return {std::make_unique<EntrySource>(archive_->zip, entry, size), size};
+  return Bytes(std::make_unique<EntrySource>(archive_.get(), entry, entries_[entry].size));
 }
 
 std::string ZipReader::text(size_t entry, size_t limit) const {

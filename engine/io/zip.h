@@ -8,6 +8,8 @@
 #include "engine/core/file.h"
 #include "engine/io/bytes.h"
 
+struct zip;  // of libzip
+
 namespace mt {
 
 /// Reads an archive. Throws Error for encryption, methods other than stored and deflated, and
@@ -18,12 +20,7 @@ class ZipReader {
     std::string name;
     uint64_t size;
   };
-  /// The memory must outlive the reader.
-  ZipReader(const void* data, size_t size);
-  /// Reads a regular file, plain or gzip.
-  explicit ZipReader(RegularFile);
-  ~ZipReader();
-  ZipReader(const ZipReader&) = delete;
+  explicit ZipReader(const RegularFile&);
   const std::vector<Entry>& entries() const { return entries_; }
   /// The bytes of an entry, sequentially; a wrong checksum is an error at their end. The reader
   /// must outlive them.
@@ -33,8 +30,7 @@ class ZipReader {
 
  private:
   void list(uint64_t file_size);
-  struct Archive;
-  std::unique_ptr<Archive> archive_;
+  std::unique_ptr<zip, void (*)(zip*)> archive_;
   std::vector<Entry> entries_;
 };
 

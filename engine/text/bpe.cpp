@@ -1,9 +1,9 @@
 // bpe.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merging the tokens of a text
 #include "engine/text/bpe.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <queue>
 
 #include "engine/text/unicode.h"
 
@@ -41,22 +41,19 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
   if (tokens.size() <= 12) return apply_short(*this, tokens);
   const auto n = int32_t(tokens.size());
   std::vector<Symbol> symbols(tokens.size());
-  std::vector<NextMerge> heap;
+  std::priority_queue<NextMerge> heap;
   const auto propose = [&](int32_t at) {
     const Symbol& s = symbols[at];
-    if (s.after < 0) return false;
+    if (s.after < 0) return;
     const int32_t right = symbols[s.after].token;
     const Merge* const m = find(s.token, right);
-    if (m) heap.push_back({m->rank, at, s.token, right, m->token});
-    return m != nullptr;
+    if (m) heap.push({m->rank, at, s.token, right, m->token});
   };
   for (int32_t i = 0; i < n; ++i) symbols[i] = {tokens[i], i - 1, i + 1 < n ? i + 1 : -1};
   for (int32_t i = 0; i < n; ++i) propose(i);
-  std::make_heap(heap.begin(), heap.end());
   while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end());
-    const NextMerge c = heap.back();
-    heap.pop_back();
+    const NextMerge c = heap.top();
+    heap.pop();
     Symbol& left = symbols[c.at];
     if (left.token != c.left || left.after < 0) continue;  // outdated by another merge
     Symbol& right = symbols[left.after];
@@ -65,8 +62,8 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
     right.token = -1;
     left.after = right.after;
     if (left.after >= 0) symbols[left.after].before = c.at;
-    if (propose(c.at)) std::push_heap(heap.begin(), heap.end());
-    if (left.before >= 0 && propose(left.before)) std::push_heap(heap.begin(), heap.end());
+    propose(c.at);
+    if (left.before >= 0) propose(left.before);
   }
   tokens.clear();
   for (int32_t i = 0; i >= 0; i = symbols[i].after) tokens.push_back(symbols[i].token);

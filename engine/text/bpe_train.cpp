@@ -104,23 +104,12 @@ std::vector<Word> words_of(const std::vector<std::string>& texts,
                            const std::array<int32_t, 256>& ids) {
   const Regex pattern(kGpt2Pattern);
   TextMap<int64_t> counts;
-  for (const std::string& text : texts) {
-    const char *const begin = text.data(), *const end = begin + text.size();
-    size_t pieces = 0;
-    for (const char* p = begin; p < end;) {
-      if (pieces++ % 65536 == 0) check_interrupt();
-      const char* const to = pattern.match(p, begin, end);
-      if (!to) {
-        next_character(p, end);
-        continue;
-      }
-      const std::string_view piece(p, to - p);
+  for (const std::string& text : texts)
+    pattern.each_match(text, [&](std::string_view piece) {
       const auto at = counts.find(piece);
       if (at != counts.end()) ++at->second;
       else counts.emplace(piece, 1);
-      p = to;
-    }
-  }
+    });
   std::vector<Word> words;
   for (const auto& [piece, count] : counts) {
     Word& word = words.emplace_back(Word{{}, count});

@@ -1,49 +1,28 @@
-// regex.h -- the regular expressions of tokenizers
+// regex.h -- the regular expressions of tokenizers, by PCRE2
 #pragma once
-#include <cstdint>
+#include <functional>
+#include <memory>
 #include <string_view>
-#include <vector>
+
+struct pcre2_real_code_8;
 
 namespace mt {
 
-/// A pattern: characters, classes ([^\s\p{L}], \p{Lu}, \s \d \w ., escapes), alternatives, groups
-/// (also case-insensitive for ASCII, (?i:..)), ? * + {n,m}, also possessive, lookahead (?=..)
-/// (?!..). Characters are Unicode code points, text is UTF-8. As in Perl the first alternative that
-/// leads to a match is used.
+/// The \w of Unicode (UTS 18), for a class in brackets; PCRE2's lacks marks.
+#define MT_WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
+
+/// A pattern of PCRE2, with Unicode's properties and ^ and $ at each line; texts are UTF-8.
 class Regex {
  public:
-  /// Throws Error with the position if the pattern is not valid.
+  /// Throws Error with the position if the pattern is not valid, or if PCRE2 cannot be loaded.
   explicit Regex(std::string_view pattern);
-  /// The end of the match that begins at p, or null if there is none.
-  const char* match(const char* p, const char* begin, const char* end) const;
+  /// Calls f for each match that is not empty, from left to right. Bytes that are not UTF-8 are in none.
+  void each_match(std::string_view text, const std::function<void(std::string_view)>& f) const;
+  /// Whether a part of the text matches.
+  bool is_in(std::string_view text) const;
 
  private:
-  friend struct RegexParser;
-  /// A set of characters: ASCII as bits, others as alternatives of categories and a range.
-  struct Class {
-    struct Item {
-      uint32_t categories = 0, first = 1, last = 0;
-      bool negated = false;
-      bool holds(uint32_t c, uint32_t category) const;
-    };
-    uint64_t ascii[2] = {0, 0};
-    std::vector<Item> items;
-    bool negated = false;
-    bool holds(uint32_t c) const;
-    void add(const Item&);
-    void close();
-  };
-  enum class Op : uint8_t { run, split, jump, look, match };
-  struct Instruction {
-    Op op;
-    bool possessive = false, negative = false;
-    int x = 0, y = 0;         // run: the class; split: both targets; jump, look: the target
-    int least = 1, most = 1;  // repetitions of a run
-  };
-  const char* run(size_t pc, const char* p, const char* begin, const char* end,
-                  int64_t& steps) const;
-  std::vector<Class> classes_;
-  std::vector<Instruction> program_;
+  std::shared_ptr<pcre2_real_code_8> code_;
 };
 
 }  // namespace mt

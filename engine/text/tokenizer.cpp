@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/io/bytes.h"
 #include "engine/text/unicode.h"
 
 namespace mt {
@@ -11,34 +12,24 @@ namespace {
 
 constexpr size_t kMaxCached = 1 << 16, kLongestCached = 64;
 
-bool is_space(uint32_t c) {
+bool is_space(std::string_view character) {
   static const Regex space("\\s");
-  std::string text;
-  append_utf8(text, c < 0x110000 ? c : 0);
-  return space.match(text.data(), text.data(), text.data() + text.size()) != nullptr;
+  return space.is_in(character);
 }
-bool is_word(uint32_t c) { return category_bit(c) & word_mask(); }
-uint32_t character_before(std::string_view text, size_t at) {
-  const char* p = previous_character(text.data() + at, text.data());
-  return next_character(p, text.data() + at);
+bool is_word(std::string_view character) {
+  static const Regex word("[" MT_WORD "]");
+  return word.is_in(character);
 }
-uint32_t character_at(std::string_view text, size_t at) {
-  const char* p = text.data() + at;
-  return next_character(p, text.data() + text.size());
+/// The bytes of the character that ends, or begins, at a position.
+std::string_view character_before(std::string_view text, size_t at) {
+  size_t from = at - 1;
+  while (from > 0 && at - from < 4 && (uint8_t(text[from]) & 0xc0) == 0x80) --from;
+  return text.substr(from, at - from);
 }
-size_t length_at(std::string_view text, size_t at) {
+std::string_view character_at(std::string_view text, size_t at) {
   const char *const first = text.data() + at, *p = first;
   next_character(p, text.data() + text.size());
-  return p - first;
-}
-
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  if (from.empty() || text.find(from) == text.npos) return;
-  std::string out;
-  size_t at = 0;
-  for (size_t found; (found = text.find(from, at)) != text.npos; at = found + from.size())
-    out.append(text, at, found - at).append(to);
-  text = out.append(text, at);
+  return {first, size_t(p - first)};
 }
 
 }  // namespace
@@ -87,9 +78,9 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) cons
     }
     size_t first = at, last = at + a->text.size();
     while (a->left && first > from && is_space(character_before(text, first)))
-      first = size_t(previous_character(text.data() + first, text.data()) - text.data());
+      first -= character_before(text, first).size();
     while (a->right && last < text.size() && is_space(character_at(text, last)))
-      last += length_at(text, last);
+      last += character_at(text, last).size();
     plain(first);
     out.push_back(a->id);
     from = at = last;
@@ -154,17 +145,11 @@ void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) con
     return add(begin + from, end, true);
   }
   const char* gap = begin;
-  for (const char* p = begin; p < end;) {
-    if (out.size() % 4096 == 0) check_interrupt();
-    const char* const to = s.pattern->match(p, begin, end);
-    if (!to || to == p) {
-      next_character(p, end);
-      continue;
-    }
-    add(gap, p, false);
-    add(p, to, true);
-    gap = p = to;
-  }
+  s.pattern->each_match(text, [&](std::string_view match) {
+    add(gap, match.data(), false);
+    add(match.data(), match.data() + match.size(), true);
+    gap = match.data() + match.size();
+  });
   add(gap, end, false);
 }
 
@@ -198,13 +183,12 @@ std::vector<int32_t> Tokenizer::merge_piece(std::string_view piece) const {
       else add_unknown({&c, 1}, tokens);
     }
   } else {
-    for (const char *p = piece.data(), *end = p + piece.size(); p < end;) {
-      const char* const first = p;
-      next_character(p, end);
-      const std::string_view character(first, p - first);
-      const auto at = pieces_.find(character);
-      if (at != pieces_.end()) tokens.push_back(at->second);
+    for (size_t at = 0; at < piece.size();) {
+      const std::string_view character = character_at(piece, at);
+      const auto known = pieces_.find(character);
+      if (known != pieces_.end()) tokens.push_back(known->second);
       else add_unknown(character, tokens);
+      at += character.size();
     }
   }
   merges_.apply(tokens);

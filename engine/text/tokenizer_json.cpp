@@ -260,7 +260,7 @@ struct TokenizerReader {
       } else if (type == "WhitespaceSplit") {
         split_by("\\s+", false, true);
       } else if (type == "Whitespace") {
-        split_by("\\w+|[^\\w\\s]+", true, false);
+        split_by("[" MT_WORD "]+|[^" MT_WORD "\\s]+", true, false);
       } else if (type == "Punctuation") {
         const Json* const behavior = member(step, "behavior");
         split_as("[\\p{P}$+<=>^`|~]",

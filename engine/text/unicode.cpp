@@ -1,12 +1,16 @@
-// unicode.cpp -- code points of UTF-8 text and their categories
+// unicode.cpp -- code points of UTF-8 text, normalization forms and lower case
 #include "engine/text/unicode.h"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <vector>
+#include <cstdlib>
+#include <memory>
 
-#include "engine/text/unicode_ranges.h"
+#include "engine/io/required_library.h"
+
+extern "C" {  // of utf8proc.h
+ptrdiff_t utf8proc_map(const uint8_t* text, ptrdiff_t length, uint8_t** result, int options);
+int32_t utf8proc_tolower(int32_t character);
+}
 
 namespace mt {
 
@@ -27,17 +31,6 @@ uint32_t next_character(const char*& p, const char* end) {
   return p += continuations + 1, c;
 }
 
-const char* previous_character(const char* p, const char* begin) {
-  for (int back = 1; back <= 4 && p - back >= begin; ++back) {
-    if ((uint8_t(p[-back]) & 0xc0) == 0x80) continue;
-    const char* at = p - back;
-    next_character(at, p);
-    if (at == p) return p - back;
-    break;
-  }
-  return p - 1;
-}
-
 void append_utf8(std::string& text, uint32_t c) {
   const auto put = [&](uint32_t byte) { text.push_back(char(byte)); };
   if (c < 0x80) return put(c);
@@ -47,53 +40,60 @@ void append_utf8(std::string& text, uint32_t c) {
       put(0x80 | (c & 0x3f));
 }
 
-/// The runs of characters of equal category: the first character << 5 | the category.
-static std::vector<uint32_t> category_runs() {
-  std::vector<uint32_t> runs;
-  uint32_t first = 0;
-  for (const char* p = kCategoryRuns; *p;) {
-    const char letter = *p++;
-    runs.push_back(first << 5 | uint32_t(letter >= 'a' ? letter - 'a' : letter - 'A' + 26));
-    uint32_t count = 0;
-    for (; *p >= '0' && *p <= '9'; ++p) count = 10 * count + uint32_t(*p - '0');
-    first += std::max(count, 1u);
+size_t utf8_length(std::string_view text) {
+  const char *const begin = text.data(), *const end = begin + text.size();
+  for (const char* p = begin; p < end;)
+    if (const char* const at = p; next_character(p, end) >= 0x110000) return at - begin;
+  return text.size();
+}
+
+// ---- with libutf8proc: normalization forms and lower case ----------------------------------------
+
+namespace {
+
+struct Utf8proc : RequiredLibrary {
+  Utf8proc()
+      : RequiredLibrary("Unicode normalization", "libutf8proc-dev",
+                        {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
+};
+#define UTF8PROC(name) MT_LOADED(Utf8proc, name)
+
+std::string normalize(TextForm form, std::string_view text) {
+  constexpr int stable = 2, compatible = 4, compose = 8, decompose = 16;
+  const bool composed = form == TextForm::nfc || form == TextForm::nfkc;
+  const bool compatibility = form == TextForm::nfkc || form == TextForm::nfkd;
+  uint8_t* result = nullptr;
+  const ptrdiff_t length = UTF8PROC(utf8proc_map)(
+      reinterpret_cast<const uint8_t*>(text.data()), ptrdiff_t(text.size()), &result,
+      stable | (composed ? compose : decompose) | (compatibility ? compatible : 0));
+  const std::unique_ptr<uint8_t, decltype(&std::free)> owner(result, std::free);
+  if (length < 0) fail("a text of {} bytes cannot be normalized", text.size());
+  return {reinterpret_cast<const char*>(result), size_t(length)};
+}
+
+std::string lower(std::string_view text) {
+  std::string out;
+  for (const char *p = text.data(), *end = p + text.size(); p < end;) {
+    const uint32_t c = next_character(p, end);
+    append_utf8(out, c == 0x130 ? 'i' : uint32_t(UTF8PROC(utf8proc_tolower)(int32_t(c))));
+    if (c == 0x130) append_utf8(out, 0x307);  // the only letter that becomes two code points
   }
-  return runs;
+  return out;
 }
 
-static uint32_t search_category(uint32_t c) {
-  static const std::vector<uint32_t>& runs = *new std::vector(category_runs());
-  return uint32_t(1) << (std::ranges::upper_bound(runs, c << 5 | 31)[-1] & 31);
-}
+}  // namespace
 
-uint32_t category_bit(uint32_t c) {
-  static const auto ascii = [] {
-    std::array<uint32_t, 128> bits;
-    for (uint32_t i = 0; i < 128; ++i) bits[i] = search_category(i);
-    return bits;
-  }();
-  if (c < 128) return ascii[c];
-  return c < 0x110000 ? search_category(c) : uint32_t(1) << 29;  // Cn
-}
+void check_text_forms() { loaded<Utf8proc>(); }
 
-bool is_utf8(std::string_view text) {
-  for (const char *p = text.data(), *end = p + text.size(); p < end;)
-    if (next_character(p, end) >= 0x110000) return false;
-  return true;
-}
-
-uint32_t word_mask() {
-  static const uint32_t mask = category_mask("L") | category_mask("M") | category_mask("Nd") |
-                               category_mask("Nl") | category_mask("Pc");
-  return mask;
-}
-
-uint32_t category_mask(std::string_view name) {
-  uint32_t mask = 0;
-  for (size_t i = 0; i < std::size(kCategories); ++i)
-    if (name == kCategories[i] || (name.size() == 1 && name[0] == kCategories[i][0]))
-      mask |= uint32_t(1) << i;
-  return mask;
+std::string in_form(TextForm form, std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, utf8_length(text));
+    if (!part.empty()) out += form == TextForm::lowercase ? lower(part) : normalize(form, part);
+    out += text.substr(part.size(), 1);
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+  }
+  return out;
 }
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// unicode.h -- code points of UTF-8 text and their categories, normalization forms and lower case
+// unicode.h -- code points of UTF-8 text, normalization forms and lower case
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,19 +9,12 @@ namespace mt {
 /// The code point at p, which is advanced. A byte that does not begin one (RFC 3629) gives a value
 /// beyond Unicode, 0x110000 + byte.
 uint32_t next_character(const char*& p, const char* end);
-bool is_utf8(std::string_view text);
-/// The beginning of the code point that ends at p.
-const char* previous_character(const char* p, const char* begin);
+/// The number of bytes before the first one that does not belong to a code point.
+size_t utf8_length(std::string_view text);
+inline bool is_utf8(std::string_view text) { return utf8_length(text) == text.size(); }
 void append_utf8(std::string& text, uint32_t character);
 
-/// The general category as a bit: 1 << index in kCategories.
-uint32_t category_bit(uint32_t character);
-/// The categories of \w: letters, marks, digits, connectors.
-uint32_t word_mask();
-/// The categories with a Unicode name ("L", "Lu"), or 0.
-uint32_t category_mask(std::string_view name);
-
-// ---- with libutf8proc (unicode_forms.cpp)
+// ---- with libutf8proc
 
 enum class TextForm { nfc, nfd, nfkc, nfkd, lowercase };
 

@@ -1,13 +1,25 @@
 // fuzz.h -- what the fuzz targets share: a parser may refuse its bytes by an mt::Error, and nothing else
 #pragma once
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "engine/core/error.h"
 #include "engine/core/memory.h"
+#include "engine/io/bytes.h"
 
 namespace mt {
+
+/// A file in memory.
+inline RegularFile file_of(const char* data, size_t size) {
+  RegularFile file{File(memfd_create("file", MFD_CLOEXEC)), size};
+  if (!file.file.write({data, size})) fail("memfd_create");
+  lseek(file.file.fd(), 0, SEEK_SET);
+  return file;
+}
 
 /// Calls parse(bytes, size); sentences are what damaged files give. Other exceptions end the fuzzer.
 template <class Parse> int fuzz(const uint8_t* data, size_t size, const Parse& parse) {

@@ -7,5 +7,5 @@ MT_FUZZ({
   mt::CsvOptions options;
   options.header = data[0] & 1;
   options.delimiter = data[0] & 2 ? char(44) : char(9);
-  mt::parse_csv(data + 1, size - 1, options);
+  mt::parse_csv({data + 1, size - 1}, options);
 })

@@ -2,4 +2,4 @@
 #include "engine/io/formats.h"
 #include "tests/fuzz/fuzz.h"
 
-MT_FUZZ({ mt::parse_idx(data, size); })
+MT_FUZZ({ mt::parse_idx(mt::Bytes(mt::file_of(data, size))); })

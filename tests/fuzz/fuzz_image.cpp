@@ -2,4 +2,4 @@
 #include "engine/io/formats.h"
 #include "tests/fuzz/fuzz.h"
 
-MT_FUZZ({ mt::decode_image(data, size, int(size % 5)); })
+MT_FUZZ({ mt::decode_image({data, size}, int(size % 5)); })

@@ -2,4 +2,4 @@
 #include "engine/io/tensor_files.h"
 #include "tests/fuzz/fuzz.h"
 
-MT_FUZZ({ mt::parse_npy(data, size); })
+MT_FUZZ({ mt::parse_npy(mt::Bytes(mt::file_of(data, size))); })

@@ -5,7 +5,5 @@
 MT_FUZZ({
   const size_t end = std::string_view(data, size).find(char(0));
   if (end == std::string_view::npos) return;
-  const mt::Regex pattern({data, end});
-  const char *const begin = data + end + 1, *const last = data + size;
-  for (const char* p = begin; p < last; ++p) pattern.match(p, begin, last);
+  mt::Regex({data, end}).each_match({data + end + 1, size - end - 1}, [](std::string_view) {});
 })

@@ -7,10 +7,10 @@
 
 MT_FUZZ({
   if (size >= 2 && data[0] == 'P' && data[1] == 'K') {
-    mt::parse_torch(data, size);
+    mt::parse_torch(mt::file_of(data, size));
   } else {
     std::string text("\x80\2\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3.\x80\2}.", 25);
     text.append(data, size);
-    mt::parse_torch(text.data(), text.size());
+    mt::parse_torch(mt::file_of(text.data(), text.size()));
   }
 })

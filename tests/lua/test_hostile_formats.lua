@@ -115,7 +115,7 @@ t.test('tokenizers that would take for ever, or everything', function()
     return write(text)
   end
   local split = '"pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"%s"},"was":"ByteLevel"'
-  for _, pattern in ipairs {'(?:a*)*b', '((a|a)+)+b', '(?:(?:)*)*'} do
+  for _, pattern in ipairs {'(?:a|a)+[bc]', '((a|a)+)+[bc]', '(?:a|aa)+[bc]'} do
     local tokenizer = data.BPETokenizer(changed('"pre_tokenizer":{"type":"ByteLevel"', split:format(pattern)))
     t.raises(function() return (tokenizer:encode(('a'):rep(40))) end, 'encode: the pattern takes too long on this text')
   end

@@ -66,19 +66,13 @@ test('instructions of pickles', function()
     write(head .. pickle .. empty)
     return mt.load(path)
   end
-  eq(one('I42\n.'), 42)
-  eq(one('I01\n.'), true)
-  eq(one('L12345678901234567890L\n.'), '12345678901234567890')
   eq(one('\138\8' .. ('\0'):rep(7) .. '\128.'), -2 ^ 63)
   eq(one('\138\8\1' .. ('\0'):rep(6) .. '\64.'), '4611686018427387905')
   eq(one('\138\9' .. ('\0'):rep(7) .. '\128\0.'), 2 ^ 63)
   eq(one('\138\9' .. ('\255'):rep(7) .. '\127\255.'), '-9223372036854775809')
   eq(one('\138\9' .. ('\0'):rep(8) .. '\255.'), -2 ^ 64)
   eq(one('\138\10\1' .. ('\0'):rep(8) .. '\1.'), '4722366482869645213697')
-  raises(function() one('\138\129' .. ('\1'):rep(129) .. '.') end, 'an integer of 129 bytes; at most 128 are read')
-  eq(one('F2.5\n.'), 2.5)
-  eq(one("S'old'\n."), 'old')
-  eq(one('Vtext\n.'), 'text')
+  raises(function() one('\138\129' .. ('\1'):rep(129) .. '.') end, 'an integer of 129 bytes; at most 16 are read')
   eq(one('\138\1\255.'), -1)
   eq(one('\138\9\0\0\0\0\0\0\0\0\255.'), -2 ^ 64)
   eq(one('G\63\248\0\0\0\0\0\0.'), 1.5)
@@ -97,7 +91,7 @@ test('instructions of pickles', function()
     ['ctorch\nComplexFloatStorage\n.'] = "'torch.ComplexFloatStorage', a type that",
     ['\130\1.'] = 'opcode 82', ['(ios\nsystem\n.'] = 'opcode 69', ['cos\nsystem\n.'] = "names 'os.system'",
     ['ccollections\nOrderedDict\nK\1R.'] = 'not a function', ['ctorch\nTensor\n)R.'] = 'in a way',
-    ['ctorch._utils\n_rebuild_tensor_v2\n)R.'] = 'in a way', ['Ix\n.'] = 'for a number', ['\128\9.'] = 'newer protocol',
+    ['ctorch._utils\n_rebuild_tensor_v2\n)R.'] = 'in a way', ['\128\9.'] = 'newer protocol',
     ['X' .. number_text(2 ^ 31) .. '.'] = 'ends too early', ['}]K\1s.'] = 'a table as a key',
     [(']'):rep(3000) .. ('a'):rep(2999) .. '.'] = 'nested deeper',
   } do
