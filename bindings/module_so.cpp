@@ -1,7 +1,7 @@
 // module_so.cpp -- mtorch as a C module of a stock luajit: mtorch.so, for `require 'mtorch'`
 #include <cstdio>
 
-#include "bindings/core/luajit.h"
+#include "bindings/core/module.h"
 #include "bindings/open.h"
 
 extern "C" __attribute__((visibility("default"))) int luaopen_mtorch(lua_State* L) {

@@ -17,11 +17,11 @@ set -eu
 
 # Packages of Debian 12 and 13; Ubuntu has the same names.
 core='g++ cmake ninja-build pkg-config libopenblas-openmp-dev libluajit2-5.1-dev libfmt-dev
-      libcli11-dev nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
+      nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
       libcurl4-openssl-dev librandom123-dev'
 tests='catch2'
 elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), LuaJIT 2.1
-(of 2023 or later), fmt, CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
+(of 2023 or later), fmt, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
 xbyak (on Arm SIMDe instead); Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),

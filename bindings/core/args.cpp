@@ -1,4 +1,4 @@
-// args.cpp -- tensors as Lua values; binding, checking and converting the arguments of a call
+// args.cpp -- tensors as Lua values; binding, checking and converting the arguments of a call; {out=t}
 #include <algorithm>
 #include <cmath>
 
@@ -118,7 +118,8 @@ void Args::place(bool spreads) {
   const bool method =
       params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
   const int first = n == 2 && method ? 2 : 1;
-  const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
+  const bool only = n == first && first <= params,
+             may = !s.open && n > 0 && (n <= params + 1 || s.collects);
   const TableForm last = n > 0 ? classify(L, n, only) : TableForm{};
   const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} as one argument
   if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named)
@@ -144,28 +145,22 @@ void Args::place(bool spreads) {
       if (as_list) lua_rawseti(L, -2, i);
     }
   }
-  int collected = 0;  // the number of integers collected into the list at the end of the signature
+  int collected = 0;  // the number of values collected into the list at the end of the signature
   for (int i = 1; i <= std::min(params, 2); ++i) {
-    if (!param(i).collect || lua_type(L, base + i) != LUA_TNUMBER) continue;
-    collect(base + i);
+    const bool none = param(i).kinds & kind::tensors && lua_gettop(L) < base + i;
+    if (!param(i).collect || (!none && !is_item(param(i), base + i))) continue;
+    collect(param(i), base + i);
     if (i == params) collected = int(lua_objlen(L, base + i));
   }
   const int positional = lua_gettop(L) - base;
-  if (positional > params && collected > 0)  // numbers, then another type
-    fail("{}: argument {} must be an integer, got {}", s.name, collected + params,
+  if (positional > params && collected > 0)  // values of one type, then another one
+    fail("{}: argument {} must be {}, got {}", s.name, collected + params,
+         param(params).kinds & kind::tensors ? "a tensor" : "an integer",
          describe(L, base + params + 1));
   if (positional > params && !s.open)
     fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, s.text);
   if (!s.open || positional < params) lua_settop(L, base + params);
-  if (options) {
-    bind_named();
-    if (s.out) {
-      lua_getfield(L, 1, "out");
-      if (lua_isnil(L, -1)) lua_pop(L, 1);
-      else out_ = params + 1;
-    }
-    lua_remove(L, 1);
-  }
+  if (options) bind_named();
   require_all();
 }
 
@@ -197,10 +192,15 @@ void Args::require_all() const {
   }
 }
 
-/// Collects the numbers from stack index `at` on into one list.
-void Args::collect(int at) {
+/// Whether the value at a stack index is one of those that a parameter collects: tensors, or numbers.
+bool Args::is_item(const Param& p, int i) const {
+  return p.kinds & kind::tensors ? tensor_at(L, i) != nullptr : lua_type(L, i) == LUA_TNUMBER;
+}
+
+/// Collects the values from stack index `at` on into one list.
+void Args::collect(const Param& p, int at) {
   int end = at;
-  while (lua_type(L, end) == LUA_TNUMBER) ++end;
+  while (is_item(p, end)) ++end;
   lua_createtable(L, end - at, 0);
   for (int k = at; k < end; ++k) {
     lua_pushvalue(L, k);
@@ -210,7 +210,7 @@ void Args::collect(int at) {
   for (int k = at; k < end; ++k) lua_remove(L, at + 1);
 }
 
-/// Moves the options at stack index 1 to the positions of their names, which are above them.
+/// Moves the options at stack index 1 to the positions of their names, which are above them, and `out` to the top.
 void Args::bind_named() {
   const Signature& s = signature_of(entry_);
   each_named(L, 1, [&](const std::string& key) {
@@ -236,6 +236,12 @@ void Args::bind_named() {
     lua_pushvalue(L, -1);
     lua_replace(L, 1 + place);
   });
+  if (s.out) {
+    lua_getfield(L, 1, "out");
+    if (lua_isnil(L, -1)) lua_pop(L, 1);
+    else out_ = int(s.params.size()) + 1;
+  }
+  lua_remove(L, 1);
 }
 
 /// Pushes the default as the user would have passed it.
@@ -390,9 +396,15 @@ std::string_view Args::characters(int i) const {
   return text_at(L, i);
 }
 
-static int64_t zero_based(const std::string& who, int64_t p) {
-  if (p == 0) fail("{}: 0 is not a position; positions count from 1, and from -1 at the end", who);
-  return p > 0 ? p - 1 : p;
+int64_t zero_based(const std::string& operation, int64_t position) {
+  if (position == 0)
+    fail("{}: 0 is not a position; positions count from 1, and from -1 at the end", operation);
+  return position > 0 ? position - 1 : position;
+}
+
+Tensor scalar_like(const std::string& operation, double x, const Tensor& like) {
+  check_value(operation.c_str(), x, like.dtype());
+  return scalar(x, like.dtype(), like.device());
 }
 
 int64_t Args::position(int i) const { return zero_based(called(), integer(i)); }
@@ -402,8 +414,7 @@ std::vector<int64_t> Args::integers(int i) const {
   if (lua_type(L, i) == LUA_TNUMBER) return {integer(i)};
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "an integer or a list of integers");
   const int n = int(lua_objlen(L, i));
-  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
-  if (lua_next(L, i)) check_keys(L, i, n, called().c_str(), name(i));
+  if (has_other_keys(L, i, n)) check_keys(L, i, n, called().c_str(), name(i));
   each_entry(L, i, [&](int k) { list.push_back(to_integer(-1, i, n > 1 ? k : 0)); });
   return list;
 }
@@ -493,6 +504,73 @@ void Args::function(int i) const {
 }
 void Args::table(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a table");
+}
+
+int Args::call_function(int i) const {
+  function(i);
+  lua_call(L, count() - i, LUA_MULTRET);
+  return lua_gettop(L) - i + 1;
+}
+
+// ---- {out=t}: the result of a function is written into a tensor of the caller ----------------------
+
+static bool shares_memory(const Tensor& a, const Tensor& b) {
+  return a.impl()->storage == b.impl()->storage;
+}
+
+/// Checks that the result fits before anything is written.
+static void check_fits(const Tensor& out, const Tensor& made) {
+  if (!(made.shape() == out.shape()))
+    fail("out is {}, the result {}; they must have one shape", to_string(out.shape()),
+         to_string(made.shape()));
+  if (!can_hold(out.dtype(), made.dtype()))
+    fail("out is {}, which cannot hold the result, {}", dtype_name(out.dtype()),
+         dtype_name(made.dtype()));
+  if (&out.device() != &made.device())
+    fail("out is on {}, the result on {}", out.device().name, made.device().name);
+}
+
+void check_one_result(int results) {
+  if (results != 1)
+    fail("out=: this call has several results; take them as they are, and copy_ them");
+}
+
+int write_into(Args& a, int at, const std::function<Tensor()>& make) {
+  lua_State* L = a.L;
+  if (!tensor_at(L, at)) fail("out must be a tensor, got {}", describe(L, at));
+  const Tensor out = *tensor_at(L, at);
+  bool shares = false, recorded = out.requires_grad();
+  for (int i = 1; i < at; ++i)
+    if (const Tensor* t = tensor_at(L, i))
+      shares |= shares_memory(*t, out), recorded |= t->requires_grad();
+  if (recorded && grad_enabled())
+    fail(
+        "out=: a result that requires a gradient cannot be written there; omit out, or use "
+        "mt.no_grad(function) around the call");
+  check_writable("out", out);
+  const Into into(shares ? nullptr : &out);
+  if (const Tensor made = make(); !same_place(made, out)) {
+    check_fits(out, made);
+    copy_(out, made);
+  }
+  lua_pushvalue(L, at);
+  return 1;
+}
+
+int run_into(Args& a, int at, int (*body)(Args&)) {
+  return write_into(a, at, [&a, body] {
+    check_one_result(body(a));
+    const Tensor* made = tensor_at(a.L, -1);
+    if (!made) fail("out=: this call returns {}, not a tensor", describe(a.L, -1));
+    return *made;
+  });
+}
+
+bool may_write_to(const Args& a, const Tensor* const* inputs, int n) {
+  const Tensor& out = *tensor_at(a.L, a.out());
+  for (int i = 0; i < n; ++i)
+    if (shares_memory(*inputs[i], out) && !same_place(*inputs[i], out)) return false;
+  return true;
 }
 
 }  // namespace mt::lua

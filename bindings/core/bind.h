@@ -3,6 +3,8 @@
 //   {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
 //   {"ravel(x)", "..", bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
 //   {"masked_fill(x, mask, value)", "..", bind<masked_fill, Tensor, Tensor, Operand, InPlace>},
+//   {"numel(x)", "..", bind<&Tensor::numel>},
+//   {"retain_grad(x)", "..", bind<&Tensor::retain_grad> | kReturnsSelf},
 // Parameter i of the function is argument i of the signature, which has the defaults; it is read as
 // its own type, or as the types that follow the function, which convert to it. nil becomes
 // an undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device.
@@ -76,6 +78,11 @@ struct Operand {
 struct WholeNumbers : Operand {};
 /// One tensor or a list of them.
 struct OneOrMore {
+  TensorList list;
+  operator const TensorList&() const { return list; }
+};
+/// Tensors as several results.
+struct Several {
   TensorList list;
 };
 /// Positions as a result, 0-based: Lua gets them 1-based.
@@ -190,6 +197,8 @@ struct Arg<E> {
   static E get(const Args& a, int i) { return E(a.choice(i)); }
 };
 
+/// Pushes tensors as several results.
+int push_all(const Args&, const TensorList&);
 /// Pushes 0-based positions as the user counts them.
 int push_positions(const Args&, const Tensor& index);
 /// Pushes a result, or for an in-place form writes it into argument 1 and pushes that.
@@ -208,6 +217,7 @@ template <class R> int push_result(const Args& a, const R& result) {
   if constexpr (std::is_same_v<R, Tensor>)
     return a.entry().in_place ? push_or_write(a, result) : a.push(result);
   else if constexpr (std::is_same_v<R, Positions>) return push_positions(a, result.index);
+  else if constexpr (std::is_same_v<R, Several>) return push_all(a, result.list);
   else if constexpr (requires { a.push(result); }) return a.push(result);
   else if constexpr (is_optional<R>) return result ? push_result(a, *result) : 0;
   else if constexpr (requires { std::tuple_size<R>(); })
@@ -245,7 +255,6 @@ template <class R> constexpr const char* result_text() {
     return "tensor, tensor, tensor, tensor";
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor()}; }) return "tensor, tensor, tensor";
   else if constexpr (requires { R{Tensor(), Tensor()}; }) return "tensor, tensor";
-  else if constexpr (std::is_same_v<R, OneOrMore>) return "tensor";
   else if constexpr (is_optional<R>) return result_text<typename R::value_type>();
   else return nullptr;
 }
@@ -281,7 +290,7 @@ template <auto fn, class R, class... A> struct Bound {
     template <class... X> Call(Args& a, X&&... x) {
       if constexpr (std::is_void_v<R>) {
         fn(std::forward<X>(x)...);
-        results = 0;
+        results = a.entry().body.facts & kReturnsSelf ? a.self() : 0;
       } else if constexpr (returns_first) {  // which is written in place
         fn(std::forward<X>(x)...);
         results = a.self();
@@ -304,7 +313,16 @@ template <auto fn, class... As, class R, class... A> constexpr Body body_of(R (*
                                Bound<fn, R, As...>>;
   return {&B::body, B::types.data(), B::count, B::results};
 }
-template <auto fn, class... As> constexpr Body bind = body_of<fn, As...>(+fn);
+template <auto fn, class... As, class R, class T, class... A>
+constexpr Body body_of(R (T::*)(A...) const) {
+  constexpr auto call = [](const T& x, A... a) -> R { return (x.*fn)(a...); };
+  return body_of<call, As...>(+call);
+}
+template <auto fn> constexpr auto pointer_to() {
+  if constexpr (std::is_member_function_pointer_v<decltype(fn)>) return fn;
+  else return +fn;
+}
+template <auto fn, class... As> constexpr Body bind = body_of<fn, As...>(pointer_to<fn>());
 
 /// The types of a body that reads its arguments: takes<Tensor, std::optional<Dim>>(squeeze_body).
 template <class... A> Body takes(int (*body)(Args&), const char* results = "tensor") {

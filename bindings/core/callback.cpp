@@ -202,6 +202,13 @@ bool Callback::push(lua_State* L) const {
   return false;
 }
 
+lua_State* Callback::call(const char* gone, int results) const {
+  lua_State* const L = current_state();
+  if (!L || !lua_checkstack(L, 8) || !push(L)) fail("{}", gone);
+  lua_call(L, 0, results);
+  return L;
+}
+
 void Callback::hold() {
   lua_State* L = state_->L;
   if (!state_->open || ref_ != LUA_NOREF || !lua_checkstack(L, 8) || !push(L)) return;

@@ -27,6 +27,9 @@ class Callback : public std::enable_shared_from_this<Callback> {
   ~Callback();
   /// Pushes the function; false if it no longer exists.
   bool push(lua_State* L) const;
+  /// Calls it without arguments in the Lua state of the current call, and leaves the results there; throws Error with
+  /// the sentence if it no longer exists.
+  lua_State* call(const char* gone, int results) const;
   /// Keeps it from now on as long as something leads to this node or Unsaved, which owns it.
   void keep_for(const void* holder);
   /// Keeps it in the registry, because something else leads to its tensor or node.

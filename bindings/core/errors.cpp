@@ -1,7 +1,12 @@
-// errors.cpp -- the text of errors: the line, the value, and a limit on the length
+// errors.cpp -- the text of errors: the line, the value, the name that was meant; hints
+#include <strings.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "bindings/core/lua.h"
 
@@ -86,82 +91,6 @@ std::string shortened(std::string text) {
   return text;
 }
 
-namespace {
-
-/// Pushes self, the first local of this frame, if it is a module; false if it is not.
-bool push_module(lua_State* L, lua_Debug& frame) {
-  if (!lua_getlocal(L, &frame, 1)) return false;
-  if (lua_istable(L, -1)) return true;
-  lua_pop(L, 1);
-  return false;
-}
-
-/// "Net.forward, net.lua:12-15" for a module on top of the stack whose frame, and its line, was
-/// removed by a tail call.
-std::string forward_of(lua_State* L) {
-  const int top = lua_gettop(L);
-  std::string text;
-  lua_getfield(L, top, "forward");
-  if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
-    lua_Debug forward;
-    lua_getinfo(L, ">S", &forward);
-    lua_getfield(L, top, "__name");
-    const int first = forward.linedefined, last = forward.lastlinedefined;
-    if (library_file(forward).empty())
-      text =
-          fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
-                      forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
-  }
-  lua_settop(L, top);
-  return text;
-}
-
-/// ".fc", "[2]": the shortest key under which the table at `parent` contains the one at `child`; ""
-/// if it does not. An intermediate list of modules is included, ".layers[1]".
-std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
-  std::string found;
-  const auto consider = [&](const std::string& key) {
-    if (found.empty() || std::pair(key.size(), key) < std::pair(found.size(), found)) found = key;
-  };
-  for (lua_pushnil(L); lua_next(L, parent); lua_pop(L, 1)) {
-    const std::string key =
-        lua_type(L, -2) == LUA_TNUMBER   ? fmt::format("[{}]", lua_tonumber(L, -2))
-        : lua_type(L, -2) == LUA_TSTRING ? fmt::format(".{}", lua_tostring(L, -2))
-                                         : "";
-    const bool own = key.compare(0, 3, ".__") != 0;
-    if (own && lua_rawequal(L, -1, child)) {
-      consider(key);
-    } else if (own && lists && lua_istable(L, -1) && lua_checkstack(L, 8)) {
-      const std::string inner = key_of(L, lua_gettop(L), child, false);
-      if (!inner.empty()) consider(key + inner);
-    }
-  }
-  return found;
-}
-
-/// "Sequential[2]", "Encoder.layers[1].linear1": the path through the modules on the stack from
-/// `first` on, innermost first. "" for one module, or one that the outer module does not contain.
-std::string module_path(lua_State* L, int first) {
-  const int outermost = lua_gettop(L);
-  std::string text;
-  for (int child = first; child < outermost; ++child) {
-    int parent = child + 1;
-    const std::string key = key_of(L, parent, child);
-    if (key.empty()) return "";
-    text = key + text;
-  }
-  std::string name;
-  if (text.empty()) return "";
-  lua_pushvalue(L, outermost);
-  lua_pushliteral(L, "__class");
-  lua_rawget(L, -2);
-  if (lua_istable(L, -1)) take_string(L, "__name", name);
-  lua_settop(L, outermost);
-  return name.empty() ? "" : name + text;
-}
-
-}  // namespace
-
 std::string named(const std::string& operation, const std::string& sentence) {
   size_t n = 0;
   while (n < sentence.size() && (std::isalnum(sentence[n]) || sentence[n] == '_')) ++n;
@@ -169,27 +98,78 @@ std::string named(const std::string& operation, const std::string& sentence) {
   return operation + ": " + (has_name ? sentence.substr(n + 2) : sentence);
 }
 
-std::string position(lua_State* L) {
-  lua_Debug frame;
-  std::string module;
-  const int top = lua_gettop(L);
-  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Slf", &frame);
-    push_registered(L, &kModuleCall);
-    const bool is_module_call = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    if (is_module_call && lua_checkstack(L, 8) && push_module(L, frame) && module.empty())
-      module = forward_of(L);
-    if (frame.currentline > 0 && library_file(frame).empty()) {
-      std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
-      if (module.empty()) module = module_path(L, top + 1);
-      if (!module.empty()) text += "(in " + module + ") ";
-      lua_settop(L, top);
-      return text;
-    }
-  }
+std::string position(lua_State* L) { return ask_core(L, "position", 0); }
+
+std::string ask_core(lua_State* L, const char* name, int arguments) {
+  if (!lua_checkstack(L, 8)) return "";
+  const int top = lua_gettop(L) - arguments;
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mtorch.core");
+  lua_getfield(L, -1, name);
+  lua_insert(L, top + 1);
+  lua_settop(L, top + 1 + arguments);
+  const bool good = lua_pcall(L, arguments, 1, 0) == 0;
+  const std::string text(good ? text_at(L, -1) : "");
   lua_settop(L, top);
-  return "";
+  return text;
+}
+
+/// The edit distance of two names: insert, delete, replace, exchange neighbours; case is ignored.
+static size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> before, last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  auto same = [](char x, char y) { return std::tolower(x) == std::tolower(y); };
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + !same(a[i - 1], b[j - 1])});
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = last;
+    last = row;
+  }
+  return last[b.size()];
+}
+
+std::string nearest(const std::vector<std::string>& names, const std::string& name) {
+  std::string best;
+  if (name.size() > 100) return best;  // longer than any name; the distance takes quadratic time
+  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;
+  for (const std::string& candidate : names) {
+    const size_t d = distance(name, candidate);
+    if (d < best_distance && d <= std::max<size_t>(1, candidate.size() / 3))
+      best_distance = d, best = candidate;
+  }
+  if (!best.empty() || name.size() < 3) return best;
+  for (const std::string& candidate : names)  // otherwise the shortest name with this prefix
+    if (strncasecmp(candidate.c_str(), name.c_str(), name.size()) == 0 &&
+        (best.empty() || candidate.size() < best.size()))
+      best = candidate;
+  return best;
+}
+
+std::string advice(lua_State* L, const std::string& owner, const std::string& name,
+                   const std::vector<std::string>& names) {
+  push_text(L, owner), push_text(L, name);
+  push_list(L, names, [L](const std::string& s) { push_text(L, s); });
+  return ask_core(L, "advice", 3);
+}
+
+void hint(const std::string& sentence) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  lua_State* const L = current_state();
+  const std::string text = (L ? position(L) : "") + sentence;
+  const std::scoped_lock lock(mutex);
+  if (said.insert(text).second) std::fputs(("mtorch: " + text + "\n").c_str(), stderr);
+}
+
+void hint_single(const char* operation, const Tensor& x, int64_t dim, int result) {
+  if (dim != 0 || x.dim() < 2 || x.size(0) != 1 || x.numel() == 1) return;
+  hint(fmt::format(
+      "{}: dimension 1 has one element, so all results are {}; PyTorch's dim=1 is 2 or -1 here",
+      operation, result));
 }
 
 bool c_stack_left() {

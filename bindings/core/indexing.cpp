@@ -74,16 +74,10 @@ bool is_marker(lua_State* L, int i, const char* name) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-/// Refuses keys other than 1..n. Only a wrong list is walked.
-void check_list(lua_State* L, int index, int n, const char* what) {
-  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
-  if (lua_next(L, index)) check_keys(L, index, n, "index", what);
-}
-
 /// Reads {}, {first, last[, step]} or {k}.
 void read_range(lua_State* L, int item, Key& key) {
   const int n = int(lua_objlen(L, item));
-  check_list(L, item, n, "the range");
+  if (has_other_keys(L, item, n)) check_keys(L, item, n, "index", "the range");
   if (n == 0) return key.add(KeyEntry::all);
   if (n > 3)
     fail(
@@ -97,7 +91,7 @@ void read_range(lua_State* L, int item, Key& key) {
 
 void read_table(lua_State* L, int table, Key& key) {
   const int n = int(lua_objlen(L, table));
-  check_list(L, table, n, "the table");
+  if (has_other_keys(L, table, n)) check_keys(L, table, n, "index", "the table");
   each_entry(L, table, [&](int) {
     const int item = lua_gettop(L);
     if (lua_type(L, item) == LUA_TNUMBER) key.add(KeyEntry::number, index_number(L, item));
@@ -252,6 +246,13 @@ int resolve(const Key& key, const Tensor& x, At* at) {
 
 }  // namespace
 
+bool has_other_keys(lua_State* L, int index, int n) {
+  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
+  if (!lua_next(L, index)) return false;
+  lua_pop(L, 2);
+  return true;
+}
+
 bool is_index(lua_State* L, int key) {
   if (lua_type(L, key) != LUA_TSTRING) return true;
   const std::string_view word = text_at(L, key);
@@ -264,8 +265,7 @@ bool is_index(lua_State* L, int key) {
 static std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
   const int n = x.dim();
   if (n == 0 || lua_type(L, key) != LUA_TTABLE || int(lua_objlen(L, key)) != n) return {};
-  lua_pushinteger(L, n);
-  if (lua_next(L, key)) return lua_pop(L, 2), std::nullopt;  // has other keys
+  if (has_other_keys(L, key, n)) return {};
   int64_t at = x.offset();
   for (int d = 0; d < n; ++d) {
     lua_rawgeti(L, key, d + 1);

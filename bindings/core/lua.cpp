@@ -16,7 +16,6 @@
 namespace mt::lua {
 
 const char kMetatable = 0;
-const char kModuleCall = 0;
 
 // ---- the guard ----------------------------------------------------------------------------------
 

@@ -26,13 +26,14 @@ class Args;
 /// Facts of a body: errors of the functions that it calls keep their names; elements of its result
 /// are uninitialised; it reads numbers, which a recorded step or function refuses; the registry adds
 /// the in-place form, NAME_; it reads or changes something other than tensors, so that a recorded
-/// step must not call it.
+/// step must not call it; it returns its first argument.
 enum Fact : uint8_t {
   kKeepsNames = 1,
   kUnset = 2,
   kWantsNumbers = 8,
   kInPlaceToo = 16,
-  kReachesOut = 32
+  kReachesOut = 32,
+  kReturnsSelf = 64
 };
 
 /// The function that an entry runs. bind<fn> adds the types of fn's parameters and results.
@@ -55,6 +56,8 @@ struct Body {
 };
 inline Body operator|(Body body, Fact fact) {
   body.facts |= fact;
+  if (fact == kReturnsSelf && body.types && body.types[0].kinds & kind::tensor)
+    body.results = "tensor";
   return body;
 }
 
@@ -159,6 +162,8 @@ class Args {
   const Device& device(int i) const;
   void function(int i) const;
   void table(int i) const;
+  /// Calls the function that is argument i with the arguments after it; returns the number of its results.
+  int call_function(int i) const;
 
   /// Whether the value at stack index i has the type that a signature states.
   bool fits(const Param&, int i) const;
@@ -195,7 +200,8 @@ class Args {
   bool by_position(const Signature&) const;
   void place(bool spreads);
   [[noreturn]] void refuse(int i) const;
-  void collect(int at);
+  bool is_item(const Param&, int i) const;
+  void collect(const Param&, int at);
   Shape numbers_of_dims(int i, const char* what) const;
   void bind_named();
   void spread(int at);
@@ -235,6 +241,10 @@ void add_internal(lua_State* L, std::span<const Entry> entries, Reach = Reach::a
 
 /// The tensor at a stack index, or null.
 Tensor* tensor_at(lua_State* L, int index);
+/// A dimension or position of Lua, 1-based, as the engine counts; negative ones stay. Throws Error for 0.
+int64_t zero_based(const std::string& operation, int64_t position);
+/// A number as a 0-d tensor of the dtype and device of `like`; throws Error if that dtype cannot hold it.
+Tensor scalar_like(const std::string& operation, double, const Tensor& like);
 /// Reports the tensor arguments of a function to the recorder of a step.
 void report_arguments(lua_State* L);
 /// Call it before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.
@@ -291,7 +301,10 @@ void hint(const std::string& sentence);
 void hint_single(const char* operation, const Tensor& x, int64_t dim, int result);
 /// The sentence with the name of the called function: "clamp: .." for "minimum: .."
 std::string named(const std::string& operation, const std::string& sentence);
-/// "train.lua:12: ": the user's line of the current call, with the module that it is in.
+/// Calls a function of mtorch.core with the values on top of the stack, which are popped; returns its text, or "" also
+/// after an error.
+std::string ask_core(lua_State* L, const char* name, int arguments);
+/// "train.lua:12: ": the user's line of the current call, with the module that it is in (lua/core/position.lua).
 std::string position(lua_State* L);
 /// The file of the Lua library that a frame, read with "S", is in: "nn/normalize.lua"; empty for the user's code.
 std::string_view library_file(const lua_Debug& frame);
@@ -308,8 +321,7 @@ bool c_stack_left();
 /// Runs `body`, and converts C++ exceptions to Lua errors at the user's line.
 int guarded(lua_State* L, int (*body)(lua_State*));
 
-extern const char kMetatable;   // registry keys: the tensors' metatable,
-extern const char kModuleCall;  // the function by which modules are called
+extern const char kMetatable;  // the registry key of the tensors' metatable
 
 // ---- core.record: a Lua function that is called before and after calls of the library (record.cpp) -
 
@@ -320,8 +332,5 @@ extern constinit thread_local bool recording [[gnu::tls_model("initial-exec")]];
 /// name, signature, arguments..), and after it with (depth, nil, nil, results..). Its own calls are
 /// not reported, and its errors are propagated to the caller.
 int record_call(Args&, int (*run)(Args&));
-
-/// core.record and core.identity.
-void add_record(lua_State*);
 
 }  // namespace mt::lua

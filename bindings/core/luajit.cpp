@@ -4,7 +4,7 @@
 // trace could enter such a loop where the last one had stopped, and skipped iterations. Both have
 // the version 2.1.0-beta3, so the test is for the option `fma`, which came three months later. On Arm
 // its compiler had more faults until 2023: there every beta, which is from before August 2023, interprets all.
-#include "bindings/core/luajit.h"
+#include "bindings/core/module.h"
 
 namespace mt::lua {
 namespace {

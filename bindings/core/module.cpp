@@ -16,7 +16,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "bindings/core/luajit.h"
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
@@ -125,13 +124,6 @@ const Entry kCore[] = {
          return a.push(e.what() + std::strlen("device_unavailable_reason: "));
        }
      }},
-    {"set_module_call(fn)", "Tells error messages which function calls modules.",
-     [](Args& a) {
-       a.function(1);
-       lua_pushvalue(a.L, 1);
-       set_registered(a.L, &kModuleCall);
-       return 0;
-     }},
 };
 
 /// Gives all NaNs the bits of NAN, since LuaJIT takes a double with a sign and other bits (as a file may hold), which
@@ -210,35 +202,14 @@ int operations(Args& a) {
   return 1;
 }
 
-/// Checks options against a table of their types, which are written as in signatures.
-int check_options(Args& a) {
+int misfit(Args& a) {
   static std::mutex guard;
   static std::unordered_map<std::string, Signature> types;
-  const std::string operation = a.text(1);
-  if (lua_type(a.L, 2) != LUA_TTABLE)
-    fail("{}: options must be a table, got {}", operation, describe(a.L, 2));
-  a.table(3);
-  each_named(a.L, 2, [&](const std::string& key) {
-    lua_getfield(a.L, 3, key.c_str());
-    if (lua_isnil(a.L, -1)) {
-      std::vector<std::string> names;
-      each_named(a.L, 3, [&](const std::string& name) { names.push_back(name); });
-      std::ranges::sort(names);
-      const std::string close = nearest(names, key);
-      fail("{}: unknown option '{}': {}", operation, key,
-           close.empty() ? fmt::format("known are {}", fmt::join(names, ", "))
-                         : fmt::format("did you mean '{}'?", close));
-    }
-    const std::string type = lua_tostring(a.L, -1);
-    lua_pop(a.L, 1);
-    std::lock_guard lock(guard);
-    const auto [at, fresh] = types.try_emplace(type);
-    if (fresh) at->second = parse_signature("f(x: " + type + ")", nullptr, 0);
-    const Param& p = at->second.params[0];
-    if (!a.fits(p, lua_gettop(a.L)))
-      fail("{}: {} must be {}, got {}", operation, key, p.expected(), describe(a.L, -1));
-  });
-  return 0;
+  const std::lock_guard lock(guard);
+  const auto [at, fresh] = types.try_emplace(a.text(1));
+  if (fresh) at->second = parse_signature("f(x: " + at->first + ")", nullptr, 0);
+  const Param& p = at->second.params[0];
+  return a.fits(p, 2) ? 0 : a.push(p.expected());
 }
 
 /// The reductions and scans that are public functions, for tests and the benchmark.
@@ -283,6 +254,8 @@ template <void (*add)(lua_State*)> int table_of(Args& a) {
   return 1;
 }
 
+constexpr const char* kPart = "C functions of a part of the library.";
+
 const Entry kLanguage[] = {
     {"fail(message)", "An error at the user's line.",
      [](Args& a) -> int { throw Error(a.text(1)); }},
@@ -301,25 +274,21 @@ const Entry kLanguage[] = {
      }},
     {"open(name)", "Creates the functions with this name; returns whether there are any.",
      [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
-    {"linalg()", "The functions of mt.linalg.", table_of<add_linalg>},
-    {"fft()", "The functions of mt.fft.", table_of<add_fft>},
-    {"cuda()", "C functions used by cuda/init.lua.", table_of<add_cuda>},
-    {"formats()", "C functions used by data/formats.lua.", table_of<add_formats>},
-    {"tokenizer()", "C functions used by data/tokenizer.lua.", table_of<add_tokenizer>},
-    {"gradient()", "C functions used by core/gradient.lua.", table_of<add_gradient>},
-    {"loader()", "C functions used by data/loader.lua.", table_of<add_loader>},
+    {"cuda()", kPart, table_of<add_cuda>},
+    {"cuda_kernel()", kPart, table_of<add_cuda_kernel>},
+    {"dist()", kPart, table_of<add_dist>},
+    {"dist_parts()", kPart, table_of<add_dist_parts>},
+    {"fft()", kPart, table_of<add_fft>},
+    {"formats()", kPart, table_of<add_formats>},
+    {"gradient()", kPart, table_of<add_gradient>},
+    {"linalg()", kPart, table_of<add_linalg>},
+    {"loader()", kPart, table_of<add_loader>},
+    {"tokenizer()", kPart, table_of<add_tokenizer>},
+    {"watch()", kPart, table_of<add_watch>},
 #ifdef MT_WITH_COMPILER
-    {"compile()", "C functions used by compile/*.lua.", table_of<add_compile>},
-    {"grid_kernel()", "C functions used by compile/kernel.lua.", table_of<add_grid_kernel>},
+    {"compile()", kPart, table_of<add_compile>},
+    {"grid_kernel()", kPart, table_of<add_grid_kernel>},
 #endif
-    {"watch()", "C functions used by extras/plot/graph.lua and extras/report/run.lua.",
-     table_of<add_watch>},
-    {"dist()", "mt.dist without parallel, and C functions used by that.",
-     [](Args& a) {
-       push_dist(a.L);
-       return 2;
-     }},
-    {"cuda_kernel()", "C functions used by cuda/kernel.lua.", table_of<add_cuda_kernel>},
     {"chunks(name)",
      "The texts of the chunks of this name that the program was given, a list; it keeps what is added.",
      [](Args& a) { return push_chunks(a.L, a.text(1).c_str()), 1; }},
@@ -359,14 +328,11 @@ const Entry kLanguage[] = {
      "high=}, with .open ('..') and .out; nothing where nothing is known. Types are as in signatures, "
      "defaults text. Then the types of the results, \"tensor, tensor?\", where they are known.",
      parameters_of},
-    {"check_options(operation, options, known, ..)",
-     "Refuses options that are not in known, {name = type}, or whose value is not of that type.",
-     check_options},
+    {"misfit(type, ..)",
+     "(type, value): what a value must be to have a type, written as in signatures; nothing if it has it.",
+     misfit},
     {"set_data(x, y)", "Gives x the data of y; x keeps its gradient and its identity.",
-     bind<[](const Tensor& x, const Tensor& y) -> const Tensor& {
-       replace_data(x, y);
-       return x;
-     }>},
+     bind<replace_data> | kReturnsSelf},
 };
 
 int load_embedded(lua_State* L) {
@@ -460,11 +426,7 @@ void push_chunks(lua_State* L, const char* name) {
 void open_core(lua_State* L) {
   add_internal(L, kCore);
   add_internal(L, kLanguage, Reach::tensors);
-  add_files(L);
-  add_json(L);
-  add_optim(L);
-  add_record(L);
-  add_profile(L);
+  for (AddFunctions* const part : {add_files, add_optim, add_record, add_profile}) part(L);
   luaL_getmetatable(L, "mtorch.methods");
   lua_setfield(L, -2, "methods");
 }

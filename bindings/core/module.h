@@ -1,4 +1,4 @@
-// module.h -- the parts of `require 'mtorch'`
+// module.h -- the parts of `require 'mtorch'`, and the LuaJIT that runs it
 #pragma once
 #include "bindings/core/lua.h"
 
@@ -20,6 +20,20 @@ void push_chunks(lua_State* L, const char* name);
 Tensor tensor_from(Args&, int i, Dtype);
 /// A unique address for mt.newaxis and mt.ellipsis.
 void* marker(const char* name);
+
+struct LuaJit {
+  std::string name;  // "LuaJIT 2.1.0-beta3, OpenResty's branch"
+  bool old;          // compiles, and is older than December 2022
+};
+LuaJit luajit_of(lua_State* L);
+
+/// The message about an old LuaJIT; the remedy follows it.
+constexpr const char* kOldLuaJit =
+    "is from before December 2022 and compiles some loops over pairs and next wrongly, without an error";
+
+/// If LuaJIT is an old one, disables the compilation of every function with a loop over pairs or
+/// next, among the function at the top of the stack and those inside it.
+void keep_loops_interpreted(lua_State* L);
 
 /// A Lua module embedded in the program, with the bytecode of the LuaJIT that built it.
 struct Embedded {

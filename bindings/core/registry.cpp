@@ -31,10 +31,11 @@ void Registry::both(const Entry& e) {
 }
 
 void Registry::alias(const std::string& other, const std::string& of) {
-  if (const Name* known = find(of)) {
-    const Name same = *known;
-    name(other) = same;
-  }
+  for (const char* suffix : {"", "_"})
+    if (const Name* known = find(of + suffix)) {
+      const Name same = *known;
+      name(other + suffix) = same;
+    }
 }
 
 const Registry::Name* Registry::find(const std::string& name) const {

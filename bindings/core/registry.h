@@ -28,7 +28,7 @@ class Registry {
   void method(const Entry& e) { name(name_of(e)).method = &e; }
   /// A function and a method, with the in-place form if it has one.
   void both(const Entry& e);
-  /// Another name for the entry `of`; ignored if there is none.
+  /// Another name for the entry `of`, and for its in-place form; ignored if there is none.
   void alias(const std::string& other, const std::string& of);
   void functions(const auto& list) {
     for (const Entry& e : list) function(e);

@@ -3,7 +3,7 @@
 // A signature is text that is parsed once. Help shows it, and calls are checked against it.
 //   "sum(x, [dim]=nil, keepdim=false)"  optional arguments have '='
 //   "cat([tensors], dim=1)"             a list: f{a, b, dim=2} means the list {a, b}
-//   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected
+//   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected, or tensors
 //   "exp(x, {out=})"                    may write its only result into a tensor of the caller
 //   "timeit(fn, ..)"                    takes any further arguments
 // Parameters of an entry with bind<fn> (bind.h) have the types of fn's parameters. Others may state
@@ -71,7 +71,7 @@ struct Signature {
   std::vector<Param> params;
   bool open = false;      // ends in "..": takes any further arguments
   bool out = false;       // has {out=}: takes a tensor for the result, only by name
-  bool collects = false;  // some parameter collects plain integers
+  bool collects = false;  // some parameter collects plain values
   bool stated = false;    // some parameter's type is stated
   int required = 0;       // the number of required arguments
 };

@@ -157,10 +157,15 @@ bool push_method(lua_State* L, const std::string& key) {
                              : " (did you mean '" + close + "'?)");
 }
 
-int push_item(lua_State* L, const Tensor& x) {
+/// Calls f; its errors get the name of the operation.
+auto as_operation(const char* name, const auto& f) {
   try {
-    push_tensor(L, read_index(L, 2, x));
-  } catch (const Error& e) { throw Error(named("index", e.what())); }
+    return f();
+  } catch (const Error& e) { throw Error(named(name, e.what())); }
+}
+
+int push_item(lua_State* L, const Tensor& x) {
+  push_tensor(L, as_operation("index", [&] { return read_index(L, 2, x); }));
   return 1;
 }
 const Entry kPart{"index(x, key)", "x[key].", [](Args& a) { return push_item(a.L, a.tensor(1)); }};
@@ -202,9 +207,7 @@ int get_field(lua_State* L) {
 
 /// x[key] = value.
 int assign(lua_State* L, const Tensor& x) {
-  try {
-    if (write_element(L, 2, x, 3)) return 0;
-  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
+  if (as_operation("assignment", [&] { return write_element(L, 2, x, 3); })) return 0;
   Tensor value;
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double v = lua_tonumber(L, 3);
@@ -217,9 +220,7 @@ int assign(lua_State* L, const Tensor& x) {
   } else {
     fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
   }
-  try {
-    write_index(L, 2, x, value);
-  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
+  as_operation("assignment", [&] { write_index(L, 2, x, value); });
   return 0;
 }
 
@@ -310,16 +311,16 @@ int push_dims(Args& a, const Shape& numbers) {
 }
 
 const Entry kMethods[] = {
-    {"dim(x)", "The number of dimensions.", bind<[](const Tensor& x) { return x.dim(); }>},
-    {"numel(x)", "The number of elements.", bind<[](const Tensor& x) { return x.numel(); }>},
+    {"dim(x)", "The number of dimensions.", bind<&Tensor::dim>},
+    {"numel(x)", "The number of elements.", bind<&Tensor::numel>},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
      [](Args& a) { return push_dims(a, a.tensor(1).shape()); }},
     {"stride(x, dim=nil)", "The strides in elements, as a list or of one dimension.",
      [](Args& a) { return push_dims(a, a.tensor(1).strides()); }},
     {"is_contiguous(x)", "Whether the elements are in row-major order without gaps.",
-     bind<[](const Tensor& x) { return x.is_contiguous(); }>},
+     bind<&Tensor::is_contiguous>},
     {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
-     bind<[](const Tensor& x) { return x.offset(); }>},
+     bind<&Tensor::offset>},
     {"item(x)", "The number in a tensor of one element; a boolean for bool.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -350,7 +351,7 @@ const Entry kMethods[] = {
        return 1;
      } | kWantsNumbers},
     {"requires_grad_(x, wanted=true)", "Sets whether x requires a gradient; returns x.",
-     bind<[](const Tensor& x, bool wanted) -> const Tensor& { return x.requires_grad_(wanted); }>},
+     bind<&Tensor::requires_grad_>},
     {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
      "Adds to .grad of every leaf that x was computed from. Frees the graph unless retain_graph.",
      [](Args& a) {
@@ -359,13 +360,9 @@ const Entry kMethods[] = {
        if (any_suspects()) Callback::watch(a.L);
        return 0;
      } | kKeepsNames},
-    {"detach(x)", "The same data, outside the graph.",
-     bind<[](const Tensor& x) { return x.detach(); }>},
+    {"detach(x)", "The same data, outside the graph.", bind<&Tensor::detach>},
     {"zero_grad_(x)", "Drops the gradient (sets it to nil); returns x.",
-     bind<[](const Tensor& x) -> const Tensor& {
-       x.set_grad({});
-       return x;
-     }>},
+     bind<[](const Tensor& x) { x.set_grad({}); }> | kReturnsSelf},
 };
 
 }  // namespace

@@ -192,18 +192,17 @@ const Entry kCreateMethods[] = {
        const NewTensorOptions made(a, 3, x.dtype(), x.device());
        return made.push(a, to(tensor_from(a, 2, made.dtype), made.device));
      }},
-    {"copy_(x, source)", "Writes source, broadcast and converted, into x.",
-     bind<[](const Tensor& x, const Tensor& source) -> const Tensor& { return copy_(x, source); }>},
+    {"copy_(x, source)", "Writes source, broadcast and converted, into x.", bind<copy_>},
     {"fill_(x, value)", "Sets every element, to a number or a 0-d tensor.",
      [](Args& a) {
        if (const Tensor* value = tensor_at(a.L, 2)) fill_(a.tensor(1), *value);
        else fill_(a.tensor(1), a.number(2));
        return a.self();
      }},
-    {"zero_(x)", "Sets every element to 0.", bind<[](const Tensor& x) -> const Tensor& {
-       check_writable("zero_", x);
-       return fill_(x, 0);
-     }>},
+    {"zero_(x)", "Sets every element to 0.", bind<[](const Tensor& x) {
+                                               check_writable("zero_", x);
+                                               fill_(x, 0);
+                                             }> | kReturnsSelf},
 };
 
 /// Not a function of mt, because mt.cuda is a library.

@@ -14,15 +14,19 @@ template <> struct Arg<TensorOrShape> {
   static constexpr Type type{kind::tensor | kind::integers};
 };
 
-namespace {
-
 /// A group in Lua; nil is the world.
 struct LuaGroup {
   static constexpr char kShown[] = "a group, dist.group{0, 1}";
   const dist::Group* group;
 };
-using InGroup = std::optional<LuaGroup>;
-const dist::Group& group_of(const InGroup& g) { return g ? *g->group : dist::world(); }
+template <> struct Arg<dist::Group> {
+  static constexpr Type type{kind::any, true};
+  static const dist::Group& get(const Args& a, int i) {
+    return a.given(i) ? *Userdata<LuaGroup>::at(a, i).group : dist::world();
+  }
+};
+
+namespace {
 
 /// The averaging of a net's gradients, for dist.parallel and dist.no_sync.
 struct LuaAverage : dist::GradientAverage {
@@ -53,13 +57,12 @@ const Entry kDist[] = {
      }>},
     {"rank(group=nil)",
      "The rank of this process, from 0; in a group its position, from 0, or -1 if it is not in it.",
-     bind<[](InGroup g) { return int64_t(dist::rank(group_of(g))); }>},
+     bind<dist::rank>},
     {"local_rank()",
      "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
      "number, modulo the number of GPUs, or MTORCH_DEVICE_INDEX if it is set.",
-     bind<[] { return int64_t(local_rank()); }>},
-    {"size(group=nil)", "How many processes there are.",
-     bind<[](InGroup g) { return int64_t(dist::size(group_of(g))); }>},
+     bind<[] { return local_rank(); }>},
+    {"size(group=nil)", "How many processes there are.", bind<dist::size>},
     {"group([ranks])",
      "Some processes, for the option group of the other functions: dist.group{0, 2}. All processes "
      "make it by the same call; those in it then call each function with it. Processes keep their "
@@ -70,50 +73,38 @@ const Entry kDist[] = {
     {"all_reduce_([x], op='sum', group=nil)",
      "Each element of x, a tensor or a list, becomes the sum, mean, max or min of the processes', "
      "in place; all get the same bits. 16-bit floats are added in float32. Returns x.",
-     bind<[](const OneOrMore& x, dist::Reduction op, InGroup g) -> const OneOrMore& {
-       dist::all_reduce_(x.list, op, group_of(g));
-       return x;
-     }>},
+     bind<dist::all_reduce_, OneOrMore, dist::Reduction, dist::Group> | kReturnsSelf},
     {"reduce_scatter_(out, x, op='sum', group=nil)",
      "The elements of x, in order, are one part for each process, each as large as out, which becomes "
      "the sum, mean, max or min of the processes' parts for this one. Returns out.",
-     bind<[](const Tensor& out, const Tensor& x, dist::Reduction op, InGroup g) -> const Tensor& {
-       dist::reduce_scatter_(out, x, op, group_of(g));
-       return out;
-     }>},
+     bind<dist::reduce_scatter_> | kReturnsSelf},
     {"broadcast_([x], root=0, group=nil)",
      "x, a tensor or a list, becomes what it is in process root (from 0), in place. Returns x.",
-     bind<[](const OneOrMore& x, int64_t root, InGroup g) -> const OneOrMore& {
-       dist::broadcast_(x.list, root, group_of(g));
-       return x;
-     }>},
+     bind<dist::broadcast_, OneOrMore, int64_t, dist::Group> | kReturnsSelf},
     {"all_gather(x, group=nil)",
      "The tensors of all processes, of equal shapes: a list, that of rank r at r + 1.",
-     bind<[](const Tensor& x, InGroup g) { return dist::all_gather(x, group_of(g)); }>},
+     bind<dist::all_gather>},
     {"all_gather_into_(out, x, group=nil)",
      "The elements of out, in order, become those of the processes' x, by rank: the inverse of "
      "reduce_scatter_. Returns out.",
-     bind<[](const Tensor& out, const Tensor& x, InGroup g) -> const Tensor& {
-       dist::all_gather_into_(out, x, group_of(g));
-       return out;
-     }>},
+     bind<dist::all_gather_into_> | kReturnsSelf},
     {"gather(x, root=0, group=nil)",
      "all_gather for process root alone: the list there, nil in the others.",
-     bind<[](const Tensor& x, int64_t root, InGroup g) {
-       TensorList list = dist::gather(x, root, group_of(g));
+     bind<[](const Tensor& x, int64_t root, const dist::Group& group) {
+       TensorList list = dist::gather(x, root, group);
        return dist::rank() == root ? std::optional(std::move(list)) : std::nullopt;
      }>},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
      "process by rank. The list is read in process root alone; nil will do in the others, which get tensors on "
      "the default device.",
-     bind<[](const std::optional<TensorList>& list, int64_t root, InGroup g) {
-       return dist::scatter(list.value_or(TensorList()), root, group_of(g));
+     bind<[](const std::optional<TensorList>& list, int64_t root, const dist::Group& group) {
+       return dist::scatter(list.value_or(TensorList()), root, group);
      }>},
     {"all_to_all([list], group=nil)",
      "Sends tensor r + 1 of the list to process r, and returns the list of what each process sent to "
      "this one. All tensors have one shape.",
-     bind<[](const TensorList& list, InGroup g) { return dist::all_to_all(list, group_of(g)); }>},
+     bind<dist::all_to_all>},
     {"send(x, to, tag=0)",
      "Sends x to a process, which calls recv with the same shape, dtype and tag; an error in both "
      "processes if they differ. It returns when the other has received x: two processes that send to "
@@ -131,39 +122,35 @@ const Entry kDist[] = {
        dist::recv(x, a.integer(2), check_tag("recv", a.integer(3)));
        return given ? a.self() : a.push(x);
      })},
-    {"barrier(group=nil)", "Waits until all processes have called it.",
-     bind<[](InGroup g) { dist::barrier(group_of(g)); }>},
+    {"barrier(group=nil)", "Waits until all processes have called it.", bind<dist::barrier>},
 };
 
 /// released(again, tensors, sources, fn, ..): calls fn(..), whose nodes do not keep the tensors; `again` makes them.
 int released_body(Args& a) {
-  lua_State* L = a.L;
   a.function(1), a.function(4);
   const auto released = std::make_shared<ReleasedTensors>();
   released->tensors = a.tensors(2), released->sources = a.tensors(3);
   const size_t count = released->tensors.size();
-  const auto callback = std::make_shared<Callback>(L, 1);
+  const auto callback = std::make_shared<Callback>(a.L, 1);
   callback->keep_for(released.get());
   released->again = [callback, count] {
-    lua_State* L = current_state();
-    const int top = lua_gettop(L);
-    if (!callback->push(L)) fail("backward: the function that makes released tensors is gone");
-    lua_call(L, 0, 1);
+    lua_State* const L =
+        callback->call("backward: the function that makes released tensors is gone", 1);
     TensorList list;
-    each_entry(L, top + 1, [&](int) {
+    each_entry(L, lua_gettop(L), [&](int) {
       if (const Tensor* t = tensor_at(L, -1)) list.push_back(*t);
     });
-    lua_settop(L, top);
+    lua_pop(L, 1);
     if (list.size() != count) fail("backward: {} released tensors for {}", list.size(), count);
     return list;
   };
   const ReleaseScope scope(released);
-  lua_call(L, lua_gettop(L) - 4, LUA_MULTRET);
+  const int results = a.call_function(4);
   if (scope.has_written())
     fail(
         "dist.shard: the forward of a layer wrote into a parameter, which would be lost; leave such a "
         "layer out, or its option, as max_norm");
-  return lua_gettop(L) - 3;
+  return results;
 }
 
 const Entry kDistParts[] = {
@@ -209,11 +196,7 @@ const Entry kDistParts[] = {
 
 }  // namespace
 
-void push_dist(lua_State* L) {
-  lua_newtable(L);
-  add(L, kDist);
-  lua_newtable(L);
-  add_internal(L, kDistParts);
-}
+void add_dist(lua_State* L) { add(L, kDist); }
+void add_dist_parts(lua_State* L) { add_internal(L, kDistParts); }
 
 }  // namespace mt::lua

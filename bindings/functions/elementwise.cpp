@@ -92,19 +92,13 @@ int scaled_body(Args& a) {
 
 int div_body(Args& a) {
   if (!a.given(3)) return elementwise_body(a);
-  const std::string mode = a.text(3);
-  if (mode != "floor" && mode != "trunc")
-    fail("div: rounding_mode is '{}'; use 'floor', 'trunc' or nil", mode);
-  return finish(a, mode == "floor" ? op::id<op::FloorDivide> : op::id<op::TruncDivide>,
+  return finish(a, a.choice(3) == 0 ? op::id<op::FloorDivide> : op::id<op::TruncDivide>,
                 {a.operand(1), a.operand(2)});
 }
 
 int gelu_body(Args& a) {
-  if (!a.given(2)) return elementwise_body(a);
-  const std::string kind = a.text(2);
-  if (kind != "none" && kind != "tanh")
-    fail("gelu: approximate is '{}'; use 'none' or 'tanh'", kind);
-  return finish(a, kind == "tanh" ? op::id<op::GeluTanh> : op::id<op::Gelu>, {a.operand(1)});
+  if (!a.given(2) || a.choice(2) == 0) return elementwise_body(a);
+  return finish(a, op::id<op::GeluTanh>, {a.operand(1)});
 }
 
 /// Rounds to 10^-decimals. As in PyTorch by a division if that power of ten is an integer.
@@ -209,10 +203,14 @@ struct Special {
   int (*body)(Args&);
 };
 const Special kSpecial[] = {
-    {"add", "x, y, alpha=1", scaled_body},        {"sub", "x, y, alpha=1", scaled_body},
-    {"div", "x, y, rounding_mode=nil", div_body}, {"gelu", "x, approximate='none'", gelu_body},
-    {"round", "x, decimals=0", round_body},       {"prelu", "x, weight", prelu_body},
-    {"lerp", "x, y, weight", elementwise_body},   {"clamp", "x, min=nil, max=nil", clamp_body},
+    {"add", "x, y, alpha=1", scaled_body},
+    {"sub", "x, y, alpha=1", scaled_body},
+    {"div", "x, y, rounding_mode: 'floor'|'trunc' = nil", div_body},
+    {"gelu", "x, approximate: 'none'|'tanh' = 'none'", gelu_body},
+    {"round", "x, decimals=0", round_body},
+    {"prelu", "x, weight", prelu_body},
+    {"lerp", "x, y, weight", elementwise_body},
+    {"clamp", "x, min=nil, max=nil", clamp_body},
     {"polygamma", "x, n", polygamma_body},
 };
 const Special* special(const OpRow& row) {
@@ -385,9 +383,7 @@ void register_elementwise(Registry& c) {
   for (const OwnedEntry& g : generated()) c.both(g.entry);
   c.functions(kElementwiseFunctions);
   c.add_with_method(kElementwiseMethods);
-  for (const auto& [alias, name] : kAliases)
-    for (const char* suffix : {"", "_"})
-      c.alias(std::string(alias) + suffix, std::string(name) + suffix);
+  for (const auto& [alias, name] : kAliases) c.alias(alias, name);
 }
 
 }  // namespace mt::lua

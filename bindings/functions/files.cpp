@@ -1,11 +1,13 @@
-// files.cpp -- file functions for bindings/lua/data and bindings/lua/io
+// files.cpp -- file functions for bindings/lua/data and bindings/lua/io; JSON
 #include <cmath>
 #include <filesystem>
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
+#include "engine/io/json.h"
 #include "engine/io/tensor_files.h"
 #include "engine/io/torch_file.h"
+#include "engine/text/unicode.h"
 
 namespace mt::lua {
 namespace {
@@ -165,7 +167,43 @@ void make_folders(const std::string& operation, const std::string& path) {
   if (ec) fail("{}: cannot make the folder '{}': {}", operation, path, ec.message());
 }
 
+/// Pushes a value; null is the value at stack index `null`; lists get the metatable `list_meta`.
+void push_json(lua_State* L, const Json& json, int null, int list_meta) {
+  luaL_checkstack(L, 4, "JSON");
+  if (json.as<std::nullptr_t>()) lua_pushvalue(L, null);
+  else if (const bool* b = json.as<bool>()) lua_pushboolean(L, *b);
+  else if (const int64_t* n = json.as<int64_t>()) push_whole(L, *n);
+  else if (const double* x = json.as<double>()) lua_pushnumber(L, *x);
+  else if (const std::string* s = json.as<std::string>()) push_text(L, *s);
+  else if (const JsonList* list = json.as<JsonList>()) {
+    push_list(L, *list, [=](const Json& item) { push_json(L, item, null, list_meta); });
+    if (lua_istable(L, list_meta)) {
+      lua_pushvalue(L, list_meta);
+      lua_setmetatable(L, -2);
+    }
+  } else if (const JsonObject* object = json.as<JsonObject>()) {
+    lua_createtable(L, 0, int(object->size()));
+    for (const JsonMember& m : *object) {
+      push_text(L, m.key);
+      push_json(L, m.value, null, list_meta);
+      lua_rawset(L, -3);
+    }
+  }
+}
+
 const Entry kFiles[] = {
+    {"parse_json(text, ..)",
+     "(text, null, list_meta): the value of a JSON text; null becomes `null`, lists get the metatable list_meta.",
+     [](Args& a) {
+       lua_settop(a.L, 3);
+       push_json(a.L, parse_json(a.characters(1)), 2, 3);
+       return 1;
+     }},
+    {"json_quoted(text)", "A UTF-8 string as JSON; nil where it is not UTF-8.",
+     bind<[](std::string_view text) {
+       return is_utf8(text) ? std::optional(json_quoted(text)) : std::nullopt;
+     }>},
+    {"json_number(x)", "A finite number as JSON, which is read as the same.", bind<json_number>},
     {"make_folders(operation, path)", "Creates a folder and its parents.", bind<make_folders>},
     {"read_torch(operation, path)",
      "The value of a file of torch.save, and a table from its parameters and buffers to 'parameter' or 'buffer'.",

@@ -69,8 +69,6 @@ std::vector<KernelArgument> launch_arguments(const Args&, int i);
 TensorList tensors_from(const Args&, int i);
 /// On a worker's thread: throws an error if the loader no longer needs the batch.
 void check_wanted();
-/// Pushes tensors as several results.
-int push_all(const Args&, const TensorList&);
 
 /// The subjects in their order; register_NAME registers the functions of its file.
 #define MT_SUBJECTS(SUBJECT)                      \
@@ -96,30 +94,14 @@ int push_all(const Args&, const TensorList&);
 MT_SUBJECTS(MT_DECLARE)
 #undef MT_DECLARE
 
-// These add the parts of a Lua state that are not created on first use.
-void add_files(lua_State* L);       // C functions used by data/ and io/, into the core
-void add_json(lua_State* L);        // JSON, into the core
-void add_optim(lua_State* L);       // C functions used by optim/init.lua, into the core
-void add_profile(lua_State* L);     // C functions used by script/profile.lua, into the core
+/// Each adds the C functions of a part of the Lua library to the table on top of the stack.
+using AddFunctions = void(lua_State* L);
+AddFunctions add_compile, add_cuda, add_cuda_kernel, add_dist, add_dist_parts, add_explain, add_fft,
+    add_files, add_formats, add_fuse, add_gradient, add_grid_kernel, add_linalg, add_loader,
+    add_optim, add_profile, add_record, add_replay, add_tokenizer, add_watch, add_workers;
 void open_markers(lua_State* L);    // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);  // x + y, -x
-void add_cuda(lua_State* L);        // C functions used by cuda/init.lua
-void add_explain(lua_State*);
-void add_replay(lua_State*);
-void add_fuse(lua_State*);
 StepRecorder& recorder_at(const Args&, int i);
-void add_compile(lua_State* L);      // C functions used by compile/*.lua
-void add_cuda_kernel(lua_State* L);  // C functions used by mt.cuda.kernel
-void push_dist(lua_State* L);        // the functions of mt.dist, and C functions used by its Lua
-void add_formats(lua_State* L);      // C functions used by data/formats.lua
-void add_gradient(lua_State* L);     // C functions used by core/gradient.lua
-void add_grid_kernel(lua_State* L);  // C functions used by mt.kernel
-void add_loader(lua_State* L);       // C functions used by mt.data.DataLoader
-void add_fft(lua_State* L);          // mt.fft
-void add_linalg(lua_State* L);       // mt.linalg
-void add_tokenizer(lua_State* L);    // C functions used by data/tokenizer.lua
-void add_watch(lua_State* L);        // C functions used by extras (graph, report)
-void add_workers(lua_State* L);  // C functions that start, control and end workers of a DataLoader
 
 // ---- operations over one, two and three spatial dimensions as one entry ---------------------------
 

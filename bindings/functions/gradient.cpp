@@ -11,24 +11,19 @@
 namespace mt::lua {
 namespace {
 
-/// Calls argument 1 with the arguments after it, with recording on or off until it returns or
-/// fails.
+/// Calls argument 1 with recording on or off until it returns or fails.
 template <bool on> int with_recording(Args& a) {
-  a.function(1);
-  NoGrad scope(on);
-  lua_call(a.L, a.count() - 1, LUA_MULTRET);
-  return lua_gettop(a.L);
+  const NoGrad scope(on);
+  return a.call_function(1);
 }
 
 int detect_anomaly(Args& a) {
-  a.function(1);
   struct Scope {
     const bool debugging = thread_state.debugging, infinities = thread_state.detects_infinities;
     Scope() { set_detect_anomaly(true); }
     ~Scope() { infinities ? set_detect_anomaly(true) : set_debug(debugging); }
   } const scope;
-  lua_call(a.L, a.count() - 1, LUA_MULTRET);
-  return lua_gettop(a.L);
+  return a.call_function(1);
 }
 
 /// The function at index i: its first result, joined with the others that the first call records.
@@ -224,16 +219,12 @@ int checkpoint_body(Args& a) {
       if (x.impl()->storage->version != version)
         fail("recompute: an argument {} was changed in place since; clone() it first",
              to_string(x.shape()));
-    lua_State* L = current_state();
-    const int top = lua_gettop(L);
-    if (!callback->push(L)) fail("recompute: the function is gone");
-    lua_call(L, 0, 0);
-    lua_settop(L, top);
+    callback->call("recompute: the function is gone", 0);
   };
   const CheckpointScope scope(checkpoint, false);
-  lua_call(a.L, lua_gettop(a.L) - 2, LUA_MULTRET);
+  const int results = a.call_function(2);
   checkpoint->values.clear();  // made for a backward pass inside fn, before its end
-  return lua_gettop(a.L) - 1;
+  return results;
 }
 
 /// Functions for core/gradient.lua, which removes them from the module.
@@ -281,10 +272,7 @@ const Entry kGradientMethods[] = {
      "Returns a handle with h:remove().",
      register_hook_body},
     {"retain_grad(x)", "Keeps the gradient of a computed tensor in x.grad too; returns x.",
-     bind<[](const Tensor& x) -> const Tensor& {
-       x.retain_grad();
-       return x;
-     }>},
+     bind<&Tensor::retain_grad> | kReturnsSelf},
 };
 
 }  // namespace

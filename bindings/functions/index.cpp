@@ -12,10 +12,8 @@ template <> struct Arg<Source> {
   static Source get(const Args& a, int i) {
     const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
     if (!boolean && lua_type(a.L, i) != LUA_TNUMBER) return {{a.tensor(i)}};
-    const Tensor &x = a.tensor(1), &index = a.tensor(3);
     const double v = boolean ? a.boolean(i) : a.number(i);
-    check_value(a.called().c_str(), v, x.dtype());
-    return {{expand(scalar(v, x.dtype(), x.device()), index.shape())}};
+    return {{expand(scalar_like(a.called(), v, a.tensor(1)), a.tensor(3).shape())}};
   }
 };
 
@@ -31,8 +29,7 @@ int index_put_body(Args& a) {
   if (lua_objlen(a.L, 2) == 0) fail("index_put: indices is empty; at least one tensor is needed");
   Tensor value = a.operand(3);
   if (value.impl()->number) {
-    check_value("index_put", value.at(0), x.dtype());
-    value = scalar(value.at(0), x.dtype(), x.device());
+    value = scalar_like("index_put", value.at(0), x);
   } else if (value.dtype() != x.dtype()) {
     fail("index_put: the values are {}, the tensor {}; use values:to('{}')",
          dtype_name(value.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
@@ -44,11 +41,6 @@ int index_put_body(Args& a) {
 }
 
 // ---- masks and sorted data ----------------------------------------------------------------------
-
-int nonzero_body(Args& a) {
-  if (a.boolean(2)) return a.push(nonzero_list(a.tensor(1), 1));
-  return a.push(nonzero(a.tensor(1), 1));
-}
 
 int choose(Args& a, const Tensor& mask, const Tensor& x, const Tensor& y) {
   const Tensor* inputs[] = {&mask, &x, &y};
@@ -71,9 +63,7 @@ int where_method(Args& a) {
 
 /// Converts numbers to the sequence's dtype.
 Tensor values_for(const char* name, const Tensor& v, const Tensor& sorted) {
-  if (!v.impl()->number) return v;
-  check_value(name, v.at(0), sorted.dtype());
-  return scalar(v.at(0), sorted.dtype(), sorted.device());
+  return v.impl()->number ? scalar_like(name, v.at(0), sorted) : v;
 }
 
 int searchsorted_body(Args& a) {
@@ -163,7 +153,10 @@ const Entry kIndexMethods[] = {
     {"nonzero(x, as_tuple=false)",
      "[n x rank], the positions of the nonzero elements; as_tuple: a list of one tensor for "
      "each dimension, as many as x has, which is an index: x[x:nonzero(true)].",
-     nonzero_body},
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       return a.boolean(2) ? a.push(nonzero_list(x, 1)) : a.push(nonzero(x, 1));
+     }},
     {"argwhere(x)", "[n x rank], the positions of the nonzero elements.",
      bind<[](const Tensor& x) { return nonzero(x, 1); }>},
     {"searchsorted(sorted_sequence, values, right=false, side=nil, sorter=nil)",

@@ -25,10 +25,11 @@ namespace {
 enum Triangle : bool { lower, upper };
 constexpr std::array<const char*, 2> names_of(Triangle) { return {"L", "U"}; }
 
-void check_pivot(bool pivot) {
+template <auto factor> auto pivoted(const Tensor& A, bool pivot) {
   if (!pivot)
     fail(
         "pivot=false is not supported on the CPU, as in PyTorch: rows are always exchanged; leave it out");
+  return factor(A);
 }
 
 using MaybeNumber = std::optional<double>;
@@ -80,17 +81,11 @@ const Entry kLinalg[] = {
     {"lu(A, pivot=true)",
      "P, L, U with A = P L U, for matrices of any shape. pivot=false is an error, as on PyTorch's CPU: "
      "rows are always exchanged.",
-     bind<[](const Tensor& A, bool pivot) {
-       check_pivot(pivot);
-       return linalg::lu(A);
-     }>},
+     bind<pivoted<linalg::lu>>},
     {"lu_factor(A, pivot=true)",
      "LU, pivots: L (without its diagonal of ones) and U in one matrix; row i was exchanged with row "
      "pivots[i], from 1. A singular matrix is an error, and so is pivot=false, as on PyTorch's CPU.",
-     bind<[](const Tensor& A, bool pivot) {
-       check_pivot(pivot);
-       return linalg::lu_factor(A);
-     }>},
+     bind<pivoted<linalg::lu_factor>>},
     {"lu_solve(LU, pivots, B, left=true, adjoint=false)",
      "X with A X = B from lu_factor(A), or X A = B where left is false; adjoint uses A'.",
      bind<linalg::lu_solve>},

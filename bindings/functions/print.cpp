@@ -1,42 +1,26 @@
 // print.cpp -- print options of tensors
 #include <algorithm>
-#include <cmath>
 
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
 namespace {
 
-constexpr int64_t kMaxThreshold = int64_t(1) << 24;  // an expanded tensor can have 2^46 elements
-
-/// A count of at least `low`; math.huge means all.
-int64_t count_at(const Args& a, int i, int64_t low, int64_t fallback) {
-  if (!a.given(i)) return fallback;
-  if (lua_type(a.L, i) == LUA_TNUMBER && lua_tonumber(a.L, i) == INFINITY) return int64_t(1) << 52;
-  const int64_t n = a.integer(i);
-  if (n < low)
-    fail("set_printoptions: {} must be at least {}, got {}",
-         signature_of(a.entry()).params[i - 1].name, low, n);
-  return n;
-}
+constexpr double kMaxThreshold = 1 << 24;  // an expanded tensor can have 2^46 elements
 
 int set_options(Args& a) {
   using S = PrintOptions::Scientific;
   PrintOptions o = print_options();
   if (a.given(5)) {
-    const std::string profile = a.text(5);
     o = PrintOptions();
-    if (profile == "short") o.precision = 2, o.edgeitems = 2;
-    else if (profile == "full") o.threshold = kMaxThreshold;
-    else if (profile != "default")
-      fail("set_printoptions: '{}' is not a profile; use 'default', 'short' or 'full'", profile);
+    if (a.choice(5) == 1) o.precision = 2, o.edgeitems = 2;
+    if (a.choice(5) == 2) o.threshold = int64_t(kMaxThreshold);
   }
-  const int64_t precision = count_at(a, 1, 0, o.precision);
-  if (precision > 17) fail("set_printoptions: a double has 17 digits, precision is {}", precision);
-  o.precision = int(precision);
-  o.threshold = std::min(count_at(a, 2, 0, o.threshold), kMaxThreshold);
-  o.edgeitems = std::min<int64_t>(count_at(a, 3, 0, o.edgeitems), 10000);
-  o.linewidth = count_at(a, 4, 1, o.linewidth);
+  const auto read = [&a](int i, auto& option, double most) {
+    if (a.given(i)) option = std::remove_reference_t<decltype(option)>(std::min(a.number(i), most));
+  };
+  read(1, o.precision, 17), read(2, o.threshold, kMaxThreshold), read(3, o.edgeitems, 10000);
+  read(4, o.linewidth, 0x1p52);
   if (a.given(6)) o.scientific = a.boolean(6) ? S::always : S::never;
   print_options() = o;
   return 0;
@@ -53,8 +37,9 @@ int get_options(Args& a) {
 }
 
 const Entry kPrintFunctions[] = {
-    {"set_printoptions(precision=nil, threshold=nil, edgeitems=nil, linewidth=nil, profile=nil, "
-     "sci_mode=nil)",
+    {"set_printoptions(precision: int >= 0 <= 17 = nil, threshold: number >= 0 = nil, "
+     "edgeitems: number >= 0 = nil, linewidth: number >= 1 = nil, "
+     "profile: 'default'|'short'|'full' = nil, sci_mode: bool = nil)",
      "Sets how tensors are printed; nil keeps an option. profile='default' restores all, "
      "'short' and 'full' are others; sci_mode is true, false, or chosen for each tensor.",
      Body(set_options) | kReachesOut},

@@ -5,15 +5,6 @@
 namespace mt::lua {
 namespace {
 
-int einsum_body(Args& a) {
-  const std::string equation = a.text(1);
-  if (a.count() == 2 && lua_type(a.L, 2) == LUA_TTABLE)
-    return a.push(einsum(equation, a.tensors(2)));
-  TensorList operands;
-  for (int i = 2; i <= a.count(); ++i) operands.push_back(a.tensor(i));
-  return a.push(einsum(equation, operands));
-}
-
 /// dims of tensordot: a number of dimensions, or {dims of x, dims of y}.
 int tensordot_body(Args& a) {
   const Tensor &x = a.tensor(1), &y = a.tensor(2);
@@ -23,11 +14,8 @@ int tensordot_body(Args& a) {
     for (int side = 1; side <= 2; ++side) {
       lua_rawgeti(a.L, 3, side);
       const int list = lua_gettop(a.L);
-      for (int64_t d : a.integers(list)) {
-        if (d == 0)
-          fail("tensordot: 0 is not a position; positions count from 1, and from -1 at the end");
-        (side == 1 ? xs : ys).push(d > 0 ? d - 1 : d);
-      }
+      for (const int64_t d : a.integers(list))
+        (side == 1 ? xs : ys).push(zero_based("tensordot", d));
     }
   } else {
     const int64_t n = a.integer(3);
@@ -48,12 +36,11 @@ Tensor crossed(const Tensor& x, const Tensor& y, std::optional<Dim> dim) {
 }
 
 const Entry kProductFunctions[] = {
-    {"einsum(equation, ..)",
+    {"einsum(equation, [operands..])",
      "Sums of products over named dimensions: einsum('bij,bjk->bik', x, y); '...' stands for "
      "dimensions that broadcast.\nThe tensors follow, or come as one list; without '->' the "
-     "letters "
-     "that occur once are kept, in order.",
-     einsum_body},
+     "letters that occur once are kept, in order.",
+     bind<einsum>},
     {"tensordot(x, y, dims=2, {out=})",
      "Sums over the last dims dimensions of x and the first of y, or over the pairs of "
      "{{dims of x}, {dims of y}}, whose sizes must be equal: a size of 1 is not stretched.",

@@ -32,11 +32,10 @@ int new_generator(Args& a) {
 
 const Entry kGeneratorMethods[] = {
     {"manual_seed(self, n)", "Restarts the generator; returns it.",
-     bind<[](LuaGenerator& g, int64_t n) -> const LuaGenerator& {
+     bind<[](LuaGenerator& g, int64_t n) {
        mark_untraceable();
        g.manual_seed(uint64_t(n));
-       return g;
-     }>},
+     }> | kReturnsSelf},
     {"seed(self)", "Starts the generator at a seed from the system; returns the seed.",
      bind<[](LuaGenerator& g) { return g.seed(); }>},
     {"initial_seed(self)", "The seed that the generator was started with.",
@@ -44,10 +43,7 @@ const Entry kGeneratorMethods[] = {
     {"get_state(self)", "The state of the generator, as a string.",
      bind<[](LuaGenerator& g) { return g.state(); }>},
     {"set_state(self, state)", "Restores the state that get_state returned; returns the generator.",
-     bind<[](LuaGenerator& g, const std::string& state) -> const LuaGenerator& {
-       g.set_state(state);
-       return g;
-     }>},
+     bind<[](LuaGenerator& g, const std::string& state) { g.set_state(state); }> | kReturnsSelf},
 };
 
 int generator_text(lua_State* L) {

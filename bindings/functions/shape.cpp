@@ -53,50 +53,8 @@ Tensor pad_tensor(const Tensor& x, const std::vector<int64_t>& sides, Padding mo
   return pad(x, sides, mode, value.value_or(0));
 }
 
-/// The tensors of f(a, b, ..) or f{a, b, ..}; other trailing arguments are left to the caller.
-TensorList tensor_args(const Args& a, int& next) {
-  const int n = lua_gettop(a.L);
-  next = 1;
-  if (n > 0 && lua_type(a.L, 1) == LUA_TTABLE) return ++next, a.tensors(1);
-  TensorList list;
-  while (next <= n && tensor_at(a.L, next)) list.push_back(a.tensor(next++));
-  return list;
-}
-
-/// meshgrid(a, b, {indexing='xy'}), meshgrid({a, b}, ..) and meshgrid{a, b, indexing='xy'}.
-int meshgrid_body(Args& a) {
-  int next;
-  const TensorList list = tensor_args(a, next);
-  std::string indexing = "ij";
-  const auto read = [&](int table) {
-    lua_pushnil(a.L);
-    while (lua_next(a.L, table)) {
-      if (lua_type(a.L, -2) == LUA_TSTRING) {
-        const std::string key = lua_tostring(a.L, -2);
-        if (key != "indexing" || lua_type(a.L, -1) != LUA_TSTRING)
-          fail("meshgrid: the only option is indexing='ij' or 'xy', got '{}'", key);
-        indexing = lua_tostring(a.L, -1);
-      }
-      lua_pop(a.L, 1);
-    }
-  };
-  const int n = lua_gettop(a.L);
-  if (n > 0 && lua_type(a.L, 1) == LUA_TTABLE) read(1);
-  if (next <= n && lua_type(a.L, next) == LUA_TTABLE) read(next++);
-  else if (next <= n && lua_type(a.L, next) == LUA_TSTRING) indexing = a.text(next++);
-  if (next <= n) a.wrong(next, "a tensor");
-  if (indexing != "ij" && indexing != "xy")
-    fail("meshgrid: indexing is 'ij' or 'xy', not '{}'", indexing);
-  return push_all(a, meshgrid(list, indexing == "xy"));
-}
-
-int broadcast_tensors_body(Args& a) {
-  int next;
-  const TensorList list = tensor_args(a, next);
-  if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
-  if (list.empty()) fail("broadcast_tensors: at least one tensor is needed");
-  return push_all(a, broadcast_tensors(list));
-}
+enum Indexing : bool { ij, xy };
+constexpr std::array<const char*, 2> names_of(Indexing) { return {"ij", "xy"}; }
 
 int broadcast_shapes_body(Args& a) {
   Shape shape;
@@ -105,15 +63,12 @@ int broadcast_shapes_body(Args& a) {
   return a.push(shape);
 }
 
-int squeeze_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  if (!a.given(2)) return a.push(squeeze(x));
-  if (lua_type(a.L, 2) == LUA_TTABLE) return a.push(squeeze(x, a.dims(2)));
-  return a.push(squeeze(x, a.position(2)));
+Tensor squeeze_some(const Tensor& x, const std::optional<Dims>& dims) {
+  if (!dims) return squeeze(x);
+  return dims->size() == 1 ? squeeze(x, Dim{(*dims)[0]}) : squeeze(x, *dims);
 }
-int unsqueeze_body(Args& a) {
-  if (lua_type(a.L, 2) == LUA_TTABLE) return a.push(unsqueeze(a.tensor(1), a.dims(2)));
-  return a.push(unsqueeze(a.tensor(1), a.position(2)));
+Tensor unsqueeze_some(const Tensor& x, const Dims& dims) {
+  return dims.size() == 1 ? unsqueeze(x, Dim{dims[0]}) : unsqueeze(x, dims);
 }
 
 #define MT_CAT "Joins tensors along a dimension; the other sizes must be equal."
@@ -126,12 +81,15 @@ const Entry kShapeFunctions[] = {
      takes<TensorList, Dim>(joined<stack>)},
     {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", bind<vstack>},
     {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", bind<hstack>},
-    {"meshgrid(..)",
+    {"meshgrid([tensors..], indexing='ij')",
      "One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the "
      "first two dimensions.",
-     meshgrid_body},
-    {"broadcast_tensors(..)", "Each tensor expanded to the shape that all broadcast to.",
-     broadcast_tensors_body},
+     bind<[](const TensorList& list, Indexing how) { return Several{meshgrid(list, how == xy)}; }>},
+    {"broadcast_tensors([tensors..])", "Each tensor expanded to the shape that all broadcast to.",
+     bind<[](const TensorList& list) {
+       if (list.empty()) fail("broadcast_tensors: at least one tensor is needed");
+       return Several{broadcast_tensors(list)};
+     }>},
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
 };
 
@@ -163,9 +121,8 @@ const Entry kShapeMethods[] = {
     {"expand_as(x, y)", "x expanded to the shape of y.",
      bind<[](const Tensor& x, const Tensor& y) { return expand(x, y.shape()); }>},
     {"squeeze(x, [dim]=nil)", "x without the dimensions of size 1, or without some of them.",
-     takes<Tensor, Dims>(squeeze_body)},
-    {"unsqueeze(x, [dim])", "x with a new dimension of size 1, or several.",
-     takes<Tensor, Dims>(unsqueeze_body)},
+     bind<squeeze_some>},
+    {"unsqueeze(x, [dim])", "x with a new dimension of size 1, or several.", bind<unsqueeze_some>},
     {"atleast_1d(x)", "x with at least one dimension.", bind<at_least_dims<1>>},
     {"atleast_2d(x)", "x with at least two dimensions.", bind<at_least_dims<2>>},
     {"atleast_3d(x)", "x with at least three dimensions.", bind<at_least_dims<3>>},
@@ -236,8 +193,8 @@ const Entry kOnlyMethods[] = {
      bind<storage_of>},
     {"element_size(x)", "Bytes of an element.",
      bind<[](const Tensor& x) { return item_size(x.dtype()); }>},
-    {"nelement(x)", "The number of elements.", bind<[](const Tensor& x) { return x.numel(); }>},
-    {"ndimension(x)", "The number of dimensions.", bind<[](const Tensor& x) { return x.dim(); }>},
+    {"nelement(x)", "The number of elements.", bind<&Tensor::numel>},
+    {"ndimension(x)", "The number of dimensions.", bind<&Tensor::dim>},
 };
 
 }  // namespace

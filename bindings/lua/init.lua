@@ -25,6 +25,14 @@ end
 --- Returns the hint in an error about an unknown name, from the existing names; see core/advice.lua.
 function core.advice(owner, key, names) return require 'mtorch.core.advice'(owner, key, names) end
 
+--- The user's line under way, for errors; see core/position.lua.
+function core.position() return require 'mtorch.core.position'() end
+
+function core.json_text(...) return require 'mtorch.io.json_text'(...) end
+
+--- Refuses options that are not in known, {name = type}, or whose value is not of that type.
+function core.check_options(...) return require('mtorch.core.util').check_options(...) end
+
 --- Makes unknown fields of a table errors that suggest the nearest name. open(key) may create a field, open() all but
 --- those of `lazy`, functions that create one each. A table with a metatable is returned unchanged.
 function core.strict(module, name, open, lazy)

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <lua.hpp>
-#include "bindings/core/luajit.h"
+#include "bindings/core/module.h"
 #include "bindings/program/program.h"
 #include "engine/core/device.h"
 #include "engine/core/error.h"

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <lua.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,16 +24,12 @@ void report(lua_State* L);
 void interrupt_compiled(lua_State* L);
 /// Whether Ctrl-C was pressed since the last call; resets it.
 bool take_interrupt();
-/// Sets the global mt and, if requested, nn and optim; returns like `call`.
-int predefine(lua_State* L, bool nn, bool optim);
-/// Loads a chunk that is not a file, and keeps its text, because kernels are compiled from source.
-int load_text(lua_State* L, const std::string& text, const char* chunk);
 /// Pushes a field of a module of the library, or the message of an error; returns like `call`.
 int push_library(lua_State* L, const char* module, const char* name);
-/// Calls a function of help/prompt.lua with the values above the stack index `base`.
-int call_prompt(lua_State* L, const char* name, int base, int results);
 /// A function for Lua: a line from the terminal behind a prompt, or nothing at the end of input.
 int read_line(lua_State* L);
+/// A function for Lua: adds a text to the history.
+int remember_line(lua_State* L);
 /// Reads and runs commands until the end of input; returns the exit status.
 int repl(lua_State* L);
 /// The version, with the commit where it is not that of the tag: 0.1.0+g66072a92 (cmake/version.sh).
@@ -47,7 +42,6 @@ std::string program_path();
 struct Processes {
   int count = 0, restarts = 0;  // count 0: not given
   std::string hosts;
-  bool are_asked_for() const { return count > 1 || restarts > 0 || !hosts.empty(); }
 };
 /// Why the hosts are wrong, or nothing; without a count it becomes that of the hosts' places.
 std::string check_hosts(Processes&);
@@ -58,9 +52,6 @@ int run_processes(const Processes&, const std::vector<std::string>& words);
 /// In a process that run_processes has started: forks, and returns in the child. The parent waits for its end, which it
 /// reports with the last call of mt.dist.
 void report_end();
-
-/// Runs `mtorch jupyter ..`, `debug ..` or `compare ..`, and returns like `call`; nothing for other words.
-std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 
 /// The functions of the program that the Jupyter plug-in calls.
 struct JupyterHost {

@@ -18,16 +18,16 @@
 
 namespace mt::program {
 
+namespace {
+
+/// Calls a function of help/prompt.lua with the values above the stack index `base`.
 int call_prompt(lua_State* L, const char* name, int base, int results) {
   if (push_library(L, "mtorch.help.prompt", name) != 0) return 1;
   lua_insert(L, base + 1);
   return call(L, lua_gettop(L) - base - 1, results);
 }
 
-namespace {
-
 lua_State* completing = nullptr;
-std::string typed;             // the earlier lines of what is being typed
 char** line_buffer = nullptr;  // libedit's line,
 int* line_cursor = nullptr;    // its cursor,
 int word_start = 0;            // and where the word to complete begins
@@ -40,8 +40,8 @@ char* next_name(const char*, int state) {
   if (state == 0) {
     names.clear(), at = 0;
     const int top = lua_gettop(L);
-    lua::push_text(L, typed + std::string(*line_buffer, size_t(*line_cursor)));
-    lua_pushinteger(L, lua_Integer(typed.size()) + word_start + 1);
+    lua_pushlstring(L, *line_buffer, size_t(*line_cursor));
+    lua_pushinteger(L, word_start + 1);
     if (call_prompt(L, "complete", top, 1) == 0)
       for (int i = 1; i <= int(lua_objlen(L, -1)); ++i, lua_pop(L, 1)) {
         lua_rawgeti(L, -1, i);
@@ -140,32 +140,6 @@ class Editor {
   std::string path_;
 };
 
-enum class Input { ready, wrong, quit };
-
-/// Compiles the input, and reads more lines if it is unfinished. Leaves a function, or an error message.
-Input compile(lua_State* L, Editor& editor, std::string& code) {
-  for (bool unfinished = true; unfinished;) {
-    lua_settop(L, 0);
-    lua::push_text(L, code);
-    if (call_prompt(L, "load", 0, 3) != 0) return Input::wrong;
-    unfinished = lua_toboolean(L, 3);
-    lua_remove(L, lua_isnil(L, 1) ? 1 : 2), lua_settop(L, 1);
-    typed = code + "\n";
-    std::string more;
-    if (unfinished && !editor.read(">> ", more)) break;
-    if (unfinished) code = typed + more;
-  }
-  return lua_isboolean(L, 1) ? Input::quit : lua_isfunction(L, 1) ? Input::ready : Input::wrong;
-}
-
-/// Adds the input to the history, a block as one line.
-void remember(lua_State* L, Editor& editor, const std::string& code) {
-  const int top = lua_gettop(L);
-  lua::push_text(L, code);
-  if (call_prompt(L, "one_line", top, 1) == 0) editor.remember(lua_tostring(L, -1));
-  lua_settop(L, top);
-}
-
 Editor& editor_for(lua_State* L) {
   static Editor editor(L);
   return editor;
@@ -180,27 +154,31 @@ int read_line(lua_State* L) {
   return lua::push_text(L, line), 1;
 }
 
+int remember_line(lua_State* L) {
+  editor_for(L).remember(luaL_checkstring(L, 1));
+  return 0;
+}
+
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
     say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", version(),
         LUAJIT_VERSION);
-  if (predefine(L, true, true) != 0) report(L);
   if (call_prompt(L, "predefine", 0, 0) != 0) report(L);
   Editor& editor = editor_for(L);
   interrupt_compiled(L);
-  std::string code;
-  for (; editor.read("> ", code) || editor.gave_up; lua_settop(L, 0), typed.clear()) {
-    if (editor.gave_up || code.find_first_not_of(" \t") == std::string::npos) continue;
-    const Input input = compile(L, editor, code);
-    if (input == Input::quit) return 0;
-    if (editor.gave_up) continue;
-    remember(L, editor, code);
-    if (input == Input::wrong || call(L, 0, LUA_MULTRET) != 0) {
-      report(L);
-      take_interrupt();
-    } else if (code.back() != ';' && lua_gettop(L) > 0) {
-      if (call_prompt(L, "print", 0, 0) != 0) report(L);
-    }
+  std::string line;
+  for (bool unfinished = false;; lua_settop(L, 0)) {
+    const bool is_read = editor.read(unfinished ? ">> " : "> ", line);
+    if (!is_read && !editor.gave_up && !unfinished) break;
+    if (is_read) lua::push_text(L, line);
+    else lua_pushnil(L);
+    lua_pushboolean(L, editor.gave_up);
+    const bool failed = call_prompt(L, "step", 0, 2) != 0;
+    unfinished = !failed && lua_toboolean(L, 1);
+    if (!failed && lua_toboolean(L, 2)) return 0;
+    if (!failed) continue;
+    report(L);
+    take_interrupt();
   }
   if (isatty(STDIN_FILENO)) say(stdout, "\n");
   return 0;

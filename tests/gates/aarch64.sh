@@ -28,7 +28,7 @@ fill_root() {
   }
   own update
   own --download-only install libstdc++-12-dev libgomp1 libopenblas-openmp-dev libluajit2-5.1-dev libfmt-dev \
-    libcli11-dev nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev \
+    nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev \
     libcurl4-openssl-dev librandom123-dev libsimde-dev libutf8proc2 catch2
   for package in "$apt"/archives/*.deb; do dpkg-deb -x "$package" "$ARM64_ROOT"; done
   find "$ARM64_ROOT" -type l -lname '/*' | while read -r link; do

@@ -582,16 +582,16 @@ t.test('autocast: wrong arguments', function()
   t.raises(function() mt.autocast() end, 'autocast')
   t.raises(function() mt.autocast(3) end, "argument 1 'fn' must be a function, got 3")
   t.raises(function() mt.autocast{print, dtype = 'float32'} end,
-    "dtype is the string 'float32'; use 'float16' or 'bfloat16'")
+    "dtype must be 'float16' or 'bfloat16', got the string 'float32'")
   t.raises(function() mt.autocast{print, dype = 'float16'} end, "unknown option 'dype' %(did you mean 'dtype'%?%)")
-  t.raises(function() mt.autocast{print, device = 'gpu'} end, "use 'cpu' or 'cuda'")
-  t.raises(function() mt.autocast{print, enabled = 1} end, 'enabled is 1; use true or false')
+  t.raises(function() mt.autocast{print, device = 'gpu'} end, "device must be 'cpu' or 'cuda', got the string 'gpu'")
+  t.raises(function() mt.autocast{print, enabled = 1} end, 'enabled must be true or false, got 1')
   t.raises(function() mt.autocast({dtype = 'float16'}, print) end, 'options go into one table')
   t.raises(function() mt.zeros({1}, {dtype = 'float8'}) end, "'float8' is not a dtype; use .*'bfloat16'")
 end)
 
 t.test('the names in the list of autocast are functions', function()
-  -- as bindings/core/autocast.cpp lists them
+  -- as bindings/functions/autocast.cpp lists them
   for name in ([[matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot conv1d
     conv2d conv_transpose1d conv_transpose2d conv1d_anchored conv2d_anchored scaled_dot_product_attention exp exp2
     expm1 log log2 log10 log1p pow rsqrt reciprocal acos asin cosh sinh tan erfinv softplus logsigmoid logaddexp

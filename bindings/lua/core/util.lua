@@ -349,6 +349,23 @@ function util.read_file(path, most)
   return text
 end
 
+--- Refuses options that are not in known, {name = type}, or whose value is not of that type.
+function util.check_options(operation, options, known)
+  if type(options) ~= 'table' then
+    core.fail('%s: options must be a table, got %s', operation, core.describe(options))
+  end
+  for _, key in ipairs(util.sorted_keys(options)) do
+    local value, names = options[key], util.sorted_keys(known)
+    if type(key) == 'string' and not known[key] then
+      local close = core.nearest(names, key)
+      core.fail("%s: unknown option '%s': %s", operation, key, close == '' and 'known are ' ..
+        table.concat(names, ', ') or ("did you mean '%s'?"):format(close))
+    end
+    local expected = type(key) == 'string' and core.misfit(known[key], value)
+    if expected then core.fail('%s: %s must be %s, got %s', operation, key, expected, core.describe(value)) end
+  end
+end
+
 --- Writes a whole file or nothing, see engine/core/file.h; returns the path.
 function util.write_file(op, path, text) return core.write_file(op, tostring(path), text) end
 

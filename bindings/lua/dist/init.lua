@@ -7,7 +7,7 @@
 -- and backward. Both present their whole states in state_dict(), so that a checkpoint fits any number of processes.
 local core = require 'mtorch.core'
 
-local dist, parts = core.dist()
+local dist, parts = core.dist(), core.dist_parts()
 core.dist_parts = parts
 
 dist.print = core.declare('print(..)', 'print(..) in process 0 alone, for a line that all processes would print.',

@@ -127,10 +127,31 @@ function prompt.load(text)
   return interactive.load(code:gsub('^%s*=', ''), '=stdin')
 end
 
-prompt.one_line = interactive.one_line -- for the history
+local typed = '' -- the earlier lines of what is being typed
 
---- `help` of the prompt: alone, called with a name, or with a function.
+--- Runs what was typed when it is complete, and prints its values unless it ends with ';'. Without a line the input has
+--- ended, or was given up. Returns whether more lines are needed, and whether the prompt ends.
+function prompt.step(line, gave_up)
+  local text = typed .. (line or '')
+  typed = ''
+  if gave_up or not text:find '[^ \t]' then return false end
+  local ok, run, message, unfinished = pcall(prompt.load, text)
+  if run == false then return false, true end
+  if ok and unfinished and line then
+    typed = text .. '\n'
+    return true
+  end
+  core.remember_line(interactive.one_line(text))
+  if not ok or not run then error(ok and message or run, 0) end
+  local function show(...)
+    if select('#', ...) > 0 and not text:find ';$' then prompt.print(...) end
+  end
+  show(core.call(run))
+end
+
+--- The globals of the prompt; `help` is alone, called with a name, or with a function.
 function prompt.predefine()
+  require('mtorch.script.program').predefine 'nn optim'
   if rawget(_G, 'help') ~= nil then return end
   rawset(_G, 'help', setmetatable({}, {__tostring = function() return greeting end, __call = function(_, name)
     if name == nil then print(greeting) else mt.help(name) end
@@ -139,7 +160,9 @@ end
 
 --- The completions of the text before the cursor, each as what replaces the text from the position `from` on. Of a long
 --- list for nothing typed yet only the likely names.
-function prompt.complete(text, from)
+function prompt.complete(line, from)
+  local text = typed .. line
+  from = from + #typed
   local items, start = interactive.complete(text)
   local found, all = {}, #items > 100 and start > #text
   for i, item in ipairs(items) do

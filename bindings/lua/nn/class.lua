@@ -272,7 +272,7 @@ local function results(...) return ... end
 local function call(self, ...) -- forward of the object, or of its class: without __index
   return results((rawget(self, 'forward') or self.__class.forward)(self, ...))
 end
-core.set_module_call(call)
+core.call_module = call -- for core/position.lua
 
 local function construct(of, ...)
   local self = setmetatable({__fields = {}, __params = {}, __seen = {}, __class = of, training = true}, of)

@@ -113,10 +113,10 @@ function(fn, path, sort, top, quiet, wait, warmup, active)
     return rows, ...
   end
   for _ = 1, wait do fn() end
-  for _ = 1, warmup do core.profile_call(fn, false) end
+  for _ = 1, warmup do core.profile_call(false, fn) end
   local function steps()
     for _ = 2, active do fn() end
     return fn()
   end
-  return finished(core.profile_call(active == 1 and fn or steps, path ~= nil))
+  return finished(core.profile_call(path ~= nil, active == 1 and fn or steps))
 end)
