@@ -99,7 +99,7 @@ int gsub(lua_State* L) {
   return plain_gsub(L);
 }
 
-/// mtorch.core.run_jupyter(connection_file): serves it; returns an exit status, and why there is no kernel.
+/// run_jupyter(connection_file): serves it; returns an exit status, and why there is no kernel.
 int run_jupyter(lua_State* L) {
   const char* const file = luaL_checkstring(L, 1);
   std::string why;
@@ -119,7 +119,7 @@ int run_jupyter(lua_State* L) {
   return 2;
 }
 
-// Functions of mtorch.core for script/program.lua.
+// Functions of mtorch.core.program.
 int push_doctor(lua_State* L) { return lua_pushinteger(L, doctor()), 1; }
 /// call(fn, ..): fn(..), as a function that Lua's names of frames do not know: a main chunk.
 int call_plainly(lua_State* L) {
@@ -145,12 +145,12 @@ int ignore_environment(lua_State* L) {
   return 2;
 }
 
-/// Adds the program's functions to mtorch.core, and changes Lua's own (script/start.lua).
+/// Adds the program's functions, mtorch.core.program, and changes Lua's own (script/start.lua).
 int adjust_library(lua_State* L) {
   static const luaL_Reg functions[] = {{"call", call_plainly},
                                        {"doctor", push_doctor},
                                        {"has_c_stack", has_c_stack},
-                                       {"program_path", push_path},
+                                       {"path", push_path},
                                        {"ignore_environment", ignore_environment},
                                        {"read_line", read_line},
                                        {"remember_line", remember_line},
@@ -162,9 +162,11 @@ int adjust_library(lua_State* L) {
   lua_pushvalue(L, -1);
   lua_pushliteral(L, "mtorch.core");
   lua_call(L, 1, 1);
+  lua_newtable(L);
   luaL_register(L, nullptr, functions);
   lua_pushfstring(L, "mtorch %s -- " LUAJIT_VERSION, version());
   lua_setfield(L, -2, "version");
+  lua_setfield(L, -2, "program");
   lua_pop(L, 1);
   lua_pushliteral(L, "mtorch.script.start");
   lua_call(L, 1, 0);

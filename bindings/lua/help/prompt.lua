@@ -141,12 +141,12 @@ function prompt.step(line, gave_up)
     typed = text .. '\n'
     return true
   end
-  core.remember_line(interactive.one_line(text))
+  core.program.remember_line(interactive.one_line(text))
   if not ok or not run then error(ok and message or run, 0) end
   local function show(...)
     if select('#', ...) > 0 and not text:find ';$' then prompt.print(...) end
   end
-  show(core.call(run))
+  show(core.program.call(run))
 end
 
 --- The globals of the prompt; `help` is alone, called with a name, or with a function.

@@ -64,7 +64,7 @@ local function run(line, frame)
 end
 
 local function read_line(text)
-  if core.read_line then return core.read_line(text) end -- of the program: edits lines
+  if core.program then return core.program.read_line(text) end -- of the program: edits lines
   io.stdout:write(text)
   io.stdout:flush()
   return io.read()

@@ -91,4 +91,27 @@ function options.read(words)
   return o
 end
 
+--- Warns that options after a script that ignores its arguments have no effect.
+function options.report_lost(words)
+  local flag
+  for i = 2, #words do
+    for _, name in ipairs{'--threads', '--seed', '--device'} do
+      if not flag and words[i]:sub(1, #name) == name then flag = name end
+    end
+  end
+  local file = flag and io.open(words[1])
+  if not file then return end
+  local text = file:seek('end') and file:seek('set') and file:read '*a' or '...' -- a pipe can be read only once
+  file:close()
+  text = text:gsub('%-%-[^\n]*', '')
+  for _, word in ipairs{'%f[%w_]args?%f[^%w_]', '%.%.%.', '%f[%w_]dofile%f[^%w_]', '%f[%w_]loadfile%f[^%w_]'} do
+    if text:find(word) then return end
+  end
+  for name in text:gmatch '%f[%w_]require%s*%(?%s*(.[%w_.]*)' do
+    if not name:find '^[\'"]mtorch' then return end -- which may read them
+  end
+  io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; write mtorch %s .. %s\n"):format(
+    words[1], flag, flag, words[1]))
+end
+
 return options

@@ -3,6 +3,13 @@ local core = require 'mtorch.core'
 
 local program = {}
 
+--- Loads a module that is used once: a script should not have more for the collector to visit.
+local function once(name)
+  local module = require(name)
+  package.loaded[name] = nil
+  return module
+end
+
 --- Sets the global mt, and nn and optim if a text mentions them: loading those takes milliseconds.
 function program.predefine(text)
   local mt = require 'mtorch'
@@ -40,33 +47,10 @@ end
 local function run_code(code)
   local name = '=(command line)'
   local chunk, message = load_text(code, name)
-  if chunk then return nil, core.call(chunk) end
+  if chunk then return nil, core.program.call(chunk) end
   chunk = load_text('return ' .. code, name)
   if not chunk then return message end
-  require('mtorch.help.prompt').print(core.call(chunk))
-end
-
---- Warns that options after a script that ignores its arguments have no effect.
-local function report_lost(words)
-  local flag
-  for i = 2, #words do
-    for _, name in ipairs{'--threads', '--seed', '--device'} do
-      if not flag and words[i]:sub(1, #name) == name then flag = name end
-    end
-  end
-  local file = flag and io.open(words[1])
-  if not file then return end
-  local text = file:seek('end') and file:seek('set') and file:read '*a' or '...' -- a pipe can be read only once
-  file:close()
-  text = text:gsub('%-%-[^\n]*', '')
-  for _, word in ipairs{'%f[%w_]args?%f[^%w_]', '%.%.%.', '%f[%w_]dofile%f[^%w_]', '%f[%w_]loadfile%f[^%w_]'} do
-    if text:find(word) then return end
-  end
-  for name in text:gmatch '%f[%w_]require%s*%(?%s*(.[%w_.]*)' do
-    if not name:find '^[\'"]mtorch' then return end -- which may read them
-  end
-  io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; write mtorch %s .. %s\n"):format(
-    words[1], flag, flag, words[1]))
+  require('mtorch.help.prompt').print(core.program.call(chunk))
 end
 
 --- Applies --threads, --seed and --device.
@@ -77,43 +61,9 @@ local function apply(o)
   if reason ~= '' then error('--device: ' .. reason, 0) end
 end
 
-local function usage(sentence)
-  return 2, sentence .. '\nusage: mtorch [options] [script [args]]; see mtorch --help'
-end
-
--- `mtorch NAME ..`: each returns a status and the sentence of an error, or nothing.
-local commands = {}
-function commands.jupyter(words)
-  if words[1] == 'kernel' and #words == 2 then return core.run_jupyter(words[2]) end
-  local run = #words > 0 and #words < 3 and require('mtorch.jupyter.install')[words[1]]
-  if run then return run(words[2] or '', core.program_path()) end
-  return 2, 'jupyter needs one of: install [--prefix=FOLDER], uninstall [--prefix=FOLDER], kernel CONNECTION_FILE'
-end
-function commands.debug(words)
-  local wrong = require('mtorch.script.debugger').start(words)
-  return wrong and 2, wrong
-end
-function commands.compare(words)
-  local wrong = require('mtorch.extras.report.compare').start(words)
-  return wrong and 2, wrong
-end
-
-function commands.doctor(words)
-  if #words > 0 then return usage 'doctor takes no arguments' end
-  return core.doctor()
-end
-
---- Starts the processes that the options ask for.
-local function launch(o, rest)
-  if #rest == 0 and #o.code == 0 then return usage '--processes needs a script' end
-  local status, sentence = core.run_processes(o.processes or 0, o.restarts or 0, o.hosts or '', o.others)
-  if sentence then return usage(sentence) end
-  return status
-end
-
 --- Sets arg, applies options, and runs the code before the script. Returns a status and a message if it fails.
 local function prepare(o, words, rest)
-  if o.clean then package.path, package.cpath = core.ignore_environment() end
+  if o.clean then package.path, package.cpath = core.program.ignore_environment() end
   local arg = {}
   for i, word in ipairs(words) do arg[i - (rest[1] and #words - #rest or 0) - 1] = word end
   _G.arg = arg
@@ -139,7 +89,7 @@ end
 local function run_script(rest, watches)
   local script = rest[1]
   if script ~= '-' then
-    report_lost(rest)
+    if #rest > 1 then once('mtorch.script.options').report_lost(rest) end
     local folder = script:match '^(.*)/' or '.'
     package.path = ('%s/?.lua;%s/?/init.lua;%s'):format(folder, folder, package.path)
   end
@@ -147,28 +97,29 @@ local function run_script(rest, watches)
   if not chunk then return 1, message end
   if watches then
     require('mtorch.script.watch').start(script)
-    core.start_watch()
+    core.program.start_watch()
   end
-  core.call(chunk, unpack(rest, 2))
+  core.program.call(chunk, unpack(rest, 2))
 end
 
 --- Runs what a command line names: its words, and what options.read makes of them. Returns the exit status, the message
 --- of an error that has no line, and whether the prompt follows.
 function program.run(words, o, wrong)
-  package.loaded['mtorch.script.options'] = nil -- it is not needed any more
-  if not o then return usage(wrong) end
-  if o.help then return 0, io.write(o.help) and nil end
-  local rest = {unpack(words, o.first)}
-  if (o.processes or 1) > 1 or (o.restarts or 0) > 0 or o.hosts then return launch(o, rest) end
-  if o.version then io.write(core.version, '\n') end
-  local command, watches = commands[rest[1]], rest[1] == 'watch'
-  local file = (command or watches) and io.open(rest[1]) -- a script of that name
-  if file then file:close() elseif command then return command{unpack(rest, 2)} end
-  watches = watches and not file
-  if watches then
-    table.remove(rest, 1)
-    if not rest[1] or rest[1] == '-' then return usage 'watch needs a script: mtorch watch train.lua' end
+  package.loaded['mtorch.script.options'] = nil
+  local rest = {unpack(words, o and o.first or 1)}
+  local word, watches = rest[1], rest[1] == 'watch'
+  local is_command = word and (' jupyter debug compare doctor watch '):find(' ' .. word .. ' ', 1, true)
+  local file = is_command and io.open(word) -- a script of that name
+  if file then
+    file:close()
+    is_command, watches = false, false
   end
+  if not o or o.help or o.processes or o.restarts or o.hosts or is_command then
+    local status, message = once 'mtorch.script.commands'(o, wrong, rest, is_command and word)
+    if status then return status, message end
+  end
+  if o.version then io.write(core.program.version, '\n') end
+  if watches then table.remove(rest, 1) end
   local status, message = prepare(o, words, rest)
   if status then return status, message end
   local is_bare = not rest[1] and #o.code == 0 and #o.libraries == 0 and not o.version

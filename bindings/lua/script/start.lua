@@ -14,7 +14,7 @@ local function leave(...)
 end
 local function resume_checked(co, ...)
   if type(co) ~= 'thread' then return resume(co, ...) end
-  if depth >= 2000 or not core.has_c_stack() then return false, overflow end
+  if depth >= 2000 or not core.program.has_c_stack() then return false, overflow end
   depth = depth + 1
   return leave(resume(co, ...))
 end
