@@ -378,9 +378,10 @@ Job& last_job() {
 
 Job start_in_background(std::function<void()> job) {
   static const bool in_thread = threads_may_call() && has_idle_core();
-  std::packaged_task<void()> task([before = last_job(), job = std::move(job)] {
-    if (before.valid()) before.get();
-    job();
+  // What has run keeps neither its tensors nor the jobs before it.
+  std::packaged_task<void()> task([before = last_job(), job = std::move(job)]() mutable {
+    if (const Job earlier = std::exchange(before, {}); earlier.valid()) earlier.get();
+    std::exchange(job, nullptr)();
   });
   last_job() = task.get_future();
   if (in_thread) std::thread(std::move(task)).detach();
