@@ -14,13 +14,9 @@
 #include "engine/ops/reduce.h"
 
 namespace mt {
-class StepRecorder;
 struct KernelArgument;
 struct LaunchSize;
 }  // namespace mt
-namespace mt::ir {
-class Expression;
-}
 namespace mt::lua {
 
 /// The last options of every constructor (dtype, device, requires_grad), from argument i on.
@@ -59,8 +55,6 @@ inline void push_whole(lua_State* L, int64_t n) {
   else push_text(L, std::to_string(n));
 }
 
-/// A program from compile.cpp.
-const ir::Expression& expression_at(const Args& a, int i);
 /// The size of a launch: grid and block in x, y, z are the arguments from 2 on.
 LaunchSize launch_size(const Args&);
 /// The arguments from i on as those of a launch.
@@ -96,12 +90,11 @@ MT_SUBJECTS(MT_DECLARE)
 
 /// Each adds the C functions of a part of the Lua library to the table on top of the stack.
 using AddFunctions = void(lua_State* L);
-AddFunctions add_compile, add_cuda, add_cuda_kernel, add_dist, add_dist_parts, add_explain, add_fft,
-    add_files, add_formats, add_fuse, add_gradient, add_grid_kernel, add_linalg, add_loader,
-    add_optim, add_profile, add_record, add_replay, add_tokenizer, add_watch, add_workers;
+AddFunctions add_compile, add_cuda, add_cuda_kernel, add_dist, add_dist_parts, add_fft, add_files,
+    add_formats, add_gradient, add_grid_kernel, add_linalg, add_loader, add_optim, add_profile,
+    add_record, add_replay, add_tokenizer, add_watch, add_workers;
 void open_markers(lua_State* L);    // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);  // x + y, -x
-StepRecorder& recorder_at(const Args&, int i);
 
 // ---- operations over one, two and three spatial dimensions as one entry ---------------------------
 

@@ -43,9 +43,13 @@ template <class R> struct TreeInterpreter : GridMachine {
   /// The lanes of `a` in which `c` equals `wanted`.
   static Active where(Active a, const bool* c, bool wanted, uint8_t* set) {
     const uint8_t* const holds = reinterpret_cast<const uint8_t*>(c);
-    MT_INDEPENDENT
-    for (int l = a.lo; l < a.hi; ++l)
-      set[l] = uint8_t((a.mask ? a.mask[l] : 1) & (holds[l] ^ !wanted));
+    if (a.mask) {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(a.mask[l] & (holds[l] ^ !wanted));
+    } else {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(holds[l] ^ !wanted);
+    }
     return lanes_of(set, a.lo, a.hi);
   }
   void clear(uint8_t* set) const { std::memset(set, 0, size_t(lanes)); }
@@ -105,7 +109,7 @@ template <class R> struct TreeInterpreter : GridMachine {
   void affine_op(const V& v) {
     GridNumber x = number[v.args.of[0]->at];
     const GridNumber& y = number[v.args.of[v.args.count - 1]->at];
-    if (op::is<op::Add, op::Sub>(v.op)) {
+    if (v.op == op::id<op::Add> || v.op == op::id<op::Sub>) {
       const int64_t sign = v.op == op::id<op::Add> ? 1 : -1;
       x.base.whole += sign * y.base.whole;
       for (int k = 0; k < 3; ++k) x.step[k] += sign * y.step[k];
@@ -208,19 +212,37 @@ template <class R> struct TreeInterpreter : GridMachine {
     });
   }
 
-  /// lt or le of affine numbers.
+  /// Whether all elements of an affine number are far from the limits of int64.
+  bool is_small(const GridNumber& x) const {
+    double most = std::fabs(double(x.base.whole));
+    for (int k = 0; k < 3; ++k) most += std::fabs(double(x.step[k])) * n[k];
+    return most < 0x1p61;
+  }
+  /// lt or le of affine numbers: in each row the result is a range of lanes.
   void compare_op(const V& v, Active a) {
-    const GridNumber &x = number[v.args.of[0]->at], &y = number[v.args.of[1]->at];
-    const bool less = v.op == op::id<op::Lt>;
+    GridNumber d = number[v.args.of[0]->at];
+    const GridNumber& y = number[v.args.of[1]->at];
+    if (!is_small(d) || !is_small(y)) {
+      bool* const out = static_cast<bool*>(vector[v.at] = own[v.at]);
+      for (int l = a.lo; l < a.hi; ++l)
+        out[l] = v.op == op::id<op::Lt> ? value(d, l) < value(y, l) : value(d, l) <= value(y, l);
+      return;
+    }
+    d.base.whole -= y.base.whole;
+    for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
+    const int64_t least = v.op == op::id<op::Lt> ? 0 : 1;  // true where d < least
     bool* const out = static_cast<bool*>(vector[v.at] = own[v.at]);
-    each_row(a.lo, a.hi, [&](int from, int to, int begin, int row, int plane) {
-      const int64_t p = x.base.whole + x.step[1] * row + x.step[2] * plane,
-                    q = y.base.whole + y.step[1] * row + y.step[2] * plane;
-      MT_INDEPENDENT
-      for (int l = from; l < to; ++l) {
-        const int64_t left = p + x.step[0] * (l - begin), right = q + y.step[0] * (l - begin);
-        out[l] = less ? left < right : left <= right;
-      }
+    const int64_t s = d.step[0], step = s > 0 ? s : -s;
+    each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
+      const int64_t base = d.base.whole + d.step[1] * y + d.step[2] * z;
+      if (s == 0) return void(std::memset(out + from, base < least, size_t(to - from)));
+      // base + s * x < least: x < edge where s > 0, else x >= edge
+      const int64_t room = s > 0 ? least - base : base - least;
+      int64_t edge =
+          begin + (s > 0 ? -math::floor_divide(-room, step) : math::floor_divide(room, step) + 1);
+      edge = edge < from ? from : edge > to ? to : edge;
+      std::memset(out + from, s > 0, size_t(edge - from));
+      std::memset(out + edge, s < 0, size_t(to - edge));
     });
   }
 
@@ -300,8 +322,16 @@ template <class R> struct TreeInterpreter : GridMachine {
       add(out, a);
       return kNoLanes;
     }
-    add(out, where(a, truth(*s.value), true, mask(level, 1)));
-    return where(a, truth(*s.value), false, mask(level, 2));
+    const bool* const c = truth(*s.value);
+    const uint8_t* const holds = reinterpret_cast<const uint8_t*>(c);
+    if (a.mask) {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | (holds[l] & a.mask[l]));
+    } else {
+      MT_INDEPENDENT
+      for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | holds[l]);
+    }
+    return where(a, c, false, mask(level, 2));
   }
 
   bool interrupted() const { return mt_interrupted || stop; }

@@ -231,8 +231,11 @@ void GridMachine::load_scalar(const GridValue& v, Active a) {
   const int64_t at = p.offset;
   for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
     if (a.has(l)) note(v, l, at, false, false);
-  mover(t.dtype, program.real)
-      .read_run(&to, static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+  if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
+    to.single = static_cast<const float*>(t.data)[at];
+  else
+    mover(t.dtype, program.real)
+        .read_run(&to, static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
 }
 
 /// A temporary may be the elements of the tensor themselves.

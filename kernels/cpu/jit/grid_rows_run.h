@@ -205,15 +205,10 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
     if (room < p_->hi - p_->lo) p_->hi = p_->lo + room;
     return inside;
   }
-  /// Whether all elements of a row are far from the limits of int64.
-  bool is_small(const GridNumber& x) const {
-    return __builtin_fabs(double(x.base.whole)) + __builtin_fabs(double(x.step[0])) * w_.n[0] <
-           0x1p61;
-  }
   bool compare(const V& v) {
     GridNumber d = w_.number[v.args.of[0]->at];
     const GridNumber& y = w_.number[v.args.of[1]->at];
-    if (!is_small(d) || !is_small(y)) return false;  // they may wrap around
+    if (!w_.is_small(d) || !w_.is_small(y)) return false;  // they may wrap around
     d.base.whole -= y.base.whole, d.step[0] -= y.step[0];
     constexpr int64_t kFar = int64_t(1) << 62;
     const bool holds = within(d, -kFar, v.op == op::id<op::Lt> ? -1 : 0);
