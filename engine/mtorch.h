@@ -9,6 +9,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/tensor.h"
+#include "engine/io/bytes.h"
 #include "engine/io/tensor_files.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/fft.h"
@@ -29,7 +30,7 @@ inline void save_safetensors(const std::string& path, const std::vector<NamedTen
 /// What save_safetensors, mt.save or another program wrote, on the CPU: load_safetensors(path).at("w"). A module's
 /// state_dict has PyTorch's names, "0.weight".
 inline TensorFile load_safetensors(const std::string& path) {
-  return read_safetensors("load_safetensors", path);
+  return read_by(parse_safetensors, "load_safetensors", path, " is not a valid safetensors file");
 }
 
 }  // namespace mt

@@ -147,7 +147,7 @@ void Args::place(bool spreads) {
   }
   int collected = 0;  // the number of values collected into the list at the end of the signature
   for (int i = 1; i <= std::min(params, 2); ++i) {
-    const bool none = param(i).kinds & kind::tensors && lua_gettop(L) < base + i;
+    const bool none = param(i).kinds & kind::tensors && lua_gettop(L) == base + i - 1;
     if (!param(i).collect || (!none && !is_item(param(i), base + i))) continue;
     collect(param(i), base + i);
     if (i == params) collected = int(lua_objlen(L, base + i));
@@ -168,7 +168,7 @@ void Args::place(bool spreads) {
 void Args::spread(int at) {
   const Signature& s = signature_of(entry_);
   const int length = int(lua_objlen(L, at)), room = int(s.params.size()) - at + 1;
-  if (length > room && !s.open)
+  if (length > room && !s.open && !s.collects)
     fail("{}: {} arguments given, it takes {}: {}", s.name, length, room, s.text);
   luaL_checkstack(L, length + 1, "too many arguments");
   for (int k = 1; k <= length; ++k) lua_rawgeti(L, at, k);

@@ -121,8 +121,12 @@ int run_jupyter(lua_State* L) {
 
 // Functions of mtorch.core.program.
 int push_doctor(lua_State* L) { return lua_pushinteger(L, doctor()), 1; }
-/// call(fn, ..): fn(..), as a function that Lua's names of frames do not know: a main chunk.
+/// call(fn, list): fn(list[2], ..), as a function that Lua's names of frames do not know: a main chunk.
 int call_plainly(lua_State* L) {
+  const int words = lua_istable(L, 2) ? int(lua_objlen(L, 2)) : 0;
+  luaL_checkstack(L, words, "too many arguments");  // unpack gives up to 8000
+  for (int i = 2; i <= words; ++i) lua_rawgeti(L, 2, i);
+  if (words) lua_remove(L, 2);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }

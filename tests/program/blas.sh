@@ -101,9 +101,9 @@ has 'a library that is something else' "$(lua MTORCH_BLAS=libz.so.1 "$large")" \
   '*libz.so.1: openblas_get_parallel is not in it;*'
 if command -v "${CC:-cc}" >/dev/null; then
   {
-    grep -o "X([a-z0-9_]*)" "$here/kernels/cpu/libraries/openblas.h" | grep -v parallel |
-      sed "s/X(\(.*\))/void \1(void) {}/"
-    echo 'int openblas_get_parallel(void) { return 1; }'
+    sed -n 's/^  X(\([a-z0-9]*\),.*/void s\1_(void) {} void d\1_(void) {}/p' "$here/kernels/cpu/libraries/openblas.h"
+    echo 'int openblas_get_parallel(void) { return 1; } void openblas_get_config(void) {}'
+    echo 'void openblas_get_corename(void) {} void cblas_sgemm(void) {} void cblas_dgemm(void) {}'
   } >"$folder/threads.c"
   "${CC:-cc}" -w -shared -fPIC -o "$folder/threads.so" "$folder/threads.c"
   has 'a build with threads of its own' "$(lua MTORCH_BLAS="$folder/threads.so" "$large")" \

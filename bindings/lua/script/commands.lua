@@ -39,14 +39,14 @@ local function launch(o, rest)
   return status
 end
 
---- Does what the options, or a sentence of an error, and the first word of the rest ask for. Returns a status and the
---- message of an error; nothing if a script is to be run.
-return function(o, wrong, rest, word)
+--- Does what the options, or a sentence of an error, and the first word of the rest ask for; `arguments` follow it.
+--- Returns a status and the message of an error; nothing if a script is to be run.
+return function(o, wrong, rest, word, arguments)
   if not o then return usage(wrong) end
   if o.help then return 0, io.write(o.help) and nil end
   if (o.processes or 1) > 1 or (o.restarts or 0) > 0 or o.hosts then return launch(o, rest) end
   if not word then return nil end
   if o.version then io.write(core.program.version, '\n') end
-  local status, message = commands[word]{unpack(rest, 2)}
+  local status, message = commands[word](arguments)
   return status or word ~= 'watch' and 0 or nil, message
 end

@@ -10,6 +10,13 @@ local function once(name)
   return module
 end
 
+--- The words of a list from i on.
+local function tail(list, i)
+  local rest = {}
+  for k = i, #list do rest[#rest + 1] = list[k] end
+  return rest
+end
+
 --- Sets the global mt, and nn and optim if a text mentions them: loading those takes milliseconds.
 function program.predefine(text)
   local mt = require 'mtorch'
@@ -99,14 +106,14 @@ local function run_script(rest, watches)
     require('mtorch.script.watch').start(script)
     core.program.start_watch()
   end
-  core.program.call(chunk, unpack(rest, 2))
+  core.program.call(chunk, rest)
 end
 
 --- Runs what a command line names: its words, and what options.read makes of them. Returns the exit status, the message
 --- of an error that has no line, and whether the prompt follows.
 function program.run(words, o, wrong)
   package.loaded['mtorch.script.options'] = nil
-  local rest = {unpack(words, o and o.first or 1)}
+  local rest = tail(words, o and o.first or 1)
   local word, watches = rest[1], rest[1] == 'watch'
   local is_command = word and (' jupyter debug compare doctor watch '):find(' ' .. word .. ' ', 1, true)
   local file = is_command and io.open(word) -- a script of that name
@@ -115,7 +122,7 @@ function program.run(words, o, wrong)
     is_command, watches = false, false
   end
   if not o or o.help or o.processes or o.restarts or o.hosts or is_command then
-    local status, message = once 'mtorch.script.commands'(o, wrong, rest, is_command and word)
+    local status, message = once 'mtorch.script.commands'(o, wrong, rest, is_command and word, tail(rest, 2))
     if status then return status, message end
   end
   if o.version then io.write(core.program.version, '\n') end

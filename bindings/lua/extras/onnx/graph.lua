@@ -271,9 +271,6 @@ function Graph.other_axes(rank, axes)
   return util.filter(Graph.axes_from(0, rank), function(axis) return not taken[axis] end)
 end
 
---- Returns the tensors of a call that accepts several tensors or a list.
-function Graph.operands(a) return is_handle(a[1]) and a or a[1] end
-
 --- Returns a constant list of int64.
 function Graph:ints(list)
   return self:constant(mt.tensor(#list > 0 and list or mt.empty({0}), {dtype = 'int64'}))

@@ -54,7 +54,7 @@ product('cross', function(g, x, y, a)
 end)
 
 function entries.einsum(g, a)
-  return g:node('Einsum', Graph.operands(a), {equation = (a.equation:gsub('%s', ''))}, nil, 1)
+  return g:node('Einsum', a.operands, {equation = (a.equation:gsub('%s', ''))}, nil, 1)
 end
 
 --- beta x + alpha product; a term with factor 0 is omitted.

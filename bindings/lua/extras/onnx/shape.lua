@@ -4,7 +4,7 @@ local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
 
-local entries, operands = {}, Graph.operands
+local entries = {}
 local filter, map, tabulate = extend.util.filter, extend.util.map, extend.util.tabulate
 
 --- Defines an entry for several names.
@@ -56,12 +56,11 @@ end
 function entries.unsqueeze(g, a, call) return g:unsqueeze(a.x, Graph.axes(call, a.dim)) end
 define('expand broadcast_to expand_as', function(g, a, call) return g:expand(a.x, call.shape) end)
 define('broadcast_tensors meshgrid', function(g, a, call)
-  local list, made, grid = operands(a), {}, call.op == 'meshgrid'
-  local options = grid and (list.indexing or (type(a[#a]) == 'table' and a[#a].indexing) or a[#a])
+  local list, made, grid = a.tensors, {}, call.op == 'meshgrid'
   for k, result in ipairs(call.results) do
     local x, shape = list[k], result.shape
     if grid then
-      local place = options == 'xy' and k <= 2 and 3 - k or k
+      local place = a.indexing == 'xy' and k <= 2 and 3 - k or k
       x = g:reshape(x, tabulate(#shape, function(i) return i == place and shape[i] or 1 end))
     end
     made[k] = g:expand(x, shape)
