@@ -1,6 +1,5 @@
 -- product.lua -- matrix products as ONNX operators
 local extend = require('mtorch').extend
-local Graph = require 'mtorch.extras.onnx.graph'
 
 local entries = {}
 
