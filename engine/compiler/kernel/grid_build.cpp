@@ -65,6 +65,7 @@ std::string counted(size_t least, size_t most) {
 
 }  // namespace
 
+/// Calls, which need the statements of helpers: those are inlined by Builder.
 class CallBuilder : protected ExpressionBuilder {
  protected:
   using ExpressionBuilder::ExpressionBuilder;

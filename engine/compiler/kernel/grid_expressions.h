@@ -99,6 +99,7 @@ inline int axis_of(const std::string& field) {
   return field == "x" ? 0 : field == "y" ? 1 : field == "z" ? 2 : -1;
 }
 
+/// Expressions without calls. CallBuilder and then Builder (grid_build.cpp) derive from it: calls, statements.
 class ExpressionBuilder {
  protected:
   using Expr = ast::Expression;

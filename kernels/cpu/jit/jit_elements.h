@@ -4,6 +4,7 @@
 
 namespace mt {
 
+/// Layer 2 of the emitter: instructions that access elements which are not just one contiguous vector.
 class ElementEmitter : protected RegisterAllocator {
  protected:
   using RegisterAllocator::RegisterAllocator;

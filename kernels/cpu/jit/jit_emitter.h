@@ -8,6 +8,7 @@
 
 namespace mt {
 
+/// The last layer of the emitter: the order of the instructions, loops and jumps.
 class Emitter : InstructionEmitter {
  public:
   using RegisterAllocator::kOperands;
@@ -24,8 +25,7 @@ class Emitter : InstructionEmitter {
     uses_in_body_ = &in_body;
     write_pool();
     write_prologue();
-    const size_t frame =
-        asm_.getSize() - 4 - 4;  // of the 32-bit size in `sub rsp, size`; then `and`
+    const size_t frame = asm_.getSize() - 4 - 4;  // the size in `sub rsp, size`, before `and`
     write_sequence(plan_.before, in_before, 1, false);
     pin();
     if (plan_.carries.empty()) load_pointers();
@@ -67,9 +67,9 @@ class Emitter : InstructionEmitter {
       ones_ = put(~uint64_t(0), 8, 4);
       put(0, 8, 4);  // ones and zeros: masks of any number of lanes
       signs_ = put(uint64_t(1) << (8 * item_ - 1), item_, lanes_);
-      for (int k = 0; k < 2;
-           ++k) {  // to the first bytes of each half: the lowest 1 or 2 bytes of its lanes
-        pack_[k] = asm_.getSize();
+      for (int k = 0; k < 2; ++k) {
+        pack_[k] =
+            asm_.getSize();  // the lowest 1 or 2 bytes of the lanes to the front of each half
         for (int half = 0; half < 2; ++half)
           for (int byte = 0; byte < 16; ++byte) {
             const int lane = byte >> k;

@@ -19,6 +19,7 @@ inline uint8_t permuted(uint8_t table, const int (&order)[3]) {
   return out;
 }
 
+/// Layer 3 of the emitter: `write` emits one lane instruction.
 class InstructionEmitter : protected ElementEmitter {
  protected:
   using ElementEmitter::ElementEmitter;

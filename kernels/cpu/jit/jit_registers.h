@@ -37,6 +37,7 @@ inline RegisterFile register_file(Isa isa) {
 #define MT_KMASK(name, ...) \
   (lanes_ == 16 ? MT_EMIT(name##w, __VA_ARGS__) : MT_EMIT(name##b, __VA_ARGS__))
 
+/// Layer 1 of 4 of the emitter: which register, slot of the stack or constant holds each value, and the listing.
 class RegisterAllocator {
  public:
   static constexpr int kOperands = 64;

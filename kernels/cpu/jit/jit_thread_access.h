@@ -23,6 +23,7 @@ using namespace Xbyak::util;  // the names of registers
 /// Emits the single or double instruction, depending on the element size.
 #define MT_SCALAR(name, ...) (item_ == 4 ? asm_.name##ss(__VA_ARGS__) : asm_.name##sd(__VA_ARGS__))
 
+/// Layer 1 of 3 of the scalar code: memory.
 /// rbp is the frame, r13 the place along axes[0], r14 the scalars, r15 the tensors; rax and rdx are scratch.
 class ThreadAccess {
  protected:

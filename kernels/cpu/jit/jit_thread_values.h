@@ -8,6 +8,7 @@
 
 namespace mt {
 
+/// Layer 2 of the scalar code: values. Statements are in ThreadEmitter (jit_threads.cpp).
 class ThreadValues : protected ThreadAccess {
  protected:
   using ThreadAccess::ThreadAccess;

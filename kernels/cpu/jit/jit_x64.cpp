@@ -63,8 +63,8 @@ std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t 
   if (machine.empty()) return nullptr;
   void* const memory = executable(machine, bytes);
   if (!memory) return nullptr;
-  const bool any = isa == Isa::avx512 || !program.carries.empty();  // number of elements
-  const int whole = any ? 1 : register_file(isa).bytes / program.item;
+  const bool masks_rest = isa == Isa::avx512 || !program.carries.empty();
+  const int whole = masks_rest ? 1 : register_file(isa).bytes / program.item;
   std::unique_ptr<Code> code(new Code(memory, bytes, entry, whole));
   code->operands_.resize(program.operands);
   for (const ir::LaneInstruction& x : program.code) {
