@@ -288,8 +288,7 @@ struct Sizes {
   }
   double volume(const Set& labels) const {
     double v = 1;
-    for (size_t i = 0; i < kLabels; ++i)
-      if (labels.test(i)) v *= of[i];
+    for (size_t i = labels._Find_first(); i < kLabels; i = labels._Find_next(i)) v *= of[i];
     return v;
   }
   double of[kLabels] = {};
