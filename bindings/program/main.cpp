@@ -74,19 +74,30 @@ int start_watch(lua_State*) {
   return 0;
 }
 
-/// The handler of errors: script/traceback.lua, unless there is no room for it.
+/// Removes the program's own calls from the end of a traceback at the top of the stack.
+int without_own_calls(lua_State* L) {
+  const std::string_view text = lua::text_at(L, -1);
+  const size_t own = text.find("\n\t[C]: in function 'call'\n\tmtorch/");
+  if (own != text.npos) lua_pushlstring(L, text.data(), own);
+  return 1;
+}
+
+/// The handler of errors: script/traceback.lua, for which a full stack has no room.
 int traceback(lua_State* L) {
   lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not occur here
   lua_settop(L, 1);
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "mtorch.script.traceback");
-  if (lua_pcall(L, 1, 1, 0) == 0) {
-    lua_pushvalue(L, 1);
-    if (lua_pcall(L, 1, 1, 0) == 0) return 1;
+  if (lua_type(L, 1) != LUA_TSTRING || !std::strstr(lua_tostring(L, 1), "stack overflow")) {
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "mtorch.script.traceback");
+    if (lua_pcall(L, 1, 1, 0) == 0) {
+      lua_pushvalue(L, 1);
+      if (lua_pcall(L, 1, 1, 0) == 0) return without_own_calls(L);
+    }
+    lua_settop(L, 1);
   }
-  lua_settop(L, 1);
-  if (lua_isstring(L, 1)) luaL_traceback(L, L, lua_tostring(L, 1), 1);
-  return 1;
+  if (!lua_isstring(L, 1)) return 1;
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return without_own_calls(L);
 }
 
 int has_c_stack(lua_State* L) { return lua_pushboolean(L, lua::c_stack_left()), 1; }
@@ -121,14 +132,15 @@ int run_jupyter(lua_State* L) {
 
 // Functions of mtorch.core.program.
 int push_doctor(lua_State* L) { return lua_pushinteger(L, doctor()), 1; }
-/// call(fn, list): fn(list[2], ..), as a function that Lua's names of frames do not know: a main chunk.
+/// call(fn, words): fn with the words, if any, as a function that Lua's names of frames do not know: a main chunk. The
+/// words may be more than `unpack` takes.
 int call_plainly(lua_State* L) {
-  const int words = lua_istable(L, 2) ? int(lua_objlen(L, 2)) : 0;
-  luaL_checkstack(L, words, "too many arguments");  // unpack gives up to 8000
-  for (int i = 2; i <= words; ++i) lua_rawgeti(L, 2, i);
-  if (words) lua_remove(L, 2);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
+  lua_settop(L, 2);
+  lua_pushvalue(L, 1);
+  const int n = lua_istable(L, 2) ? int(lua_objlen(L, 2)) : 0;
+  for (int i = 1; i <= n; ++i) lua_rawgeti(L, 2, i);
+  lua_call(L, n, LUA_MULTRET);
+  return lua_gettop(L) - 2;
 }
 int push_path(lua_State* L) { return lua::push_text(L, program_path()), 1; }
 /// run_processes(count, restarts, hosts, words): returns the status, or 2 and why the hosts are wrong.

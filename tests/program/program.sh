@@ -138,6 +138,8 @@ is 'without mpirun one sentence' "$?:$err" \
 run '' --version && expect '--version ends' 0 "$out"
 has '--version names the program and LuaJIT' out 'LuaJIT 2.'
 run '' -v -e 'io.write("x")' && has '-v and then the code' out x
+run '' -ve 'io.write("x")' && has 'options of one letter in one word' out x
+run 'io.write(#arg, " ", select("#", ...))' - $(seq 9000) && expect 'many arguments' 0 '9000 9000'
 run '' --help && is '--help' "$status" 0
 for word in -e -l -i --version --device --threads --processes --hosts --restarts --seed script; do
   has "--help shows $word" out "$word"

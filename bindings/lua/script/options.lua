@@ -67,13 +67,15 @@ local options = {}
 --- The options among the words of a command line, whose first is the program, as fields; `first` is the index of the
 --- script, `others` are the words without the options that start processes. Or nothing and the sentence of an error.
 function options.read(words)
-  local o, i = {code = {}, libraries = {}, others = {}}, 2
-  while words[i] and words[i]:find '^%-.' and words[i] ~= '--' do
-    local word, begin = words[i], i
+  local o, i, more = {code = {}, libraries = {}, others = {}}, 2, nil -- more: '-v' after the first of '-iv'
+  while more or words[i] and words[i]:find '^%-.' and words[i] ~= '--' do
+    local word, begin = more or words[i], i
     local name, value = word:match '^(%-%-[^=]+)=(.*)$'
     name = name or word:find '^%-%-' and word or word:sub(1, 2)
     if name == word:sub(1, 2) and #word > 2 then value = word:sub(3) end
     local row = row_of(name)
+    more = row and not row.value and #name == 2 and value and '-' .. value
+    if more then value = nil end
     if not row or value and not row.value and not row.optional then return nil, unknown(word) end
     if row.value then
       if value == nil then i, value = i + 1, words[i + 1] end
@@ -82,8 +84,10 @@ function options.read(words)
       if wrong then return nil, wrong end
     end
     if type(o[row.key]) == 'table' then table.insert(o[row.key], value) else o[row.key] = value or true end
-    for k = row.launches and i + 1 or begin, i do table.insert(o.others, words[k]) end
-    i = i + 1
+    if not more then
+      for k = row.launches and i + 1 or begin, i do table.insert(o.others, words[k]) end
+      i = i + 1
+    end
   end
   for k = i, #words do table.insert(o.others, words[k]) end
   o.first = words[i] == '--' and i + 1 or i

@@ -106,6 +106,7 @@ local function run_script(rest, watches)
     require('mtorch.script.watch').start(script)
     core.program.start_watch()
   end
+  table.remove(rest, 1)
   core.program.call(chunk, rest)
 end
 

@@ -23,7 +23,7 @@ return function(message)
   for i = first, math.huge do
     local info = getinfo(i, 'Sl')
     if not info then break end
-    has_line = has_line or info.currentline > 0 and not own[info.source]
+    has_line = has_line or info.currentline > 0 and (not own[info.source] or i == first + 1) -- `error` of those files
     if info.currentline > 0 and not info.source:find '^@mtorch/' then
       lines = lines + 1
       if lines == 1 then line = ('%s:%d: '):format(info.short_src, info.currentline) end
@@ -39,5 +39,5 @@ return function(message)
     end
   end
   if not core.interrupted() and lines < 2 and message:sub(1, #line) == line then return message end
-  return (debug.traceback(message, first):gsub("\n\t%[C%]: in function 'call'\n\tmtorch/.*$", ''))
+  return debug.traceback(message, first)
 end
