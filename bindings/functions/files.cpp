@@ -56,9 +56,9 @@ std::string elements_key(const Tensor& x) {
 
 /// Whether a zip archive contains NumPy arrays; false for a corrupt one.
 bool is_npz(const std::string& operation, const std::string& path) {
-  const RegularFile file = open_regular(operation.c_str(), path);
+  RegularFile file = open_regular(operation.c_str(), path);
   try {
-    const ZipReader zip(file);
+    const ZipReader zip(std::move(file));
     return !zip.entries().empty() && zip.entries()[0].name.ends_with(".npy");
   } catch (const Error&) { return false; }
 }
@@ -153,8 +153,8 @@ class TorchPusher {
 };
 
 int read_torch_body(Args& a) {
-  const TorchFile file = read_by<const RegularFile&>(parse_torch, a.text(1).c_str(), a.text(2),
-                                                     " cannot be read as a file of torch.save");
+  const TorchFile file = read_by<RegularFile>(parse_torch, a.text(1).c_str(), a.text(2),
+                                              " cannot be read as a file of torch.save");
   TorchPusher pusher(a, file);
   pusher.push(*file.root);
   lua_pushvalue(a.L, pusher.roles());

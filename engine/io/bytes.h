@@ -74,8 +74,8 @@ class Bytes {
 /// parse(Source(file)); errors begin with the operation and the path, as in `reading`.
 template <class Source = Bytes>
 auto read_by(const auto& parse, const char* operation, const std::string& path, const char* what) {
-  const RegularFile file = open_regular(operation, path);
-  return reading(operation, path, what, [&] { return parse(Source(file)); });
+  RegularFile file = open_regular(operation, path);
+  return reading(operation, path, what, [&] { return parse(Source(std::move(file))); });
 }
 
 }  // namespace mt

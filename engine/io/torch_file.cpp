@@ -365,10 +365,11 @@ std::string torch_name(const Pickled& global) {
              : kStoredTypes[i - TorchCalls::kTypeNames].torch_storage;
 }
 
-TorchFile parse_torch(const RegularFile& from) {
+TorchFile parse_torch(RegularFile file) {
+  RegularFile from = unpacked(std::move(file));
   char head[2] = {};
   if (pread(from.file.fd(), head, 2, 0) == 2 && std::memcmp(head, "PK", 2) == 0)
-    return parse_zip(ZipReader(from));
+    return parse_zip(ZipReader(std::move(from)));
   const std::string text = Bytes(from).rest();
   const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(text.data());
   return parse_stream(bytes, bytes + text.size());

@@ -26,6 +26,6 @@ std::string torch_name(const Pickled& global);
 /// The value of a torch.save file: a zip archive, or the format before version 1.6. Tensors are on
 /// the CPU and keep their strides; those of one storage share memory. Names other than the
 /// functions and types that PyTorch writes for tensors are errors.
-TorchFile parse_torch(const RegularFile&);
+TorchFile parse_torch(RegularFile);
 
 }  // namespace mt

@@ -1,6 +1,7 @@
 // zip.cpp -- zip archives: entries read by libzip, plain entries written
 #include "engine/io/zip.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 #include <zip.h>
 #include <zlib.h>
@@ -51,7 +52,18 @@ struct EntrySource : ByteSource {
 
 }  // namespace
 
-ZipReader::ZipReader(const RegularFile& from) : archive_(nullptr, ZIP(zip_discard)) {
+RegularFile unpacked(RegularFile from) {
+  Bytes bytes(from);
+  if (!bytes.packed()) return from;
+  const std::string text = bytes.rest();
+  File memory(memfd_create("unpacked", MFD_CLOEXEC));
+  if (!memory || !memory.write(text)) fail("gzip: no memory to unpack");
+  lseek(memory.fd(), 0, SEEK_SET);
+  return {std::move(memory), text.size()};
+}
+
+ZipReader::ZipReader(RegularFile packed) : archive_(nullptr, ZIP(zip_discard)) {
+  const RegularFile from = unpacked(std::move(packed));
   const int fd = dup(from.file.fd());
   int code = 0;
   archive_.reset(ZIP(zip_fdopen)(fd, 0, &code));

@@ -12,6 +12,9 @@ struct zip;  // of libzip
 
 namespace mt {
 
+/// The file itself, or the unpacked bytes of a gzip file.
+RegularFile unpacked(RegularFile);
+
 /// Reads an archive. Throws Error for encryption, methods other than stored and deflated, and
 /// entries that overlap.
 class ZipReader {
@@ -20,7 +23,8 @@ class ZipReader {
     std::string name;
     uint64_t size;
   };
-  explicit ZipReader(const RegularFile&);
+  /// The file may be within gzip.
+  explicit ZipReader(RegularFile);
   const std::vector<Entry>& entries() const { return entries_; }
   /// The bytes of an entry, sequentially; a wrong checksum is an error at their end. The reader
   /// must outlive them.

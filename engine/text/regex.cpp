@@ -37,6 +37,30 @@ const uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const uint8_t*>(text.data());
 }
 
+/// Spaces and words as Unicode has them: PCRE2's \s has U+180E, and its \w lacks marks.
+std::string with_unicode(std::string_view pattern) {
+  constexpr std::string_view kSpace = "\\t-\\r\\x{85}\\p{Z}", kWord = MT_WORD;
+  std::string out;
+  bool in_class = false;
+  size_t first = 0;  // of a class: a bracket there is a character
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (in_class ? c == ']' && out.size() > first : c == '[') {
+      in_class = !in_class;
+      first = out.size() + (pattern.substr(i + 1).starts_with('^') ? 2 : 1);
+    }
+    out += c;
+    if (c != '\\' || i + 1 == pattern.size()) continue;
+    const char letter = pattern[++i];
+    const std::string_view set = letter == 's' || letter == 'S' ? kSpace : kWord;
+    const bool negative = letter == 'S' || letter == 'W';
+    if ((!negative && letter != 's' && letter != 'w') || (negative && in_class)) out += letter;
+    else if (out.pop_back(); in_class) out += set;
+    else out.append(negative ? "[^" : "[").append(set) += ']';
+  }
+  return out;
+}
+
 }  // namespace
 
 Regex::Regex(std::string_view pattern) {
@@ -46,11 +70,14 @@ Regex::Regex(std::string_view pattern) {
       fail("the pattern has {}, which is not supported", other);
   int error = 0;
   size_t position = 0;
-  code_.reset(PCRE2(pcre2_compile_8)(bytes_of(pattern), pattern.size(),
-                                     kMultiline | kProperties | kUtf8 | kNoSingleBytes, &error,
-                                     &position, nullptr),
-              PCRE2(pcre2_code_free_8));
-  if (!code_) {
+  const auto compile = [&](std::string_view text) {
+    code_.reset(PCRE2(pcre2_compile_8)(bytes_of(text), text.size(),
+                                       kMultiline | kProperties | kUtf8 | kNoSingleBytes, &error,
+                                       &position, nullptr),
+                PCRE2(pcre2_code_free_8));
+    return bool(code_);
+  };
+  if (!compile(with_unicode(pattern)) && !compile(pattern)) {
     char why[256] = "";
     PCRE2(pcre2_get_error_message_8)(error, reinterpret_cast<uint8_t*>(why), sizeof why);
     fail("the pattern is not valid at character {}: {}", position + 1, why);

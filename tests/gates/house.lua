@@ -370,16 +370,16 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 33589, ['kernels/cpu/verbs'] = 5876, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 6556, ['kernels/cpu/interpret'] = 2136, ['kernels/cpu/libraries'] = 2182,
+  ['kernels'] = 33594, ['kernels/cpu/verbs'] = 5876, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 6561, ['kernels/cpu/interpret'] = 2136, ['kernels/cpu/libraries'] = 2182,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
-  ['engine'] = 36615, ['engine/core'] = 2528, ['engine/autograd'] = 2860, ['engine/ops'] = 11243,
-  ['engine/linalg'] = 1729, ['engine/io'] = 3211, ['engine/text'] = 1387, ['engine/profile'] = 710,
-  ['engine/dist'] = 1687, ['engine/gpu'] = 1899, ['engine/compiler'] = 9322,
-  ['bindings'] = 38307, ['bindings/core'] = 4109, ['bindings/functions'] = 6244, ['bindings/program'] = 1381,
+  ['engine'] = 36661, ['engine/core'] = 2528, ['engine/autograd'] = 2860, ['engine/ops'] = 11242,
+  ['engine/linalg'] = 1729, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,
+  ['engine/dist'] = 1687, ['engine/gpu'] = 1899, ['engine/compiler'] = 9324,
+  ['bindings'] = 38367, ['bindings/core'] = 4109, ['bindings/functions'] = 6244, ['bindings/program'] = 1397,
   ['bindings/lua/core'] = 1290, ['bindings/lua/nn'] = 3357, ['bindings/lua/optim'] = 1749,
-  ['bindings/lua/data'] = 2685, ['bindings/lua/io'] = 560, ['bindings/lua/help'] = 1024, ['bindings/lua/script'] = 2925,
-  ['bindings/lua/compile'] = 3004, ['bindings/lua/extras'] = 8568, ['scripts'] = 8867,
+  ['bindings/lua/data'] = 2685, ['bindings/lua/io'] = 597, ['bindings/lua/help'] = 1024, ['bindings/lua/script'] = 2938,
+  ['bindings/lua/compile'] = 3004, ['bindings/lua/extras'] = 8563, ['scripts'] = 8867,
 }
 local function add_to_rooms(lines_in, path, count)
   for room in pairs(budgets) do

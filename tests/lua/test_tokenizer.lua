@@ -185,6 +185,12 @@ local function pieces(text, step, normalizer)
   return table.concat(tokens)
 end
 
+t.test('spaces and words of patterns are those of Unicode', function()
+  local step = '{"type":"Split","pattern":{"Regex":"%s+"},"behavior":"Isolated","invert":false}'
+  t.eq(pieces('a\u{180e}b \u{3000}c', step:format '\\\\s'), '|a\u{180e}b|\u{3000}|c')
+  t.eq(pieces('fe\u{301},s', step:format '\\\\w'), '|fe\u{301}|,|s')
+end)
+
 t.test('behaviors of Split and Punctuation, Whitespace: the pieces of Hugging Face', function()
   for behavior, want in pairs{Removed = {'|the|and|of', '|,|,|,'},
     Isolated = {'|the|,|and|,|,|of', '|the|,|and|,|,|of'}, Contiguous = {'|the|,|and|,,|of', '|the|,|and|,,|of'},
