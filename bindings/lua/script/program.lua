@@ -106,8 +106,7 @@ local function run_script(rest, watches)
     require('mtorch.script.watch').start(script)
     core.program.start_watch()
   end
-  table.remove(rest, 1)
-  core.program.call(chunk, rest)
+  core.program.call(chunk, tail(rest, 2))
 end
 
 --- Runs what a command line names: its words, and what options.read makes of them. Returns the exit status, the message
