@@ -28,7 +28,7 @@ Generator& default_generator() {
 void Generator::manual_seed(uint64_t seed) {
   std::lock_guard lock(guard_);
   seed_ = seed, counter_ = 0, has_normal_ = false;
-  if (kind_ == Kind::mt19937) words_.seed(uint32_t(seed));
+  if (kind_ == Kind::mt19937) words_.emplace(uint32_t(seed));
 }
 
 uint64_t Generator::seed() {
@@ -43,7 +43,7 @@ std::string Generator::state() const {
   if (kind_ == Kind::philox) return fmt::format("philox {} {}", seed_, counter_);
   std::ostringstream text;
   text << "mt19937 " << seed_ << ' ' << has_normal_ << ' ' << std::bit_cast<uint64_t>(normal_)
-       << ' ' << words_;
+       << ' ' << *words_;
   return text.str();
 }
 
@@ -55,10 +55,10 @@ void Generator::set_state(std::string_view text) {
   text.remove_prefix(name.size());
   std::istringstream in{std::string(text)};
   uint64_t seed, counter = 0, has_normal = 0, normal = 0;
-  std::mt19937 words;
+  std::optional<std::mt19937> words;
   in >> seed;
   if (kind_ == Kind::philox) in >> counter;
-  else in >> has_normal >> normal >> words;
+  else in >> has_normal >> normal >> words.emplace();
   if (!in || has_normal > 1 || text.find('-') != text.npos || !(in >> std::ws).eof())
     fail("set_state: this is not a state that get_state returned");
   std::lock_guard lock(guard_);

@@ -1,6 +1,7 @@
 // generator.h -- streams of random numbers: Philox counters, and the MT19937 of PyTorch's CPU
 #pragma once
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -32,7 +33,7 @@ class Generator {
   /// Draws r.n elements into r.out. With mt19937 this must be CPU memory.
   void fill(Random r, const Device&);
   /// The next 32 bits of an mt19937 stream.
-  uint32_t word() { return uint32_t(words_()); }
+  uint32_t word() { return uint32_t((*words_)()); }
 
  private:
   uint64_t wide() {
@@ -47,8 +48,8 @@ class Generator {
   const Kind kind_;
   mutable std::mutex guard_;
   uint64_t seed_ = 0, counter_ = 0;
-  std::mt19937 words_;
-  bool has_normal_ = false;  // the second of the last pair of normals is kept
+  std::optional<std::mt19937> words_;  // none for Philox: seeding takes a microsecond
+  bool has_normal_ = false;            // the second of the last pair of normals is kept
   double normal_ = 0;
 };
 
