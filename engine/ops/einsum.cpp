@@ -322,9 +322,11 @@ class ExactOrder {
   Set labels(unsigned s) const { return (s & (s - 1)) == 0 ? inside_[s] : keep_[s]; }
   void consider(unsigned s, unsigned part) {
     const unsigned rest = s ^ part;
+    const double parts = cost_[part] + cost_[rest];
+    if (parts >= cost_[s]) return;  // the volume, which takes longer, only adds to it
     const Set both = labels(part) | labels(rest);
     const bool fits = int(keep_[s].count()) <= kMaxDims;
-    const double cost = cost_[part] + cost_[rest] + sizes_.volume(both) + (fits ? 0 : 1e200);
+    const double cost = parts + sizes_.volume(both) + (fits ? 0 : 1e200);
     if (cost < cost_[s]) cost_[s] = cost, split_[s] = part;
   }
   Term run(unsigned s) const {
