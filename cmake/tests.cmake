@@ -162,6 +162,9 @@ check(interrupt RUN sh tests/program/interrupt.sh ${CMAKE_BINARY_DIR} SKIP SERIA
 check(nightly.interrupt RUN sh tests/program/interrupt.sh ${CMAKE_BINARY_DIR} all NIGHTLY SERIAL)
 check(nightly.resume RUN sh tests/program/resume.sh ${CMAKE_BINARY_DIR} 200 NIGHTLY SERIAL)
 check(nightly.hosts RUN sh tests/program/hosts.sh ${CMAKE_BINARY_DIR} all NIGHTLY SKIP)
+# Each file includes what it uses: a build without precompiled headers.
+check(nightly.includes RUN sh -c "cmake --preset nocuda -B ${CMAKE_BINARY_DIR}/includes -DMTORCH_TESTS=OFF \
+-DMTORCH_OPTIMIZE=0 -DMTORCH_ISAS=native && cmake --build ${CMAKE_BINARY_DIR}/includes" NIGHTLY SERIAL)
 check(nightly.packages RUN sh tests/program/packages.sh --bare NIGHTLY SKIP)
 
 # Faults in the Lua code that can be seen without running it.

@@ -5,6 +5,7 @@
 
 #include "engine/dist/mpi.h"
 #include "engine/dist/process_group.h"
+#include "kernels/gpu.h"
 
 namespace mt::dist {
 

@@ -6,6 +6,8 @@
 // level reads the inputs and recomputes what it needs. The mapping of elements to threads, and so
 // the order of reductions, depends only on the length of the row, the dtype and the program.
 #pragma once
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
