@@ -291,28 +291,39 @@ struct CopyRoom {
   ~CopyRoom() { std::free(at); }
 };
 
-/// Returns x, which may be transposed, row-major: oneDNN is then faster (512 x 512 x 512: 168, not
-/// 153 GFLOP/s). The row stride is not a power of two, since those rows share few sets of a cache.
+/// Of a copy; not a power of two, since such rows share few sets of a cache.
+int64_t copy_step(int64_t cols) { return ceil_div(cols, 16) * 16 + 16; }
+/// Whether oneDNN is faster with a row-major copy of x (512 x 512 x 512: 168, not 153 GFLOP/s).
+bool copies(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses) {
+  return x.col != 1 && uses >= kCopyUses && rows * copy_step(cols) <= kCopyRoom;
+}
+/// x or its copy.
 Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
                          bool second) {
-  const int64_t step = ceil_div(cols, 16) * 16 + 16;
-  if (x.col == 1 || uses < kCopyUses || rows * step > kCopyRoom) return x;
+  if (!copies(x, rows, cols, uses)) return x;
   thread_local CopyRoom room;
   if (!room.at) return x;
   float* const to = room.at + (second ? kCopyRoom + 1024 : 0);
-  transpose(to, step, x.at, x.col, rows, cols);
-  return {to, step, 1};
+  transpose(to, copy_step(cols), x.at, x.col, rows, cols);
+  return {to, copy_step(cols), 1};
 }
 
-/// Sums in the order of the outer form, which is also faster than all terms at once (1024 x 1024 x
-/// 1024: 170 and 153 GFLOP/s). That form also computes what oneDNN does not support.
-void onednn_product(const Product<float>& product) {
+/// Two chains that oneDNN sums as such: it halves sums of more than 384 terms.
+constexpr int64_t kOnednnHalves = 384;
+
+/// Sums in the order of the outer form, which also computes what oneDNN does not support. Two chains a call are faster
+/// than one (PyTorch's time / ours, Ice Lake: 512 x 4096 x 4096 .60 -> .83, 128 x 1024 x 1024 .75 -> .93).
+void onednn_product(const Product<float>& product, bool in_pairs) {
   Gemm<float> g = gemm_of(product);
   const Product<float> q = g.q;
   if (!g.ldc) return outer_product(q);
-  for (int64_t p = 0; p < q.k; p += q.depth) {
+  const bool copied = q.backend == GemmBackend::onednn &&
+                      (copies(q.a, q.m, q.depth, q.n) || copies(q.b, q.depth, q.n, q.m));
+  const int64_t pair = in_pairs && !copied && 2 * q.depth > kOnednnHalves ? 2 * q.depth : q.depth;
+  for (int64_t p = 0, terms; p < q.k; p += terms) {
+    terms = q.k - p < pair ? smaller(q.depth, q.k - p) : pair;
     Product<float> part = q;
-    part.k = smaller(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.k = terms, part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
     if (q.backend == GemmBackend::onednn) {
       part.a = by_rows(part.a, q.m, part.k, q.n, false);
@@ -325,7 +336,7 @@ void onednn_product(const Product<float>& product) {
   }
   count_onednn();
 }
-void onednn_product(const Product<double>&) {}
+void onednn_product(const Product<double>&, bool) {}
 
 // ---- The choice of the kernel and the pieces: bits depend on the shape, not on the number of threads.
 
@@ -343,13 +354,13 @@ template <class T> double inner_cost(const Product<T>& q) {
   return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
 }
 
-/// Whether oneDNN computes the outer form's bits, by layout (a bit of ta + 2 tb): each element is
-/// one chain of fma over kDeep terms. Its AVX-512 kernels do. Tested once, on a small product and a
-/// large one, since oneDNN has different kernels for them.
-int layouts_like_chains() {
+/// Whether oneDNN computes the outer form's bits for this many terms, by layout (a bit of ta + 2 tb): each element is a
+/// sum of chains of fma over kDeep terms. Its AVX-512 kernels do. Tested on a small product and a large one, since
+/// oneDNN has different kernels for them.
+int layouts_like_chains(int64_t k) {
   int unlike = 0;
   for (const int64_t m : {40, 200}) {
-    const int64_t n = 7 * m / 5, k = kDeep;
+    const int64_t n = 7 * m / 5;
     float* const a = static_cast<float*>(std::malloc(size_t(m * k + k * n + 2 * m * n) * 4));
     if (!a) return 0;
     float *const b = a + m * k, *const c = b + k * n, *const d = c + m * n;
@@ -359,13 +370,18 @@ int layouts_like_chains() {
     for (int layout = 0; layout < 4; ++layout) {
       const Mat<const float> x = layout & 1 ? columns_a : rows_a,
                              y = layout & 2 ? columns_b : rows_b;
-      outer_product(Product<float>{m, n, k, x, y, {c, n, 1}, false, k});
-      onednn_product({m, n, k, x, y, {d, n, 1}, false, k});
+      outer_product(Product<float>{m, n, k, x, y, {c, n, 1}, false, kDeep});
+      onednn_product({m, n, k, x, y, {d, n, 1}, false, kDeep}, true);
       if (std::memcmp(c, d, size_t(m * n) * 4) != 0) unlike |= 1 << layout;
     }
     std::free(a);
   }
   return ~unlike;
+}
+/// Tested once.
+bool pairs_are_like_chains() {
+  static const bool like = layouts_like_chains(2 * kDeep) == ~0;
+  return like;
 }
 
 // Multiply-adds: of a product for which oneDNN is faster, and of a call for which it pays to let oneDNN
@@ -385,8 +401,8 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
     const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
     if (!library || !library->avx512) return GemmBackend::automatic;
     // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
-    if (g.tb && g.q.m < kCopyUses) return GemmBackend::own;
-    static const int like = layouts_like_chains();
+    if (g.tb && g.q.m < 48) return GemmBackend::own;
+    static const int like = layouts_like_chains(kDeep);
     return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn : GemmBackend::own;
   }
   return GemmBackend::automatic;
@@ -406,7 +422,7 @@ template <class T> bool wants_blas(const Product<T>& q) {
 /// One piece on the calling thread. OpenBLAS is faster from about 200 x 200 x 200 on, but not with
 /// few rows or columns (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void serial_product(const Product<T>& q) {
-  if (q.backend == GemmBackend::onednn) return onednn_product(q);
+  if (q.backend == GemmBackend::onednn) return onednn_product(q, pairs_are_like_chains());
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::open();
     if (!blas) return __atomic_store_n(q.skipped, true, __ATOMIC_RELAXED);
@@ -527,7 +543,7 @@ template <class T> void entry(const Product<T>& q) {
   // If sums are chains of fma, an element is the same in any panel.
   if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
-    const int64_t panels = smaller(longer >= 512 * threads ? 2 * threads : threads, most);
+    const int64_t panels = smaller(threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
   }
   constexpr int64_t kTerms = 2048, kMaxParts = 8;
