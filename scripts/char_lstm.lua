@@ -66,26 +66,18 @@ local function sentences(n)
   return all, bits * n / #all
 end
 
---- Returns the conditional entropy of a character given the previous one, in bits, as counted in the text. A model
---- with a longer context must be better.
-local function bigram_entropy(ids)
-  local pairs_seen, first_seen, n = {}, {}, #ids
-  for i = 1, n - 1 do
-    local pair = ids[i] * 65536 + ids[i + 1]
-    pairs_seen[pair], first_seen[ids[i]] = (pairs_seen[pair] or 0) + 1, (first_seen[ids[i]] or 0) + 1
-  end
-  local bits = 0
-  for pair, count in pairs(pairs_seen) do
-    bits = bits - count / (n - 1) * math.log(count / first_seen[math.floor(pair / 65536)]) / log_2
-  end
-  return bits
+--- Returns the conditional entropy of one of n characters given the previous one, in bits, as counted in the text. A
+--- model with a longer context must be better.
+local function bigram_entropy(ids, n)
+  local first, second = ids[{{1, -2}}], ids[{{2, -1}}]
+  local seen, counts = (first * n + second):unique{return_counts = true}
+  local of_first = first:bincount()[(seen - 1):floor_divide(n)]
+  return -(counts * (counts / of_first):double():log()):sum():item() / (#first * log_2)
 end
 
 local all, entropy
 if options.data then
-  local file = io.open(options.data)
-  if not file then refuse("--data: '%s' cannot be opened", options.data) end
-  file:close()
+  if not mt.extend.util.exists(options.data) then refuse("--data: '%s' cannot be opened", options.data) end
   all = data.text(options.data)
 else
   all, entropy = sentences(small and 60 or 6000)
@@ -93,7 +85,7 @@ end
 local tokenizer = data.CharTokenizer(all)
 local ids = tokenizer:encode(all):to(options.device)
 local cut = math.floor(#ids * 0.9)
-local target = options.target or entropy and entropy + 0.1 or bigram_entropy(ids:tolist())
+local target = options.target or entropy and entropy + 0.1 or bigram_entropy(ids, tokenizer:size())
 print(('%s: %d characters, %d different ones'):format(options.data or 'sentences', #ids, tokenizer:size()))
 
 --- Returns the ids as rows [batch x ..].

@@ -13,6 +13,7 @@ local mt = require 'mtorch'
 local refuse = require 'refuse'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 local decoders = require 'decoders'
+local util = mt.extend.util
 
 local options = mt.args{
   {'model', help = 'folder with config.json, *.safetensors and tokenizer.json', metavar = 'DIR'},
@@ -34,9 +35,7 @@ local options = mt.args{
 
 --- Ends the script if a file cannot be opened.
 local function must_open(path)
-  local file = io.open(path)
-  if not file then refuse("'%s' cannot be opened", path) end
-  file:close()
+  if not util.exists(path) then refuse("'%s' cannot be opened", path) end
 end
 
 -- ---- parameters of files --------------------------------------------------------------------------
@@ -61,18 +60,16 @@ local kinds = {gpt2 = {class = decoders.GPT2, name = gpt2_name, is_transposed = 
 
 --- Loads all tensors of a folder from one file, or from the files in an index.
 local function tensors_of(folder)
-  local index = io.open(folder .. '/model.safetensors.index.json')
-  if not index then
-    must_open(folder .. '/model.safetensors')
-    return data.safetensors(folder .. '/model.safetensors')
+  local files, all = {['model.safetensors'] = true}, {}
+  local index = folder .. '/model.safetensors.index.json'
+  if util.exists(index) then
+    files = {}
+    for _, file in pairs(data.json(index).weight_map) do files[file] = true end
   end
-  index:close()
-  local all, opened = {}, {}
-  for _, file in pairs(data.json(folder .. '/model.safetensors.index.json').weight_map) do
-    if not opened[file] then
-      opened[file] = true
-      for name, value in pairs(data.safetensors(folder .. '/' .. file)) do all[name] = value end
-    end
+  for file in pairs(files) do
+    local path = folder .. '/' .. file
+    must_open(path)
+    for name, value in pairs(data.safetensors(path)) do all[name] = value end
   end
   return all
 end
@@ -95,9 +92,7 @@ local function load(folder)
   end
   net:load_state_dict(state)
   local path = folder .. '/tokenizer.json'
-  local file = io.open(path)
-  if file then file:close() end
-  return net:to(options.device), kind, file and data.BPETokenizer(path) or nil, config
+  return net:to(options.device), kind, util.exists(path) and data.BPETokenizer(path) or nil, config
 end
 
 --- Saves the network with the names of transformers, and copies the other files of its folder.
@@ -109,8 +104,8 @@ local function save(net, kind, from, to)
   mt.extend.make_folders('gpt2', to)
   data.save_safetensors(to .. '/model.safetensors', state, {metadata = {format = 'pt'}})
   for _, name in ipairs{'config.json', 'tokenizer.json'} do
-    local text = mt.extend.util.read_file(from .. '/' .. name)
-    if text then mt.extend.util.write_file('gpt2', to .. '/' .. name, text) end
+    local text = util.read_file(from .. '/' .. name)
+    if text then util.write_file('gpt2', to .. '/' .. name, text) end
   end
 end
 
@@ -161,13 +156,8 @@ local function tune(net, ids, steps)
     bar:update(step, {loss = losses[step]})
   end
   bar:finish()
-  local part = math.max(1, math.floor(steps / 10))
-  local function mean(from)
-    local sum = 0
-    for step = from, from + part - 1 do sum = sum + losses[step] end
-    return sum / part
-  end
-  return mean(1), mean(steps - part + 1)
+  local all, part = mt.tensor(losses), math.max(1, math.floor(steps / 10))
+  return all[{{1, part}}]:mean():item(), all[{{-part, -1}}]:mean():item()
 end
 
 --- Returns the largest difference of the logits from `expected`, of all tokens at once and one by one with the cache.

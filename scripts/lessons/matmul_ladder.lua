@@ -22,11 +22,6 @@ local options = mt.args{
 }
 
 local function title(text) print('\n-- ' .. text .. ' ' .. ('-'):rep(math.max(3, 76 - #text))) end
-local function exists(path)
-  local file = io.open(path, 'rb')
-  if file then file:close() end
-  return file ~= nil
-end
 
 -- ---- the digits --------------------------------------------------------------------------------
 
@@ -34,7 +29,7 @@ end
 local function images(name)
   for _, ending in ipairs {'', '.gz'} do
     local path = options.data .. '/' .. name .. ending
-    if exists(path) then return mt.data.idx(path):view(-1, 784):float() / 256 end
+    if util.exists(path) then return mt.data.idx(path):view(-1, 784):float() / 256 end
   end
 end
 
@@ -76,17 +71,24 @@ local function three_loops_of_tensors(a, b)
   return c
 end
 
-local function three_loops(a, b)
-  local c = new(a, b)
-  for i = 1, a.shape[1] do
-    for j = 1, b.shape[2] do
-      local sum = 0
-      for k = 1, a.shape[2] do sum = sum + a:at(i, k) * b:at(k, j) end
-      c[{i, j}] = sum
+--- Returns the function that computes every element of c as element(i, j, a, b).
+local function each_element(element)
+  return function(a, b)
+    local c = new(a, b)
+    for i = 1, a.shape[1] do
+      for j = 1, b.shape[2] do c[{i, j}] = element(i, j, a, b) end
     end
+    return c
   end
-  return c
 end
+
+--- The product of a row and a column, by the third loop.
+local function sum_of_products(i, j, a, b)
+  local sum = 0
+  for k = 1, a.shape[2] do sum = sum + a:at(i, k) * b:at(k, j) end
+  return sum
+end
+local three_loops = each_element(sum_of_products)
 
 --- A plain loop over FFI pointers, which LuaJIT compiles, as Numba's njit does. b is read with a stride.
 local function dot(a, b, n, step)
@@ -104,21 +106,8 @@ local function ffi_loop(a, b)
   return c
 end
 
-local function row_times_column(a, b)
-  local c = new(a, b)
-  for i = 1, a.shape[1] do
-    for j = 1, b.shape[2] do c[{i, j}] = (a[i] * b[{{}, j}]):sum() end
-  end
-  return c
-end
-
-local function row_dot_column(a, b)
-  local c = new(a, b)
-  for i = 1, a.shape[1] do
-    for j = 1, b.shape[2] do c[{i, j}] = a[i]:dot(b[{{}, j}]) end
-  end
-  return c
-end
+local row_times_column = each_element(function(i, j, a, b) return (a[i] * b[{{}, j}]):sum() end)
+local row_dot_column = each_element(function(i, j, a, b) return a[i]:dot(b[{{}, j}]) end)
 
 local function broadcasting(a, b)
   local c = new(a, b)
@@ -131,11 +120,7 @@ local function matmul(a, b) return (a:matmul(b)) end
 
 --- Computes one element of the product, the work of one GPU thread.
 local function cell(i, j, a, b, c)
-  if i <= c.shape[1] and j <= c.shape[2] then
-    local sum = 0
-    for k = 1, a.shape[2] do sum = sum + a:at(i, k) * b:at(k, j) end
-    c[{i, j}] = sum
-  end
+  if i <= c.shape[1] and j <= c.shape[2] then c[{i, j}] = sum_of_products(i, j, a, b) end
 end
 local function grid_kernel(a, b)
   local c = new(a, b)

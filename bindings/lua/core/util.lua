@@ -349,6 +349,13 @@ function util.read_file(path, most)
   return text
 end
 
+--- Whether a file can be opened.
+function util.exists(path)
+  local file = io.open(path, 'rb')
+  if file then file:close() end
+  return file ~= nil
+end
+
 --- Refuses options that are not in known, {name = type}, or whose value is not of that type.
 function util.check_options(operation, options, known)
   if type(options) ~= 'table' then

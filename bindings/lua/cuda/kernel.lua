@@ -100,10 +100,9 @@ end
 
 local methods = {}
 
-methods.set_constant = core.declare('set_constant(self, name, value)',
+methods.set_constant = core.declare('set_constant(self, name: string, value)',
   'Fills a __constant__ or __device__ variable with a tensor of its dtype and number of elements, on any device.',
   function(self, name, value)
-    if type(name) ~= 'string' then fail('set_constant: the name must be a string, got ' .. describe(name)) end
     native.cuda_constant(rawget(self, HANDLE), name, value)
     return self
   end)

@@ -61,13 +61,13 @@ local function contents(root, list, download)
   local read = core.formats().read
   for _, base in ipairs{root, root .. '/' .. folder} do
     local paths = util.map(list, function(name) return base .. '/' .. name end)
-    if #util.filter(paths, from.exists) == #paths then
+    if #util.filter(paths, util.exists) == #paths then
       return util.map(paths, function(path) return {path, read('cifar10', path)} end)
     end
   end
   local path = root .. '/' .. archive
-  if download and not from.exists(path) then from.fetch('cifar10', root, {{archive, md5}}, mirrors, download) end
-  if not from.exists(path) then
+  if download and not util.exists(path) then from.fetch('cifar10', root, {{archive, md5}}, mirrors, download) end
+  if not util.exists(path) then
     core.fail("cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root,
       table.concat(list, ', '), archive)
   end

@@ -40,7 +40,7 @@ local function find(root, source, name)
     for _, variant in ipairs {name, (name:gsub('%-idx', '.idx'))} do
       for _, ending in ipairs {'', '.gz'} do
         local path = folder .. '/' .. variant .. ending
-        if from.exists(path) then return path end
+        if util.exists(path) then return path end
       end
     end
   end

@@ -22,7 +22,7 @@ local function check_position(i, n)
   if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
   if not (i >= 1 and i <= n and i % 1 == 0) then core.fail('get: position %s is outside 1..%d', core.describe(i), n) end
 end
-local kTransforms = {transform = 'function|table', target_transform = 'function|table'}
+local transform_options = {transform = 'function|table', target_transform = 'function|table'}
 
 local TensorDataset = class('TensorDataset(..)',
   'Examples that are rows of tensors, TensorDataset(x, y, .., {transform=, target_transform=}): get(i) gives x[i], ' ..
@@ -33,7 +33,7 @@ local TensorDataset = class('TensorDataset(..)',
     local tensors, options = {...}, {}
     if n > 0 and type(tensors[n]) == 'table' and getmetatable(tensors[n]) == nil and tensors[n][1] == nil then
       options, tensors[n], n = tensors[n], nil, n - 1
-      core.check_options('TensorDataset', options, kTransforms)
+      core.check_options('TensorDataset', options, transform_options)
       classes.check_transforms('TensorDataset', options.transform, options.target_transform)
     end
     if n == 0 then core.fail 'TensorDataset: at least one tensor is needed' end

@@ -4,12 +4,6 @@ local native = core.formats()
 
 local sources = {}
 
-function sources.exists(path)
-  local file = io.open(path, 'rb')
-  if file then file:close() end
-  return file ~= nil
-end
-
 function sources.say(...) io.stderr:write((...):format(select(2, ...)), '\n') end
 
 --- The folder of downloads: $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch.

@@ -98,7 +98,8 @@ end
 local extra = '{input_size} -> {hidden_size}, num_layers, nonlinearity, proj_size, bias, dropout, bidirectional, ' ..
   'batch_first'
 
-local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
+local options_of_all = 'bias: bool = true, batch_first: bool = false, dropout: number >= 0 <= 1 = 0, ' ..
+  'bidirectional: bool = false'
 
 --- A class whose objects begin with init(self), and whose forward(x[, h[, c]]) checks the number of its inputs.
 local function define(name, options, doc, mode, init, body)
@@ -117,9 +118,6 @@ end
 --- A class of layers with `gates` parts of hidden_size.
 local function layered(name, options, doc, mode, gates)
   define(name, options, doc, mode, function(self)
-    if not (self.dropout >= 0 and self.dropout <= 1) then
-      core.fail('%s: dropout is %g, it must lie in 0..1', self.__name, self.dropout)
-    end
     local projection = self.proj_size or 0
     if projection >= self.hidden_size then
       core.fail('%s: proj_size is %d, it must be smaller than hidden_size, %d', self.__name, projection,
@@ -135,15 +133,15 @@ local function layered(name, options, doc, mode, gates)
   end, forward)
 end
 
-layered('RNN', "num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', " .. kOptions,
+layered('RNN', "num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', " .. options_of_all,
   'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x ' ..
   '[time x batch x in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch ' ..
   'x hidden].', nil, 1)
-layered('LSTM', ('num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0'):format(kOptions),
+layered('LSTM', ('num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0'):format(options_of_all),
   'out, h, c = lstm(x[, h, c]): long short-term memory, gates in the order input, forget, cell, output. x is ' ..
   '[time x batch x in], one sequence [time x in], or packed; h and c are [layers * directions x batch x hidden].',
   'lstm', 4)
-layered('GRU', 'num_layers: int >= 1 = 1, ' .. kOptions,
+layered('GRU', 'num_layers: int >= 1 = 1, ' .. options_of_all,
   'out, h = gru(x[, h]): gated recurrent units, gates in the order reset, update, new; x and h as of nn.RNN.',
   'gru', 3)
 

@@ -345,7 +345,6 @@ define('ChainedScheduler', '([schedulers]: list, optimizer: table = nil)',
 
 local plateau = {}
 function plateau:make()
-  if self.factor >= 1 then core.fail('ReduceLROnPlateau: factor must be below 1, got %g', self.factor) end
   self.min_lrs, self.min_lr = per_group(self, 'min_lr', self.min_lr), nil
   self.best = self.mode == 'min' and math.huge or -math.huge
   self.last_epoch, self.cooldown_counter, self.num_bad_epochs, self._last_lr = 0, 0, 0, rates(self)
@@ -376,8 +375,8 @@ function plateau:advance(metric)
   end
   self._last_lr = rates(self)
 end
-define('ReduceLROnPlateau', "(optimizer, mode: 'min'|'max' = 'min', factor: number >= 0 = 0.1, patience: int >= 0 = " ..
-  "10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', cooldown: int >= 0 = 0, min_lr: " ..
+define('ReduceLROnPlateau', "(optimizer, mode: 'min'|'max' = 'min', factor: number >= 0 < 1 = 0.1, patience: int >= 0 " ..
+  "= 10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', cooldown: int >= 0 = 0, min_lr: " ..
   'number|numbers = 0, eps: number = 1e-8)',
   'The rates times factor after more than patience steps without a better metric, sched:step(metric): better by the ' ..
   'fraction (rel) or the amount (abs) threshold. Then cooldown steps are not counted; min_lr is the lowest rate, or ' ..

@@ -4,9 +4,8 @@ local util = require 'mtorch.core.util'
 
 -- Declarations --------------------------------------------------------------------------------------
 
-local keys = util.word_set 'name default help type choices min max metavar required endings'
-local field_types = {help = 'string', min = 'number', max = 'number', metavar = 'string', required = 'boolean'}
-local kinds = {'string', 'number', 'int', 'flag', 'output'}
+local field_types = {name = 'any', default = 'any', choices = 'any', help = 'string', min = 'number', max = 'number',
+  metavar = 'string', required = 'bool', endings = 'strings', type = "'string'|'number'|'int'|'flag'|'output'"}
 local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 
 local function fail(...) core.fail('args: ' .. string.format(...)) end
@@ -71,26 +70,19 @@ local function checked(o)
     fail("'%s' cannot be the name of a flag", o.name)
   end
   for field, kind in pairs(field_types) do
-    if o[field] ~= nil and type(o[field]) ~= kind then
-      fail("%s of '%s' must be a %s, got %s", field, o.name, kind, core.describe(o[field]))
-    end
+    local wanted = o[field] ~= nil and core.misfit(kind, o[field])
+    if wanted then fail("the %s of '%s' must be %s, got %s", field, o.name, wanted, core.describe(o[field])) end
   end
   if type(o.default) == 'table' then o.choices, o.default = o.default, nil end
   if o.choices then
     check_choices(o)
     o.type = 'string'
   end
-  if o.endings ~= nil and (type(o.endings) ~= 'table' or type(o.endings[1]) ~= 'string') then
-    fail("the endings of '%s' must be a list of strings, got %s", o.name, core.describe(o.endings))
-  end
   o.type = o.type or o.endings and 'output' or lua_kinds[type(o.default)] or o.default == nil and
     ((o.min or o.max) and 'number' or 'string')
   if not o.type then
     fail("the default of '%s' must be a number, a string, a boolean or a list of choices, got %s", o.name,
       core.describe(o.default))
-  end
-  if not (' string number int flag output '):find(' ' .. tostring(o.type) .. ' ', 1, true) then
-    fail("the type of '%s' must be one of %s, got %s", o.name, table.concat(kinds, ', '), core.describe(o.type))
   end
   if o.type == 'flag' and o.default == nil then o.default = false end
   if o.default ~= nil and not fits(o, o.default) then
@@ -108,9 +100,9 @@ local function entry(k, given)
   local o, places = {}, {'name', 'default', 'help'}
   for key, value in pairs(given) do
     key = places[key] or key
-    if not keys[key] then
+    if not field_types[key] then
       fail("entry %d, '%s': unknown field '%s'%s", k, tostring(given[1] or given.name), key,
-        util.hint(key, util.sorted_keys(keys)))
+        util.hint(key, util.sorted_keys(field_types)))
     end
     o[key] = value
   end

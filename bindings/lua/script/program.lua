@@ -116,9 +116,7 @@ function program.run(words, o, wrong)
   local rest = tail(words, o and o.first or 1)
   local word, watches = rest[1], rest[1] == 'watch'
   local is_command = word and (' jupyter debug compare doctor watch '):find(' ' .. word .. ' ', 1, true)
-  local file = is_command and io.open(word) -- a script of that name
-  if file then
-    file:close()
+  if is_command and require('mtorch.core.util').exists(word) then -- a script of that name
     is_command, watches = false, false
   end
   if not o or o.help or o.processes or o.restarts or o.hosts or is_command then

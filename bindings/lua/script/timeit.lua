@@ -1,5 +1,6 @@
 -- timeit.lua -- mt.timeit and mt.time: measures a function, in the format of IPython's %timeit and %time
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
 local function text(seconds) return util.in_units('%.3g %s', seconds, 1, 's', 1e-3, 'ms', 1e-6, 'us', 1e-9, 'ns') end
@@ -25,16 +26,9 @@ function(fn, n, runs, quiet)
       took = run(n)
     end
   end
-  local times, sum = {}, 0
-  for i = 1, runs do
-    times[i] = run(n)
-    sum = sum + times[i]
-  end
-  local mean, squares = sum / runs, 0
-  for i = 1, runs do squares = squares + (times[i] - mean) ^ 2 end
-  local deviation = math.sqrt(squares / runs)
-  table.sort(times)
-  local median = (times[math.floor((runs + 1) / 2)] + times[math.ceil((runs + 1) / 2)]) / 2
+  local times = mt.tensor(util.tabulate(runs, function() return run(n) end), {dtype = 'float64', device = 'cpu'})
+  local mean, deviation = times:mean():item(), times:std{correction = 0}:item()
+  local median = times:quantile(0.5):item()
   if not quiet then
     print(('%s +- %s per loop (mean +- std. dev. of %d runs, %d loops each)'):format(text(mean),
       text(deviation), runs, n))

@@ -375,13 +375,10 @@ function build.hist(op, list, opts)
   for k, s in ipairs(series) do
     local all = data.tensor(op, s.x):flatten():tolist()
     if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
-    sets[k] = {}
-    for _, v in ipairs(all) do
-      if scale.finite(v) and (not x_lo or v >= x_lo and v <= x_hi) then
-        table.insert(sets[k], v)
-        table.insert(pool, v)
-      end
-    end
+    sets[k] = util.filter(all, function(v)
+      return scale.finite(v) and (not x_lo or v >= x_lo and v <= x_hi)
+    end)
+    util.append(pool, sets[k])
     series[k] = {label = s.label, color = s.color, style = s.style, linewidth = s.linewidth, kind = 'hist'}
   end
   local lo, hi = extent(fig, {pool})
