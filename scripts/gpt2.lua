@@ -205,9 +205,8 @@ if not options.model then refuse('--model names a folder with config.json and mo
 if options.tune then must_open(options.tune) end
 if options.check then must_open(options.check) end
 local net, kind, tokenizer, config = load(options.model)
-local count = 0
-for _, p in ipairs(net:parameters()) do count = count + p:numel() end
-print(('%s: %s, %d parameters'):format(options.model, config.model_type, count))
+local _, numbers = net:summary{print = false}
+print(('%s: %s, %d parameters'):format(options.model, config.model_type, numbers.parameters))
 
 if options.check then
   local largest = difference(net, data.safetensors(options.check))

@@ -104,11 +104,7 @@ end
 
 --- Trains those parameters of a network that are not frozen; returns the last epoch's loss.
 local function fit(net, set, epochs, rate)
-  local trained = {}
-  for _, p in ipairs(net:parameters()) do
-    if p.requires_grad then trained[#trained + 1] = p end
-  end
-  local opt = optim.Adam(trained, {lr = rate})
+  local opt = optim.Adam(net:parameters(), {lr = rate}) -- which leaves out what gets no gradient
   local loader = data.DataLoader(data.TensorDataset(set.x, set.y), {batch_size = options.batch, shuffle = true})
   local loss_of_epoch = metrics.Mean()
   for _ = 1, epochs do
@@ -172,11 +168,7 @@ print(('from %s: %d tensors; new: %s; not used: %s'):format(path, #net:parameter
 
 -- ---- 3. the new classifier, then all layers with a low learning rate -----------------------------------
 
-local function count(of)
-  local n = 0
-  for _, p in ipairs(of:parameters()) do n = n + (p.requires_grad and p:numel() or 0) end
-  return n
-end
+local function count(of) return select(2, of:summary{print = false}).trainable end
 
 net:freeze '^features%.'
 print(('%d examples of each digit from 5 to 9; %d of %d numbers are trained'):format(options.shots, count(net),

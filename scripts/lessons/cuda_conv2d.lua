@@ -9,11 +9,10 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = lesson.flags('cuda_conv2d', {
+local options = lesson.start('cuda_conv2d', {
   {'height', 1000, 'rows of the image', type = 'int', min = 1},
   {'width', 2000, 'columns of the image', type = 'int', min = 1},
 })
-lesson.needs_gpu(options)
 
 local TILE_X, TILE_Y, RADIUS = 32, 8, 1 -- a warp is a row of 32 pixels
 

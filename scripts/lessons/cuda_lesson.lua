@@ -4,29 +4,27 @@ local util = require 'mtorch.core.util'
 
 local lesson = {}
 
---- Returns the values of the flags of the script `name`: its own, as for mt.args, and those of all lessons.
-function lesson.flags(name, own)
-  return mt.args(util.append(own, {
-    {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
-    {'compile', false, 'only compile the kernels; needs no GPU'},
-    {'csv', name .. '.csv', "file for the table; '' for none", type = 'output'},
-    {'plot', name .. '.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
-  }))
-end
-
 --- Prints why the script is skipped and exits with status 0.
 local function skip(why)
   print('skipped: ' .. why)
   os.exit(0)
 end
 
---- If there is no GPU, the script is skipped, unless the kernels are only to be compiled.
-function lesson.needs_gpu(options)
+--- Returns the values of the flags of the script `name`: its own, as for mt.args, and those of all lessons. If there is
+--- no GPU, the script is skipped, unless the kernels are only to be compiled.
+function lesson.start(name, own)
+  local options = mt.args(util.append(own, {
+    {'runs', 5, 'timed runs; the median is shown', type = 'int', min = 1},
+    {'compile', false, 'only compile the kernels; needs no GPU'},
+    {'csv', name .. '.csv', "file for the table; '' for none", type = 'output'},
+    {'plot', name .. '.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
+  }))
   local usable, why = mt.cuda.is_available()
   if not usable and not options.compile then
     skip(('this script runs its kernels on an NVIDIA GPU, and %s (--compile only compiles them)'):format(why))
   end
   if usable then print(('GPU: %s'):format(mt.cuda.device_name())) end
+  return options
 end
 
 --- Compiles {{source =, name =, ..}, ..} and returns the kernels by name; with --compile the script ends

@@ -10,12 +10,11 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = lesson.flags('cuda_matmul', {
+local options = lesson.start('cuda_matmul', {
   {'largest', 8192, 'largest n of the products n x n', type = 'int', min = 1},
   {'cpu', 2048, 'largest n for which the CPU is also measured', type = 'int', min = 1},
   {'rows', 50000, 'rows of the tall product', type = 'int', min = 1},
 })
-lesson.needs_gpu(options)
 
 local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, mtorch's kernels and OpenBLAS on the CPU
 

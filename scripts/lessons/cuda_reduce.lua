@@ -8,10 +8,9 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = lesson.flags('cuda_reduce', {
+local options = lesson.start('cuda_reduce', {
   {'largest', 2 ^ 26, 'elements of the largest sum', type = 'int', min = 1},
 })
-lesson.needs_gpu(options)
 
 local THREADS = 256
 local source = [[

@@ -10,10 +10,9 @@
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
-local options = lesson.flags('cuda_threads', {
+local options = lesson.start('cuda_threads', {
   {'n', 2 ^ 24, 'elements of the timed additions', type = 'int', min = 1},
 })
-lesson.needs_gpu(options)
 
 -- ---- the kernels ----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ local topics = {}
 --- title -> text
 topics.text = {
   extend = [[
-Libraries on top of mtorch are written with mt.extend, as bindings/lua/extras/ (plots, reports, ONNX, distributions) is.
+Libraries on top of mtorch use mt.extend, as the plots, reports, ONNX and distributions in bindings/lua/extras/ do.
   extend.fail('lib: %s is too long', x)    an error at the line of the user, outside the library whose chunks begin
                                            with @mtorch/; extend.describe(x) is x in words
   f = extend.declare('f(x: tensor, n: int >= 1 = 2)', 'What it does.', function(x, n) .. end)

@@ -375,8 +375,8 @@ function plateau:advance(metric)
   end
   self._last_lr = rates(self)
 end
-define('ReduceLROnPlateau', "(optimizer, mode: 'min'|'max' = 'min', factor: number >= 0 < 1 = 0.1, patience: int >= 0 " ..
-  "= 10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', cooldown: int >= 0 = 0, min_lr: " ..
+define('ReduceLROnPlateau', "(optimizer, mode: 'min'|'max' = 'min', factor: number >= 0 < 1 = 0.1, patience: int >= " ..
+  "0 = 10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', cooldown: int >= 0 = 0, min_lr: " ..
   'number|numbers = 0, eps: number = 1e-8)',
   'The rates times factor after more than patience steps without a better metric, sched:step(metric): better by the ' ..
   'fraction (rel) or the amount (abs) threshold. Then cooldown steps are not counted; min_lr is the lowest rate, or ' ..
