@@ -434,7 +434,7 @@ test('shared memory, fixed and of the launch, and constants', function()
   raises(function() k:set_constant('weight', mt.ones(3):long()) end,
     "turn: 'weight' %(float%) takes float32, got a tensor of int64")
   raises(function() k:set_constant('weight', 5) end, "argument 3 'value' must be a tensor, got 5")
-  raises(function() k:set_constant(1, mt.ones(3)) end, 'the name must be a string, got 1')
+  raises(function() k:set_constant(1, mt.ones(3)) end, 'set_constant: name must be a string, got 1')
   raises(function() k[{1, 64, 64 * 4}](x:cpu(), out, 64) end,
     "turn: argument 2 'out' .* is on cuda:0, another one on cpu")
   raises(function() k[{1, 64, 64 * 4}](x:cpu(), out:cpu(), 64) end,
