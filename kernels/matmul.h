@@ -20,9 +20,9 @@ struct Matmul {
   int64_t batch_size[kMaxDims], a_batch[kMaxDims], b_batch[kMaxDims], c_batch[kMaxDims];
   bool accumulate;
   bool tf32 = false;  // a GPU may round factors of float32 to 11 bits
-  // Of takes_half() only: whether c is float32; a row of n that is added to each row before it is rounded.
-  bool wide = false;
-  const void* bias = nullptr;
+  bool wide = false;  // of takes_half() only: whether c is float32
+  const void* bias =
+      nullptr;  // of floats on a CPU, without a batch: n elements that are added to each row
 };
 
 /// Entries of a batch that share b and are adjacent in a and c are rows of one larger product.

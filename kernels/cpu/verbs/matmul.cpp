@@ -33,7 +33,8 @@ template <class T> struct Panel {
   int64_t b_row;
   Mat<T> c;
   int last;
-  bool accumulate;
+  const T* old;     // what is added to the sums: rows of c, or a bias; null: nothing
+  int64_t old_row;  // 0 for a bias, which only a c with contiguous columns may have
 };
 
 /// c (+)= tile, for a c whose columns are not contiguous.
@@ -66,19 +67,18 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
         MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(x, y[v], sum[r][v]);
       }
     }
-    const bool accumulate = t.accumulate;
     if (t.c.col != 1) {
       T tile[M * V * W];
       MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v)
           store(tile + (r * V + v) * W, sum[r][v]);
-      scatter(tile, V * W, M, (V - 1) * W + last, t.c.from(i, 0), accumulate);
+      scatter(tile, V * W, M, (V - 1) * W + last, t.c.from(i, 0), t.old != nullptr);
       continue;
     }
     const int64_t c_row = t.c.row;
     T* c = t.c(i, 0);
-    if (accumulate) {
+    if (t.old) {
       MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
-        const T* old = c + r * c_row + v * W;
+        const T* old = t.old + (i + r) * t.old_row + v * W;
         sum[r][v] = add(sum[r][v], Tail && v == V - 1 ? load_first(old, last) : load(old));
       }
     }
@@ -133,7 +133,22 @@ template <class T> bool packs(const Product<T>& q) {
   return q.b.col != 1 || (spread && q.m >= 32 && q.k >= 128);
 }
 
-template <class T> void outer_product(const Product<T>& q) {
+/// The same sum without a bias: c is filled with it, and accumulates.
+template <class T> Product<T> filled(const Product<T>& q) {
+  if (!q.bias.at) return q;
+  Product<T> to = q;
+  to.accumulate = true, to.bias = {};
+  for (int64_t i = 0; i < q.m; ++i)
+    if (q.bias.col == 1 && q.c.col == 1)
+      std::memcpy(q.c(i, 0), q.bias(i, 0), size_t(q.n) * sizeof(T));
+    else
+      for (int64_t j = 0; j < q.n; ++j) *q.c(i, j) = *q.bias(i, j);
+  return to;
+}
+
+template <class T> void outer_product(const Product<T>& product) {
+  const bool adds = product.bias.col == 1 && product.c.col == 1;
+  const Product<T> q = adds ? product : filled(product);
   constexpr int W = kWidth<T>;
   const bool packing = packs(q);
   alignas(64) T packed[kDeep * 2 * W];
@@ -142,7 +157,7 @@ template <class T> void outer_product(const Product<T>& q) {
     Panel<T> t;
     t.k = smaller(q.k - p, q.depth);
     t.a = q.a.from(0, p);
-    t.accumulate = q.accumulate || p > 0;
+    const bool more = q.accumulate || p > 0;
     for (int64_t j = 0, columns; j < q.n; j += columns) {
       const int64_t left = q.n - j;
       int v = left > W ? 2 : 1;  // few rows leave registers for more columns
@@ -150,6 +165,8 @@ template <class T> void outer_product(const Product<T>& q) {
       columns = smaller<int64_t>(left, v * W);
       t.last = int(columns - (v - 1) * W);
       t.c = q.c.from(0, j);
+      t.old = more ? t.c.at : q.bias.at ? q.bias(0, j) : nullptr;
+      t.old_row = more ? t.c.row : 0;
       t.b = q.b(p, j), t.b_row = q.b.row;
       if (packing) {
         // A narrow panel is packed with the columns before it, so that all registers are full.
@@ -269,8 +286,8 @@ constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
 /// Does nothing and returns false if BLAS does not support the strides or sizes.
 template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
   const Gemm<T> g = gemm_of(product);
-  const Product<T>& q = g.q;
   if (!g.ldc) return false;
+  const Product<T> q = filled(g.q);
   // Outside a parallel region OpenBLAS would split the work by its own number of threads.
   const int threads = omp_get_max_threads();
   if (threads > 1) omp_set_num_threads(1);
@@ -315,8 +332,8 @@ constexpr int64_t kOnednnHalves = 384;
 /// than one (PyTorch's time / ours, Ice Lake: 512 x 4096 x 4096 .60 -> .83, 128 x 1024 x 1024 .75 -> .93).
 void onednn_product(const Product<float>& product, bool in_pairs) {
   Gemm<float> g = gemm_of(product);
-  const Product<float> q = g.q;
-  if (!g.ldc) return outer_product(q);
+  if (!g.ldc) return outer_product(product);
+  const Product<float> q = filled(g.q);
   const bool copied = q.backend == GemmBackend::onednn &&
                       (copies(q.a, q.m, q.depth, q.n) || copies(q.b, q.depth, q.n, q.m));
   const int64_t pair = in_pairs && !copied && 2 * q.depth > kOnednnHalves ? 2 * q.depth : q.depth;
@@ -431,7 +448,7 @@ template <class T> void serial_product(const Product<T>& q) {
   const Product<T> t = q.transposed();
   const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
   if (q.backend == GemmBackend::automatic && inner < outer && inner < outer_t)
-    return inner_product(q.n < 4 && q.n < q.m ? t : q);
+    return inner_product(filled(q.n < 4 && q.n < q.m ? t : q));
   outer_product(outer <= outer_t ? q : t);
 }
 
@@ -441,8 +458,10 @@ template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int
   const auto edge = [&](int64_t i) { return smaller(ceil_div(all * i / n, unit) * unit, all); };
   const int64_t begin = edge(i), size = edge(i + 1) - begin;
   Product<T> part = q;
-  if (rows) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
-  else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
+  const int64_t row = rows ? begin : 0, col = rows ? 0 : begin;
+  (rows ? part.m : part.n) = size;
+  part.a = q.a.from(row, 0), part.b = q.b.from(0, col), part.c = q.c.from(row, col);
+  if (q.bias.at) part.bias = q.bias.from(row, col);
   return part;
 }
 
@@ -458,7 +477,7 @@ template <class T> void in_parts(const Product<T>& q, const auto& compute) {
   for (int64_t p = 0; p < q.k && !mt_interrupted; p += terms) {
     Product<T> part = q;
     part.k = smaller(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
-    part.accumulate = q.accumulate || p > 0;
+    if (p > 0) part.accumulate = true, part.bias = {};
     compute(part);
   }
 }
@@ -499,7 +518,8 @@ template <class T> void entry_by_terms(const Product<T>& q, int64_t parts) {
     Product<T> part = q;
     part.k = q.k * (i + 1) / parts - begin, part.a = q.a.from(0, begin),
     part.b = q.b.from(begin, 0);
-    if (i > 0) part.c = {sums.get() + (i - 1) * q.m * q.n, q.n, 1}, part.accumulate = false;
+    if (i > 0)
+      part.c = {sums.get() + (i - 1) * q.m * q.n, q.n, 1}, part.accumulate = false, part.bias = {};
     in_parts(part);
   });
   for (int64_t i = 0; i < q.m; ++i)
@@ -510,7 +530,8 @@ template <class T> void entry_by_terms(const Product<T>& q, int64_t parts) {
 /// A column times a row: rows of c are multiples of a row.
 template <class T> bool multiples_of_row(const Product<T>& q) {
   constexpr int W = kWidth<T>;
-  if (q.k != 1 || q.accumulate || q.n < 4 * W || q.b.col != 1 || q.c.col != 1) return false;
+  if (q.k != 1 || q.accumulate || q.bias.at || q.n < 4 * W || q.b.col != 1 || q.c.col != 1)
+    return false;
   parallel_chunks(q.m, ceil_div(kGrain, q.n), q.m * q.n > 2 * kGrain, [&](int64_t i, int64_t end) {
     const T* const b = q.b.at;
     const int64_t whole = q.n / W * W;
@@ -534,10 +555,10 @@ template <class T> void entry(const Product<T>& q) {
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (q.backend == GemmBackend::automatic && shorter <= kThin) {
     const Product<T> t = q.transposed();
-    if (is_streamed(q)) return streamed_entry(q);
-    if (is_streamed(t)) return streamed_entry(t);
-    if (is_thin(q)) return thin_entry(q);
-    if (is_thin(t)) return thin_entry(t);
+    if (is_streamed(q)) return streamed_entry(filled(q));
+    if (is_streamed(t)) return streamed_entry(filled(t));
+    if (is_thin(q)) return thin_entry(filled(q));
+    if (is_thin(t)) return thin_entry(filled(t));
   }
   if (longer <= 64 || q.work() < 1e6) return in_parts(q);
   // If sums are chains of fma, an element is the same in any panel.
@@ -590,6 +611,7 @@ template <class T> bool batched(const Matmul& call) {
                    {static_cast<T*>(call.c), call.c_row, call.c_col},
                    call.accumulate,
                    depth_of(call.k)};
+  first.bias = {static_cast<const T*>(call.bias), 0, 1};
   const int dims = call.batch_dims;
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];

@@ -55,11 +55,12 @@ template <class T> struct Product {
   int64_t depth;  // the number of terms of a chain of fma, in every backend that sums in chains
   GemmBackend backend = GemmBackend::automatic;
   bool* skipped = nullptr;  // set to true where OpenBLAS is needed and missing
+  Mat<const T> bias = {};   // added to c: one stride is 0; null: none, also if `accumulate`
   double work() const { return double(m) * double(n) * double(k); }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and computes columns through this.
   Product transposed() const {
-    return {n,          m,     k,       b.transposed(), a.transposed(), c.transposed(),
-            accumulate, depth, backend, skipped};
+    return {n,          m,     k,       b.transposed(), a.transposed(),   c.transposed(),
+            accumulate, depth, backend, skipped,        bias.transposed()};
   }
 };
 
