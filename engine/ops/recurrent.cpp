@@ -80,29 +80,36 @@ void repeat_row(const Tensor& out, const Tensor& row) {
   copy_elements(out, expand(row, out.shape()));
 }
 
-/// The matrix of the product of each step, [inner x columns]. For a CPU it is packed in panels of
-/// columns, [columns / 32 x inner x 32]; otherwise its kernel would pack them in every step.
-constexpr int64_t kPanel = 32;
-Tensor pack_for_steps(const Tensor& matrix) {
-  const int64_t inner = matrix.size(0), columns = matrix.size(1);
-  if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
-  return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
-}
-/// The matrix of the product of each step, packed when it is first needed.
+/// The matrix of the product of each step, [inner x columns]. For a CPU its columns are packed in panels,
+/// [columns / 32 x inner x 32], when they are first needed; otherwise its kernel would pack them in every step.
 struct StepMatrix {
-  Tensor given, half, packed;
+  static constexpr int64_t kPanel = 32;
+  Tensor given, half, panels = {}, rest = {};  // rest: the columns after the last panel
 
+  void pack(Dtype dtype) {
+    const Tensor matrix = to(given, dtype);
+    const int64_t inner = matrix.size(0), columns = matrix.size(1),
+                  count = is_cpu(matrix.device()) ? columns / kPanel : 0, packed = count * kPanel;
+    if (count > 0)
+      panels =
+          contiguous(transpose(reshape(slice(matrix, 1, 0, packed), {inner, count, kPanel}), 0, 1));
+    if (packed < columns)
+      rest = count > 0 ? contiguous(slice(matrix, 1, packed, columns - packed)) : matrix;
+  }
   /// out (+)= x . matrix; with `half` the operands may be rounded to bfloat16.
   void multiply(const Tensor& out, const Tensor& x, bool accumulate) {
     const int64_t n = x.size(0);
     if (half.defined() && is_cpu(x.device()) && multiplies_bf16(n, given.size(1), given.size(0), 1))
       return matmul_into(kName, out, to(x, Dtype::bf16), half, accumulate);
-    if (!packed.defined()) packed = pack_for_steps(to(given, x.dtype()));
-    if (packed.dim() == 2) return matmul_into(kName, out, x, packed, accumulate);
-    const int64_t panels = packed.size(0);
-    const Tensor parts =
-        view_of(out, {panels, n, kPanel}, {kPanel, out.stride(0), 1}, out.offset());
-    matmul_into(kName, parts, expand(unsqueeze(x, 0), {panels, n, x.size(1)}), packed, accumulate);
+    if (!panels.defined() && !rest.defined()) pack(x.dtype());
+    const int64_t count = panels.defined() ? panels.size(0) : 0, packed = count * kPanel;
+    if (count > 0) {
+      const Tensor parts =
+          view_of(out, {count, n, kPanel}, {kPanel, out.stride(0), 1}, out.offset());
+      matmul_into(kName, parts, expand(unsqueeze(x, 0), {count, n, x.size(1)}), panels, accumulate);
+    }
+    if (rest.defined())
+      matmul_into(kName, slice(out, 1, packed, out.size(1) - packed), x, rest, accumulate);
   }
 };
 
@@ -126,7 +133,7 @@ Steps forward(const Layer& l) {
   r.out = l[kProjection].defined() ? buffer(all, l.state()) : r.hidden;
   if (l[kC].defined()) r.c = buffer(all, hidden);
   const Tensor sums = slice(r.gates, 1, 0, columns);
-  StepMatrix weight{t(l[kWeightH]), half ? t(l.half[kWeightH]) : Tensor(), {}};
+  StepMatrix weight{t(l[kWeightH]), half ? t(l.half[kWeightH]) : Tensor()};
   const bool biased = l[kBiasX].defined();
   if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
   if (half) rounded_matmul_into(kName, sums, l.half[kX], t(l.half[kWeightX]), biased);
@@ -155,7 +162,7 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
   const Tensor dg = empty(r.gates.shape(), r.gates);
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // the sums that include the state
   const Tensor state = empty(r.out.shape(), r.out);
-  StepMatrix weight{l[kWeightH], {}, {}};
+  StepMatrix weight{l[kWeightH], {}};
   TensorList dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
   if (dc.defined()) dx[kC] = zeros_like(l[kC]);

@@ -199,6 +199,29 @@ MT_TEST("gradients of products agree with finite differences", "[matmul]") {
                           {leaf(random_tensor(rng, {3, 3}))}));
 }
 
+MT_TEST("every kernel of products adds the bias once", "[matmul]") {
+  Rng rng(46);
+  for (const int64_t m : {1, 5, 64, 300})
+    for (const int64_t n : {1, 5, 40, 600})
+      for (const int64_t k : {1, 64, 300, 5000}) {
+        if (m * n * k > 100'000'000) continue;
+        INFO(m << " x " << k << " x " << n);
+        const Tensor x = random_tensor(rng, {m, k}), w = random_tensor(rng, {n, k}),
+                     b = squeeze(slice(random_tensor(rng, {n, 2}), 1, 1, 1), 1),
+                     y = matmul(x, t(w)) + b;
+        for (const Dtype d : {Dtype::f64, Dtype::f32}) {
+          const double tolerance = d == Dtype::f64 ? 1e-12 : 1e-3;
+          const auto same = [&](const Tensor& x, const Tensor& w) {
+            const Tensor z = linear(to(x, d), to(w, d), to(b, d));
+            return difference(to(z, Dtype::f64), y, tolerance, tolerance);
+          };
+          CHECK(same(x, w) == "");
+          CHECK(same(t(contiguous(t(x))), w) == "");
+          CHECK(same(x, t(contiguous(t(w)))) == "");
+        }
+      }
+}
+
 MT_TEST("linear is the product with the weight transposed, plus the bias", "[matmul]") {
   Rng rng(45);
   for (const Shape& shape : std::vector<Shape>{{3}, {1, 3}, {5, 3}, {2, 4, 3}, {0, 3}}) {
