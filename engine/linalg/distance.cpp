@@ -25,6 +25,12 @@ Tensor by_blocks(const Tensor& x, const Tensor& y, const auto& f) {
 
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
+/// f's result, which is written to memory of the same shape and dtype.
+Tensor into(const Tensor& out, const auto& f) {
+  const Into target(&out);
+  return f();
+}
+
 /// As torch.cdist by default: if there are many rows, squares are computed by a matrix product.
 bool uses_product(const Tensor& x, const Tensor& y, double p) {
   return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
@@ -37,20 +43,36 @@ Tensor mean_row(const Tensor& y) {
   return where(eq(m - m, 0.0), m, 0.0);
 }
 
+/// The rows of t - mean, and after them the square of their length and 1, in this order or the other.
+Tensor extended(const Tensor& t, const Tensor& mean, bool length_first) {
+  const int64_t k = t.size(-1);
+  Shape shape = t.shape();
+  shape[shape.size() - 1] = k + 2;
+  const Tensor all = empty(shape, t), rows = slice(all, -1, 0, k),
+               length = slice(all, -1, length_first ? k : k + 1, 1);
+  into(rows, [&] { return t - mean; });
+  into(length, [&] { return sum(square(rows), {-1}, true); });
+  copy_elements(slice(all, -1, length_first ? k + 1 : k, 1), ones(length.shape(), t));
+  return all;
+}
+
 /// |x|^2 - 2 x y + |y|^2 of the shifted rows, as one product of extended rows.
-Tensor squares(const Tensor& x0, const Tensor& y0) {
-  const Tensor m = mean_row(y0), x = x0 - m, y = y0 - m;
-  const auto norms = [](const Tensor& t) { return sum(square(t), {-1}, true); };
-  const Tensor left = norms(x), right = norms(y);
-  const Tensor a = cat({x * -2.0, left, ones(left.shape(), left)}, -1),
-               b = cat({y, ones(right.shape(), right), right}, -1);
-  return relu(matmul(a, transpose(b, -2, -1), "cdist"));
+Tensor squares(const Tensor& x, const Tensor& y) {
+  const Tensor mean = mean_row(y), a = extended(x, mean, true), b = extended(y, mean, false),
+               rows = slice(b, -1, 0, y.size(-1));
+  into(rows, [&] { return rows * -2.0; });
+  const Tensor out = matmul(a, transpose(b, -2, -1), "cdist");
+  into(out, [&] { return relu(out); });
+  return out;
 }
 
 Tensor distances(const Tensor& x, const Tensor& y, double p) {
   const int d = x.dim() - 2;
   if (x.size(-1) == 0) return sum(differences(x, y), {-1});
-  if (uses_product(x, y, p)) return sqrt(squares(x, y));
+  if (uses_product(x, y, p)) {
+    const Tensor out = squares(x, y);
+    return into(out, [&] { return sqrt(out); });
+  }
   return by_blocks(x, y, [&](int64_t at, int64_t n) {
     return linalg::vector_norm(differences(slice(x, d, at, n), y), p, {-1});
   });
