@@ -25,7 +25,7 @@ Tensor by_blocks(const Tensor& x, const Tensor& y, const auto& f) {
 
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
-/// f's result, which is written to memory of the same shape and dtype.
+/// The result of f, whose first operation writes it to memory of the same shape and dtype.
 Tensor into(const Tensor& out, const auto& f) {
   const Into target(&out);
   return f();
@@ -51,7 +51,8 @@ Tensor extended(const Tensor& t, const Tensor& mean, bool length_first) {
   const Tensor all = empty(shape, t), rows = slice(all, -1, 0, k),
                length = slice(all, -1, length_first ? k : k + 1, 1);
   into(rows, [&] { return t - mean; });
-  into(length, [&] { return sum(square(rows), {-1}, true); });
+  const Tensor squared = square(rows);
+  into(length, [&] { return sum(squared, {-1}, true); });
   copy_elements(slice(all, -1, length_first ? k + 1 : k, 1), ones(length.shape(), t));
   return all;
 }

@@ -13,7 +13,6 @@
 #include "kernels/cpu/pool/counters.h"
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/simd/storage_types.h"
-#include "kernels/cpu/simd/transpose.h"
 #include "kernels/cpu/verbs/thin_product.h"
 #include "kernels/math/number.h"
 
@@ -182,7 +181,7 @@ template <class T> void outer_product(const Product<T>& product) {
       if (v == 1 && t.last < W) outer_panel<T, 1, true>(t, q.m);
     }
     p += t.k;
-  } while (p < q.k);
+  } while (p < q.k && !mt_interrupted);
 }
 
 // ---- The inner form: rows of a and columns of b are contiguous, each element of c a dot product.
@@ -299,32 +298,6 @@ template <class T> bool blas_product(const openblas::Library& blas, const Produc
   return true;
 }
 
-// Floats of a copied operand, half of L2, and how often each must be used for a copy to pay.
-constexpr int64_t kCopyRoom = 1 << 18, kCopyUses = 256;
-
-/// Scratch memory of a thread for two copied operands.
-struct CopyRoom {
-  float* const at = static_cast<float*>(std::aligned_alloc(64, (2 * kCopyRoom + 1024) * 4));
-  ~CopyRoom() { std::free(at); }
-};
-
-/// Of a copy; not a power of two, since such rows share few sets of a cache.
-int64_t copy_step(int64_t cols) { return ceil_div(cols, 16) * 16 + 16; }
-/// Whether oneDNN is faster with a row-major copy of x (512 x 512 x 512: 168, not 153 GFLOP/s).
-bool copies(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses) {
-  return x.col != 1 && uses >= kCopyUses && rows * copy_step(cols) <= kCopyRoom;
-}
-/// x or its copy.
-Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
-                         bool second) {
-  if (!copies(x, rows, cols, uses)) return x;
-  thread_local CopyRoom room;
-  if (!room.at) return x;
-  float* const to = room.at + (second ? kCopyRoom + 1024 : 0);
-  transpose(to, copy_step(cols), x.at, x.col, rows, cols);
-  return {to, copy_step(cols), 1};
-}
-
 /// Two chains that oneDNN sums as such: it halves sums of more than 384 terms.
 constexpr int64_t kOnednnHalves = 384;
 
@@ -334,18 +307,12 @@ void onednn_product(const Product<float>& product, bool in_pairs) {
   Gemm<float> g = gemm_of(product);
   if (!g.ldc) return outer_product(product);
   const Product<float> q = filled(g.q);
-  const bool copied = q.backend == GemmBackend::onednn &&
-                      (copies(q.a, q.m, q.depth, q.n) || copies(q.b, q.depth, q.n, q.m));
-  const int64_t pair = in_pairs && !copied && 2 * q.depth > kOnednnHalves ? 2 * q.depth : q.depth;
-  for (int64_t p = 0, terms; p < q.k; p += terms) {
+  const int64_t pair = in_pairs && 2 * q.depth > kOnednnHalves ? 2 * q.depth : q.depth;
+  for (int64_t p = 0, terms; p < q.k && !mt_interrupted; p += terms) {
     terms = q.k - p < pair ? smaller(q.depth, q.k - p) : pair;
     Product<float> part = q;
     part.k = terms, part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
-    if (q.backend == GemmBackend::onednn) {
-      part.a = by_rows(part.a, q.m, part.k, q.n, false);
-      part.b = by_rows(part.b, part.k, q.n, q.m, true);
-    }
     g = gemm_of(part);
     if (!onednn::sgemm(g.ta, g.tb, q.m, q.n, part.k, part.a.at, g.lda, part.b.at, g.ldb, q.c.at,
                        g.ldc, part.accumulate))
@@ -487,9 +454,12 @@ template <class T> void in_parts(const Product<T>& q) {
 
 /// Computes a panel of a very large product in slices, so that Ctrl-C is checked every 50 ms or so. Slices of
 /// the longer side repeat the packing of the smaller operand (700 x 650 x 10000: 77 and 59 ms for the other side).
+/// The backends that sum in chains check it after each.
 template <class T> void panel(const Product<T>& q, bool by_rows) {
+  const bool chains = q.backend == GemmBackend::own || q.backend == GemmBackend::onednn;
+  const double unchecked = chains ? q.work() / double(q.k) * double(2 * q.depth) : q.work();
   const int64_t longer = by_rows ? q.m : q.n;
-  const int64_t cuts = smaller(int64_t(q.work() / kLongWork) + 1, longer / 256 + 1);
+  const int64_t cuts = smaller(int64_t(unchecked / kLongWork) + 1, longer / 256 + 1);
   for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, by_rows, i, cuts));
 }
 
