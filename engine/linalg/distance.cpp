@@ -25,10 +25,12 @@ Tensor by_blocks(const Tensor& x, const Tensor& y, const auto& f) {
 
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
-/// The result of f, whose first operation writes it to memory of the same shape and dtype.
-Tensor into(const Tensor& out, const auto& f) {
+/// Writes the result of f to memory of the same shape and dtype; an elementwise operation writes it there at once.
+const Tensor& into(const Tensor& out, const auto& f) {
   const Into target(&out);
-  return f();
+  const Tensor result = f();
+  if (!same_place(result, out)) copy_elements(out, result);
+  return out;
 }
 
 /// As torch.cdist by default: if there are many rows, squares are computed by a matrix product.
@@ -52,7 +54,7 @@ Tensor extended(const Tensor& t, const Tensor& mean, bool length_first) {
                length = slice(all, -1, length_first ? k : k + 1, 1);
   into(rows, [&] { return t - mean; });
   const Tensor squared = square(rows);
-  into(length, [&] { return sum(squared, {-1}, true); });
+  copy_elements(length, sum(squared, {-1}, true));
   copy_elements(slice(all, -1, length_first ? k + 1 : k, 1), ones(length.shape(), t));
   return all;
 }
