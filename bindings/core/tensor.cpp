@@ -151,10 +151,10 @@ bool push_method(lua_State* L, const std::string& key) {
   lua_pushstring(L, key.c_str());
   lua_rawget(L, -2);
   fail("a tensor has no field or method '{}'{}", key,
-       lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
-       : !hint.empty()       ? hint
-       : close.empty()       ? ""
-                             : " (did you mean '" + close + "'?)");
+       !hint.empty()           ? hint
+       : lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
+       : close.empty()         ? ""
+                               : " (did you mean '" + close + "'?)");
 }
 
 /// Calls f; its errors get the name of the operation.

@@ -94,7 +94,7 @@ Tensor run_hooks(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
 [[noreturn]] void fail_graph_freed(const char* operation, const char* node) {
   fail(
       "{}: the graph behind '{}' was freed by an earlier backward; pass {{retain_graph=true}} to "
-      "the first",
+      "the first, or detach what one step hands to the next, h = h:detach()",
       operation, node);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "engine/core/tensor.h"
 
@@ -14,11 +15,17 @@ Tensor from_bytes(std::string_view bytes, Dtype, const Shape* shape = nullptr);
 
 /// A 1-d tensor of a list: mt::tensor({1, 2.5, 3}). Throws if the dtype cannot hold a number.
 Tensor tensor(std::initializer_list<double> values, Dtype = default_dtype());
-/// Copies numbers in row-major order, with the dtype of their type: mt::tensor(v.data(), {n, 3}).
+/// Copies numbers in row-major order, with the dtype of their type: mt::tensor(numbers, {n, 3}).
 template <class T> Tensor tensor(const T* values, const Shape& shape) {
   static_assert(dtype_of<T> != Dtype::none, "no dtype has elements of this type; see MT_DTYPES");
   const size_t bytes = checked_count("tensor", shape) * sizeof(T);
   return from_bytes({reinterpret_cast<const char*>(values), bytes}, dtype_of<T>, &shape);
+}
+/// The same of a vector: mt::tensor(v, {n, 3}). Throws if it has not as many numbers.
+template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape) {
+  if (checked_count("tensor", shape) != int64_t(values.size()))
+    fail("tensor: {} numbers do not fill the shape {}", values.size(), shape);
+  return tensor(values.data(), shape);
 }
 /// Every element is the given number, 0 or 1; with shape {} the tensor is 0-d.
 Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());

@@ -43,6 +43,21 @@ end
 
 local x = mt.range(1, 12):float():view(4, 3)
 
+test('derivatives by an argument: of a clone they are recorded, otherwise the notice says so', function()
+  local cure = 'x:clone():requires_grad_() may have'
+  for own, notice in pairs{clone = false, detach = 'runs eagerly: it changes requires_grad of a tensor'} do
+    local step = mt.compile(function(a)
+      a = a[own](a):requires_grad_()
+      return mt.grad((a ^ 3):sum(), a)
+    end)
+    local text = told(function() for _ = 1, 4 do same(step(x), 3 * x ^ 2, own) end end)
+    if notice then assert(text:find(notice, 1, true) and text:find(cure, 1, true), text) else eq(text, '') end
+  end
+  local step = mt.compile(function(a) return mt.grad((a ^ 3):sum(), a) end)
+  local text = told(function() step(x:clone():requires_grad_()) end)
+  assert(text:find('argument 1 requires a gradient; in the step ' .. cure, 1, true), text)
+end)
+
 test('new fields, and keys that are not names', function()
   race(function(wrap)
     local config = {}

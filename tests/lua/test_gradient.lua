@@ -50,7 +50,8 @@ test('grad: the graph is used up unless it is kept', function()
   local y = (w * w):sum()
   mt.grad(y, w, {retain_graph = true})
   is(mt.grad(y, w), {2, 4})
-  raises(function() mt.grad(y, w) end, 'freed by an earlier backward')
+  raises(function() mt.grad(y, w) end,
+    'freed by an earlier backward; pass {retain_graph=true} to the first, or detach what one step hands to the next')
 end)
 
 test('grad: only needed nodes are visited', function()

@@ -91,6 +91,11 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['log:wrte()'] = "log has no 'wrte' (did you mean 'write'?)",
     ['report:scaler()'] = "report has no 'scaler' (did you mean 'scalar'?)",
     ['nn.SpatialConvolution(1, 2, 3, 3)'] = "mt.nn has no 'SpatialConvolution'; here it is nn.Conv2d",
+    ['nn.VolumetricMaxPooling(2)'] = "mt.nn has no 'VolumetricMaxPooling'; here it is nn.MaxPool3d",
+    ['nn.DistKLDivCriterion()'] = "mt.nn has no 'DistKLDivCriterion'; here it is nn.KLDivLoss",
+    ['nn.CAddTable()'] = "mt.nn has no 'CAddTable'; here it is x + y in a forward of nn.class",
+    ['x:cdiv(x)'] = "a tensor has no field or method 'cdiv'; here it is x / y, or x:div_(y)",
+    ['mt.ByteTensor(3)'] = "mt has no 'ByteTensor'; here it is mt.tensor(.., {dtype='uint8'})",
     ['sched.lr = 3'] = "StepLR has no 'lr'; here it is sched:get_last_lr(), or opt.param_groups[1].lr",
     ['for i, x in mt.enumerate(set) do end'] = "mt has no 'enumerate'; here it is a count of your own, or " ..
       'for i = 1, #set do set:get(i)',

@@ -544,6 +544,12 @@ test('everyday methods', function()
   else raises(function() net:cuda() end, 'to: ') end
   eq(tostring(nn.Module), 'Module')
   raises(function() nn.Module()(1) end, 'Module has no forward')
+  for _, name in ipairs{'__init__', '_init'} do
+    local Misspelled = nn.class 'Misspelled'
+    Misspelled[name] = function() end
+    raises(Misspelled, 'its ' .. name .. ' is not called; define function Misspelled:__init%(')
+  end
+  raises(function() nn.class('Net')(4) end, 'Net: the class has no __init that takes arguments')
   local l = nn.Linear(1, 1)
   eq(#nn.Sequential(l, l):children(), 1)
   local loss = nn.CrossEntropyLoss{weight = mt.ones(3)}:to('float64')

@@ -181,6 +181,12 @@ hinted() {
 }
 hinted 'mt.ones(2)' "(a nil value) (local mt = require 'mtorch' comes first)"
 hinted 'local x = nn.ReLU()' '(a nil value) (it is mt.nn: local nn = mt.nn)'
+hinted 'require "nn"' "module 'nn' not found (it is mt.nn: local nn = mt.nn)"
+mt='local mt = require "mtorch"'
+hinted "$mt mt.nn.Linear(1, 2):training()" 'value) (it is a field; net:train() and net:eval() set it)'
+hinted "$mt mt.nn.Linear(1, 2):updateOutput()" "(Linear has no 'updateOutput'; here it is net(x))"
+hinted 'local a = mt
+(a).b = 1' 'a line that begins with ( continues the one before it'
 hinted 'tensor{1}' '(a nil value) (it is mt.tensor)'
 hinted 'Linear(2, 3)' '(a nil value) (it is mt.nn.Linear)'
 hinted 'print(len(x))' '(a nil value) (Lua writes #x)'

@@ -301,6 +301,8 @@ MT_TEST("tensors of a program's numbers", "[shape]") {
   CHECK((y.dtype() == Dtype::f32 && y.shape() == Shape{3} && y.at(1) == 2.5));
   CHECK((mt::tensor({}).numel() == 0 && mt::tensor({1, 0}, Dtype::b8).at(0) == 1));
   CHECK(error_of([] { mt::tensor({1, 300}, Dtype::u8); }).find("300") != std::string::npos);
+  CHECK((mt::tensor(whole, {3, 2}).shape() == Shape{3, 2} && mt::tensor(whole, {6}).at(5) == 6));
+  CHECK(error_of([&] { mt::tensor(whole, {7}); }) == "tensor: 6 numbers do not fill the shape (7)");
 }
 
 MT_TEST("a += b and similar functions write into a tensor, a view too", "[shape]") {

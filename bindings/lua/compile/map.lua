@@ -141,11 +141,11 @@ local function compile(name, f)
   return compiled_function
 end
 
-local function check_function(name, f)
+--- f, or, since only a Lua function is traced, one that calls the built-in f (math.sin).
+local function traceable(name, f)
   if records[f] then core.fail('%s: this function is compiled already; call it', name) end
-  if debug.getinfo(f, 'S').what == 'C' then
-    core.fail('%s: it takes a Lua function of numbers; this one is built in', name)
-  end
+  if debug.getinfo(f, 'S').what ~= 'C' then return f end
+  return function(...) return (f(...)) end
 end
 
 local help = 'The Lua function f of numbers, compiled: called with tensors (any layout, broadcast) and numbers it ' ..
@@ -156,8 +156,7 @@ local help = 'The Lua function f of numbers, compiled: called with tensors (any 
 for name, example in pairs{map = 'mt.map(function(x) return x * x end)(t)',
   zip = 'mt.zip(function(x, y) return x * y end)(a, b)'} do
   compiled[name] = core.declare(name .. '(f: function)', ('%s %s'):format(help, example), function(f)
-    check_function(name, f)
-    return compile(name, f)
+    return compile(name, traceable(name, f))
   end)
 end
 
@@ -220,7 +219,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'identity neutral, which is tried on samples. Without dim the result is 0-d, of nothing it is the identity; with ' ..
   'gradients. mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)',
   function(f, identity)
-    check_function('reduce', f)
+    f = traceable('reduce', f)
     local pair, checked, program, own_loops = compile('reduce', f), false, nil, nil
     local simple = records[pair].simple
     local function reduce(x, dim, keepdim)

@@ -307,7 +307,8 @@ local function slow_call(self, entry, ...)
   local arguments, why_not = pack(...), nil
   for i = 1, arguments.n do
     local x = mt.is_tensor(arguments[i]) and arguments[i]
-    why_not = why_not or x and (x.requires_grad and ('argument %d requires a gradient'):format(i) or
+    why_not = why_not or x and (x.requires_grad and
+      ('argument %d requires a gradient; in the step x:clone():requires_grad_() may have one'):format(i) or
       is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)) or nil
   end
   if not why_not and entry.calls == 1 then return self.f(...) end

@@ -318,6 +318,7 @@ function trace.compile(f, kinds, name, whole)
   if not info.isvararg and info.nparams > #kinds and message:find '%f[%a]nil%f[%A]' then
     message = ('%s (the function takes %d arguments and got %d)'):format(message, info.nparams, #kinds)
   end
+  if place:find '^mtorch/' then core.fail('%s: %s', name, message) end -- a built-in function
   error(('%s: %s: %s'):format(place, name, message), 0)
 end
 

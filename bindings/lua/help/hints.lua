@@ -48,6 +48,7 @@ local near = {
   {"'%)' expected near '='$", 'named options go in a table, f(x, {dim = 1})'},
   {"function arguments expected near '[%)%],]'$", 'a field is x.shape, a method is called, x:sum()'},
   {"near '&'$", '"and" is a word'},
+  {'ambiguous syntax', 'a line that begins with ( continues the one before it: write ;( there'},
   {"near '|'$", '"or" is a word'},
 }
 
@@ -74,6 +75,7 @@ local running = {
   {'attempt to call a table value', 'over a list: for i, value in ipairs(list) do'},
   {'attempt to call a userdata value', 'over the rows of a tensor: for i = 1, #x do local row = x[i] .. end',
     '%f[%w]in%f[%W]'},
+  {"method 'training' %(a boolean value%)", 'it is a field; net:train() and net:eval() set it'},
   {"field 'grad' %(a nil value%)",
     'a gradient comes with backward, and to leaves: steps are mt.no_grad(function() w:sub_(w.grad * lr) end)'},
 }
@@ -81,7 +83,8 @@ local running = {
 -- Global names that are nil: Python's, with their equivalents here, and in Lua.
 local here = {torch = "here it is mt: local mt = require 'mtorch'", np = 'tensors do what arrays do: mt.help()',
   numpy = 'tensors do what arrays do: mt.help()', plt = 'pictures are in mt.plot', F = 'functions are in mt',
-  mt = "local mt = require 'mtorch' comes first",
+  mt = "local mt = require 'mtorch' comes first", nngraph = 'a graph is a forward of nn.class',
+  cutorch = "tensors move by x:to('cuda')", cunn = "networks move by net:to('cuda')", xlua = 'it is mt.progress(n)',
   isinstance = 'Lua writes type(x), mt.is_tensor(x), nn.is(m, nn.Linear)'}
 local lua = {len = '#x', range = 'for i = 1, n do .. end', enumerate = 'for i, value in ipairs(list) do .. end',
   zip = 'for i = 1, #x do local a, b = x[i], y[i] .. end', sorted = 'table.sort(list)', list = '{}', dict = '{}',
@@ -146,6 +149,8 @@ function hints.running(message)
   for _, row in ipairs(running) do
     if message:find(row[1]) and (not row[3] or line_of(message):find(row[3])) then return with(message, row[2]) end
   end
+  local first, module = message:match "^([^\n]*module '([%w_]+)' not found):"
+  if module and of_global(module) then return with(first, of_global(module)) end
   local kind, name = message:match "(%w+) '([%w_]+)' %(a nil value%)$"
   if kind == 'global' then return with(message, of_global(name)) end
   if kind == 'field' and name == 'append' then return with(message, 'Lua writes ' .. lua.append) end

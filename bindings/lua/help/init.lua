@@ -175,7 +175,7 @@ local function explain(name)
   if said then say(said) end
   local sample = topics.sample[plain] or topics.sample[plain:lower()]
   if sample then say('\n  ' .. sample:gsub('\n', '\n  ')) end
-  local other = topics.renamed[plain]
+  local other = topics.renamed[plain] or topics.renamed['nn.' .. plain] or topics.renamed['module.' .. plain]
   if other then say(("'%s' is here: %s"):format(plain, other)) end
   local word, instead = missing_name(plain)
   if word then say(("'%s' is not there yet: %s"):format(word, instead)) end

@@ -331,9 +331,7 @@ topics.renamed = {
   ['module.getParameters'] = 'net:parameters(), a list; nn.parameters_to_vector(list)',
   ['module.zeroGradParameters'] = 'net:zero_grad()',
   ['module.updateParameters'] = 'an optimizer of mt.optim, opt:step()',
-  ['nn.ClassNLLCriterion'] = 'nn.NLLLoss', ['nn.MSECriterion'] = 'nn.MSELoss', ['nn.BCECriterion'] = 'nn.BCELoss',
-  ['nn.CrossEntropyCriterion'] = 'nn.CrossEntropyLoss', ['nn.SpatialConvolution'] = 'nn.Conv2d',
-  ['nn.SpatialMaxPooling'] = 'nn.MaxPool2d', ['nn.LookupTable'] = 'nn.Embedding', ['nn.Dense'] = 'nn.Linear',
+  ['nn.LookupTable'] = 'nn.Embedding', ['nn.Dense'] = 'nn.Linear',
   ['nn.View'] = 'nn.Flatten, nn.Unflatten, or x:view(..) in forward', ['nn.Reshape'] = 'nn.Unflatten, or x:reshape(..)',
   ['module.compile'] = 'mt.compile(step)', ['module.type'] = "net:to('float64')",
   ['module.extra_repr'] = 'extra: function Net:extra() return text end', ['module.register_module'] = 'add_module',
@@ -369,7 +367,8 @@ topics.renamed = {
   numpy = 'x:tolist(), or x:data() for a typed FFI pointer',
   ['None'] = 'mt.newaxis inside x[{..}]; nil as an argument', DoubleTensor = "mt.tensor(.., {dtype='float64'})",
   as_tensor = 'mt.tensor', asarray = 'mt.tensor', LongTensor = "mt.tensor(.., {dtype='int64'})",
-  Tensor = 'mt.tensor', FloatTensor = 'mt.tensor', device = "a string: 'cpu', 'cuda', 'cuda:0'",
+  Tensor = 'mt.tensor of numbers, mt.zeros of sizes', FloatTensor = 'mt.tensor of numbers, mt.zeros of sizes',
+  device = "a string: 'cpu', 'cuda', 'cuda:0'",
   ['nn.functional'] = 'functions of mt: mt.relu, mt.softmax, mt.cross_entropy, ..',
   ['autograd.grad'] = 'mt.grad', ['autograd.Function'] = 'mt.Function',
   ['autograd.functional.jacobian'] = 'mt.jacobian',
@@ -378,6 +377,8 @@ topics.renamed = {
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
   ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
 }
+
+for name, here in pairs(require 'mtorch.help.torch7') do topics.renamed[name] = topics.renamed[name] or here end
 
 --- a name of PyTorch that is not available yet -> advice
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'

@@ -357,7 +357,15 @@ end
 
 -- class.method(signature, doc, body) adds a method to all modules.
 class.Module, class.method = make_class 'Module'
-class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function() end)
+class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function(self, ...)
+  local of = self.__class
+  if of.__init ~= class.Module.__init then return end -- called by the constructor of the class
+  local other = of.__init__ and '__init__' or of._init and '_init'
+  if other or select('#', ...) > 0 then
+    core.fail('%s: the class has no __init%s; define function %s:__init(..)', of.__name,
+      other and ', its ' .. other .. ' is not called' or ' that takes arguments', of.__name)
+  end
+end)
 
 class.class = core.declare('class(name: string, base=nil)',
   'A class of modules: define __init and forward, then call it.',

@@ -31,7 +31,7 @@ return function(message)
     end
   end
   if not has_line then message = message .. ' (a tail call loses its line; return (f(x)) keeps it)' end
-  for _, words in ipairs{'attempt to ', 'expected', 'must be a number', 'methods are called'} do
+  for _, words in ipairs{'attempt to ', 'expected', 'must be a number', 'methods are called', 'not found:'} do
     if message:find(words, 1, true) then
       local ok, hinted = pcall(function() return require('mtorch.help.hints').running(message) end)
       message = ok and hinted or message

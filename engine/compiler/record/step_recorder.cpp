@@ -347,7 +347,10 @@ void StepRecorder::check_flags(const char* whose) {
   for (const auto& [impl, before] : flags_)
     if (const TrackedBlock* const m = memory_at(impl->storage->data);
         (!m || m->outside) && impl->requires_grad != before.second)
-      refuse(std::string("it changes requires_grad of a tensor ") + whose);
+      refuse(
+          fmt::format("it changes requires_grad of a tensor {}, or of a view of one; "
+                      "x:clone():requires_grad_() may have a gradient",
+                      whose));
 }
 
 void StepRecorder::make_guards(StepReplay& made) {
