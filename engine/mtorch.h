@@ -1,8 +1,9 @@
 // mtorch.h -- the engine for C++ programs: include it, then mt::relu(x).sum().backward()
 //
-// The functions have PyTorch's names and conventions. Positions, dimensions and class labels count from 0 (messages
-// name dimensions from 1, as Lua does). Bad input throws mt::Error with one sentence, and nothing has changed. Of the
-// other headers that are installed, those that this one does not include may change without notice.
+// The functions have PyTorch's names and conventions, but randint and range include both ends. Positions, dimensions
+// and class labels count from 0 (messages name dimensions from 1, as Lua does). Bad input throws mt::Error with one
+// sentence, and nothing has changed. Of the other headers that are installed, those that this one does not include may
+// change without notice.
 #pragma once
 #include "engine/autograd/function.h"
 #include "engine/autograd/gradcheck.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace mt {
 
@@ -58,9 +59,12 @@ Shape broadcast(const char* operation, const Shape& a, const Shape& b) {
     if (size != 1)
       fail(
           "{}: shapes {} and {} do not broadcast: sizes {} and {} in dimension {} differ and "
-          "neither is 1",
+          "neither is 1{}",
           operation, a, b, a[a.size() - shorter.size() + d], b[b.size() - shorter.size() + d],
-          skip + d + 1);
+          skip + d + 1,
+          std::string_view(operation) == "mul" && a.size() == 2 && b.size() == 2 && a[1] == b[0]
+              ? "; the matrix product is x:matmul(y)"
+              : "");
     size = shorter[d];
   }
   return out;

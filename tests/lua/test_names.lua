@@ -90,7 +90,8 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
       'mt.onnx.export(net, x, path) for netron.app',
     ['log:wrte()'] = "log has no 'wrte' (did you mean 'write'?)",
     ['report:scaler()'] = "report has no 'scaler' (did you mean 'scalar'?)",
-    ['nn.SpatialConvolution(1, 2, 3, 3)'] = "mt.nn has no 'SpatialConvolution'; here it is nn.Conv2d",
+    ['nn.SpatialConvolution(1, 2, 3, 3)'] = "mt.nn has no 'SpatialConvolution'; here it is nn.Conv2d; " ..
+      'a size is a number or {height, width}',
     ['nn.VolumetricMaxPooling(2)'] = "mt.nn has no 'VolumetricMaxPooling'; here it is nn.MaxPool3d",
     ['nn.DistKLDivCriterion()'] = "mt.nn has no 'DistKLDivCriterion'; here it is nn.KLDivLoss",
     ['nn.CAddTable()'] = "mt.nn has no 'CAddTable'; here it is x + y in a forward of nn.class",

@@ -549,6 +549,11 @@ test('everyday methods', function()
     Misspelled[name] = function() end
     raises(Misspelled, 'its ' .. name .. ' is not called; define function Misspelled:__init%(')
   end
+  local names = {}
+  for name, m in nn.Sequential(nn.Linear(1, 1), nn.Tanh()):named_modules() do
+    names[#names + 1] = name .. ' ' .. m.__name
+  end
+  eq(names, {' Sequential', '0 Linear', '1 Tanh'})
   raises(function() nn.class('Net')(4) end, 'Net: the class has no __init that takes arguments')
   local l = nn.Linear(1, 1)
   eq(#nn.Sequential(l, l):children(), 1)

@@ -366,6 +366,8 @@ test('broadcasting', function()
     'add: shapes %(2 x 3%) and %(4%) do not broadcast')
   raises(function() return mt.ones(0) + mt.ones(2) end,
     'add: shapes %(0%) and %(2%) do not broadcast')
+  raises(function() return mt.ones(2, 3) * mt.ones(3, 4) end, 'neither is 1; the matrix product is x:matmul%(y%)')
+  raises(function() return mt.ones(2, 3) * mt.ones(4, 3) end, 'neither is 1$')
 end)
 
 test('comparisons are methods and give bool', function()

@@ -4,8 +4,8 @@ local mt = require 'mtorch'
 
 -- Other libraries' names of options.
 local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'keepdim', learning_rate = 'lr',
-  rate = 'lr', sep = 'delimiter', hidden_dim = 'hidden_size', units = 'out_features', epsilon = 'eps',
-  filename = 'path', file = 'path'}
+  learningRate = 'lr', rate = 'lr', sep = 'delimiter', hidden_dim = 'hidden_size', units = 'out_features', epsilon =
+  'eps', filename = 'path', file = 'path'}
 
 -- The modules that are searched for a name that mt lacks.
 local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'fft', 'plot', 'optim.lr', 'nn.init', 'data.transforms',

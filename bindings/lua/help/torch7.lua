@@ -22,6 +22,7 @@ local names = {
   ['tensor.new'] = 'x:new_empty(2, 3), x:new_zeros(2, 3)', ['tensor.set'] = 'a view of y: x = y:view(..)',
   ['tensor.copy'] = 'x:copy_(y)', seed = 'mt.manual_seed(os.time())', serialize = 'mt.save(path, table)',
   DiskFile = 'mt.save(path, table), or io.open(path)', Timer = 'mt.time(fn), or os.clock()', tic = 'mt.time(fn)',
+  LongStorage = 'a list: mt.zeros({2, 3}), x:view({3, 2})',
   CmdLine = "mt.args{hidden = 100}; see mt.help('flags')", setdefaulttensortype = "mt.set_default_dtype('float64')",
   -- parts of networks
   ['nn.Concat'] = 'mt.cat({self.a(x), self.b(x)}, dim)' .. forward,
@@ -88,7 +89,8 @@ end
 --- The class of nn is the equivalent of the layer, if there is one.
 local layers = core.name_set(nn)
 local function layer(old, new)
-  if layers[new] then names['nn.' .. old] = names['nn.' .. old] or 'nn.' .. new end
+  local sizes = old:find '^Spatial' and new:find '[vl]2d$' and '; a size is a number or {height, width}' or ''
+  if layers[new] then names['nn.' .. old] = names['nn.' .. old] or 'nn.' .. new .. sizes end
 end
 
 for side, dims in pairs{Temporal = '1d', Spatial = '2d', Volumetric = '3d'} do

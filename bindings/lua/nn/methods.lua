@@ -77,13 +77,15 @@ end
 method('children()', 'The modules that are direct fields, as a list.', function(self) return (children(self)) end)
 method('named_children()', 'An iterator over names and the modules that are direct fields.',
   function(self) return iterate_named(children(self)) end)
-method('modules()', 'The module itself and all inside, as a list.', function(self)
-  local list = collect(self, 'module')
+local function modules(self)
+  local list, names = collect(self, 'module')
   table.insert(list, 1, self)
-  return list
-end)
-method('named_modules()', 'An iterator over names and the modules inside.',
-  function(self) return iterate_named(collect(self, 'module')) end)
+  table.insert(names, 1, '')
+  return list, names
+end
+method('modules()', 'The module itself and all inside, as a list.', function(self) return (modules(self)) end)
+method('named_modules()', "An iterator over names and modules, first '' and the module itself.",
+  function(self) return iterate_named(modules(self)) end)
 method('apply(fn: function)', 'Calls fn(module) for every module inside, then for this one; returns it.',
   function(self, fn)
     for _, child in ipairs((children(self))) do child:apply(fn) end
