@@ -196,6 +196,10 @@ void Tensor::undefined() {
       "x.defined()");
 }
 
+void Tensor::fail_dtype(Dtype wanted) const {
+  fail("data_as: the tensor is {}, the elements are asked for as {}", dtype(), wanted);
+}
+
 double Tensor::item() const {
   if (numel() != 1)
     fail("item: a tensor of one element is needed, this one is {}; use x:tolist() or an index",

@@ -98,10 +98,13 @@ class Tensor {
     const TensorImpl& t = *given();
     return static_cast<char*>(t.storage->data) + t.offset * item_size(t.dtype);
   }
-  /// The same as T, which must be the C++ type of dtype(): float for f32. Not checked. A compiled step that
-  /// calls it runs eagerly, since a replay could not repeat changes that are not made by a device's verbs.
+  /// The same as T, the C++ type of dtype(): float for f32. Throws if it is that of another dtype; bytes are not
+  /// checked. A compiled step that calls it runs eagerly, since a replay could not repeat changes that are not made
+  /// by a device's verbs.
   template <class T> T* data_as() const {
     mark_untraceable();
+    constexpr Dtype wanted = dtype_of<T>;
+    if (wanted != Dtype::none && wanted != Dtype::u8 && wanted != dtype()) fail_dtype(wanted);
     return argument_as<T>();
   }
   /// The same for the argument of a verb, if only the verb accesses the elements.
@@ -148,6 +151,7 @@ class Tensor {
  private:
   [[noreturn, gnu::cold]] static void undefined();
   void regenerate_node() const;  // inplace.cpp
+  [[noreturn]] void fail_dtype(Dtype wanted) const;
   Ref<TensorImpl> impl_;
 };
 using TensorList = std::vector<Tensor>;

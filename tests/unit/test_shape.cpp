@@ -303,6 +303,9 @@ MT_TEST("tensors of a program's numbers", "[shape]") {
   CHECK(error_of([] { mt::tensor({1, 300}, Dtype::u8); }).find("300") != std::string::npos);
   CHECK((mt::tensor(whole, {3, 2}).shape() == Shape{3, 2} && mt::tensor(whole, {6}).at(5) == 6));
   CHECK(error_of([&] { mt::tensor(whole, {7}); }) == "tensor: 6 numbers do not fill the shape (7)");
+  CHECK((x.data_as<int64_t>()[5] == 6 && y.data_as<void>() == y.data_as<float>()));
+  CHECK(error_of([&] { y.data_as<double>(); }) ==
+        "data_as: the tensor is float32, the elements are asked for as float64");
 }
 
 MT_TEST("a += b and similar functions write into a tensor, a view too", "[shape]") {

@@ -403,6 +403,8 @@ topics.absent = {
   gumbel_softmax = '((x - (-mt.rand_like(x):log()):log()) / tau):softmax(-1)',
   hfft = "mt.fft.irfft(mt.complex_conj(z), {norm = 'forward'})",
   ihfft = "mt.complex_conj(mt.fft.rfft(x, {norm = 'forward'}))",
+  sparse_coo_tensor = 'positions and values as two tensors, and mt.zeros(n):index_add(1, positions, values)',
+  segment_reduce = "mt.zeros(n):scatter_reduce(1, segments, x, 'mean', {include_self=false})",
   tensor_split = 'mt.split(x, sizes, dim) or mt.chunk(x, n, dim)', column_stack = 'mt.stack(vectors, 2)',
   ChannelShuffle = 'mt.unflatten(x, 2, {groups, -1}):transpose(2, 3):flatten(2, 3)',
   trapezoid = '(y[{{2, -1}}] + y[{{1, -2}}]):sum() * dx / 2',
