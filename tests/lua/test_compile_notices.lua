@@ -600,6 +600,43 @@ test('a captured shape is a list; a grid kernel and results in a table are reaso
   end
 end)
 
+test('another object of the same description is called another one', function()
+  local net = nn.Linear(3, 1)
+  local step = mt.compile(function(a) return net(a):detach() end)
+  local text = told(function()
+    for k = 1, 6 do
+      if k == 4 then net.bias = nn.Parameter(mt.zeros(1)) end
+      step(x)
+    end
+  end)
+  assert(text:find "recorded again: 'net.bias' is another object than before, a tensor %(1%) float32", text)
+end)
+
+test('a field that was nil and becomes a buffer or a parameter is compared', function()
+  local Net = nn.class 'Net'
+  function Net:forward(a) return self.gain and a * self.gain or a * 1 end
+  for name, init in pairs{
+    none = function(net) net.gain = nil end,
+    removed = function(net)
+      net.gain = nn.Buffer(mt.ones(1))
+      net.gain = nil
+    end,
+    ['registered as nil'] = function(net) net:register_buffer 'gain' end,
+  } do
+    for _, value in ipairs{nn.Buffer(mt.tensor{3}), nn.Parameter(mt.tensor{4}), mt.tensor{5}, 6} do
+      local net = Net()
+      init(net)
+      local step = mt.compile(function(a) return net(a):detach() end)
+      told(function()
+        for k = 1, 6 do
+          if k == 4 then net.gain = value end
+          same(net(x), step(x), ('%s, call %d'):format(name, k))
+        end
+      end)
+    end
+  end
+end)
+
 test('a GradScaler beside a step that scales; an average that would count inside', function()
   local net = nn.Linear(3, 1)
   local opt, scaler = mt.optim.SGD(net:parameters(), {lr = 0.01}), mt.GradScaler{init_scale = 8, growth_interval = 6}

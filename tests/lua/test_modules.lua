@@ -221,6 +221,23 @@ end)
 
 -- Names -------------------------------------------------------------------------------------------
 
+test('a buffer that is registered as nil is a buffer when a tensor is assigned', function()
+  local net = nn.class('Net')()
+  net:register_buffer 'cache'
+  net:register_buffer('scratch', nil, false)
+  eq({#net:buffers(), net.cache}, {0, nil})
+  net.cache, net.scratch = mt.ones(2), mt.zeros(1)
+  eq(state_names(net), {'cache'})
+  eq({#net:buffers(), net:clone():double().cache.dtype, net.scratch.dtype}, {2, 'float64', 'float32'})
+  raises(function() net.cache = 5 end, 'Net.cache is a buffer: assign a tensor')
+  local copy = nn.class('Net')()
+  copy:register_buffer 'cache'
+  copy = copy:clone()
+  copy.cache = mt.zeros(2)
+  copy:load_state_dict(net:state_dict())
+  eq(copy.cache:tolist(), {1, 1})
+end)
+
 test('fields by name', function()
   local net = nn.class('Net')()
   net:register_buffer('seen', mt.zeros(2))

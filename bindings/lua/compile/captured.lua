@@ -100,6 +100,10 @@ local function visit_module(list, module, name)
   local fields, params = rawget(module, '__fields'), rawget(module, '__params')
   add_field(list, fields, #fields + 1, name .. "'s fields")
   for _, key in ipairs(sorted_keys(params)) do add_field(list, params, key, ('%s.%s'):format(name, key)) end
+  for _, key in ipairs(fields) do -- those that are nil: a tensor is assigned to params
+    local is_nil = rawget(params, key) == nil and rawget(module, key) == nil
+    if is_nil then add_field(list, params, key, ('%s.%s'):format(name, key_name(key))) end
+  end
   for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
   local keys = sorted_keys(module)
   for k = #keys, 1, -1 do -- its own fields before those of its children
@@ -354,7 +358,10 @@ local function shown(value)
   return (type(value) == 'number' or type(value) == 'boolean') and tostring(value) or core.describe(value)
 end
 local function difference(name, before, now)
-  return ("'%s' was %s and is %s"):format(name, shown(before), shown(now))
+  local was, is = shown(before), shown(now)
+  if was ~= is then return ("'%s' was %s and is %s"):format(name, was, is) end
+  if type(now) == 'number' then return ("'%s' was %.17g and is %.17g"):format(name, before, now) end
+  return ("'%s' is another object than before, %s"):format(name, is)
 end
 
 --- "'scale' was 2 and is 3" for the first value that has changed, or nil.

@@ -227,6 +227,8 @@ local function assign(self, key, value)
   end
   if params[key] ~= nil and replaces(self, key, params[key], value) then
     registry[value], transient[value] = 'buffer', transient[params[key]]
+  elseif type(seen[key]) == 'string' and mt.is_tensor(value) and not registry[value] then -- register_buffer(key, nil)
+    registry[value], transient[value] = 'buffer', seen[key] == 'transient' or nil
   end
   local is_registered = value ~= nil and registry[value]
   if type(key) == 'string' and (is_registered or is_module(value)) then

@@ -8,10 +8,12 @@ local method, registry, is_module, check_name = class.method, class.registry, cl
 -- ---- by name ------------------------------------------------------------------------------------
 
 method('register_buffer(name: string, tensor: tensor = nil, persistent: bool = true)',
-  "The same as net.name = nn.Buffer(tensor, persistent): saved (unless persistent=false) and moved, not trained.",
+  'The same as net.name = nn.Buffer(tensor, persistent): saved (unless persistent=false) and moved, not trained. ' ..
+  'nil: no buffer, until a tensor is assigned to the field.',
   function(self, name, tensor, persistent)
     check_name(self, 'register_buffer', name)
     self[name] = tensor and class.Buffer(tensor, persistent)
+    if not tensor then rawget(self, '__seen')[name] = persistent and 'buffer' or 'transient' end
   end)
 method('register_parameter(name: string, param: tensor = nil)', 'The same as net.name = nn.Parameter(param); ' ..
   'nil: no parameter.',
