@@ -98,6 +98,28 @@ const ReduceRow& reduce_row(int reduction) { return reduce_entries[reduction].ro
 
 // ---- forward ------------------------------------------------------------------------------------
 
+/// Sorts n dimensions by their strides, the largest first; those whose elements are one are before all others.
+static void order_by_stride(int n, int64_t* size, int64_t* stride, int64_t* out_stride) {
+  const auto step = [&](int d) {
+    return size[d] == 1 || stride[d] == 0 ? INT64_MAX : std::abs(stride[d]);
+  };
+  for (int d = 1; d < n; ++d)
+    for (int k = d; k > 0 && step(k - 1) < step(k); --k) {
+      std::swap(size[k - 1], size[k]), std::swap(stride[k - 1], stride[k]);
+      if (out_stride) std::swap(out_stride[k - 1], out_stride[k]);
+    }
+}
+
+/// Brings the dimensions of a tensor beyond the first caches into the order of memory, so that a transposed one is
+/// read like a contiguous one. The order of the reduced ones counts for positions.
+static void order_by_memory(Reduce& r, int64_t numel, bool needs_index) {
+  constexpr int64_t kInCache = 1 << 15;
+  if (numel <= kInCache) return;
+  if (!needs_index) order_by_stride(r.reduced, r.reduced_size, r.reduced_stride, nullptr);
+  const bool in_rows = r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1;
+  if (!in_rows) order_by_stride(r.kept, r.kept_size, r.kept_stride, r.out_stride);
+}
+
 Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   const Tensor* const target = Into::take();
   const ReduceEntry& e = reduce_entries[how.op];
@@ -131,6 +153,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
       r.out_stride[r.kept++] = out.stride(o++);
     }
   }
+  order_by_memory(r, x.numel(), e.row.needs_index);
   x.device().reduce(r);
   if (second && narrow) *second = cast_no_grad(*second, given.dtype());
   return narrow ? cast_no_grad(out, result) : out;

@@ -654,6 +654,33 @@ test('no argument crashes', function()
   end
 end)
 
+test('large permuted tensors are reduced in the order of memory', function()
+  mt.manual_seed(1)
+  local x = mt.randn(40, 60, 50)
+  local whole = (x * 50):to 'int32'
+  for _, order in ipairs{{1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} do
+    local place = {}
+    for k, d in ipairs(order) do place[d] = k end
+    local y = x:permute(unpack(order))
+    for _, name in ipairs{'sum', 'mean', 'amax', 'norm'} do eq(y[name](y):equal(x[name](x)), true) end -- the same bits
+    eq(whole:permute(unpack(order)):argmax():item(), whole:permute(unpack(order)):contiguous():argmax():item())
+    for _, dims in ipairs{{1}, {2}, {3}, {1, 2}, {1, 3}, {2, 3}} do
+      local there = {}
+      for k, d in ipairs(dims) do there[k] = place[d] end
+      for _, name in ipairs{'sum', 'amin', 'logsumexp', 'var'} do
+        local expected = x[name](x, dims, {keepdim = true}):permute(unpack(order))
+        local got = y[name](y, there, {keepdim = true})
+        eq(got.shape, expected.shape)
+        assert(mt.allclose(got, expected, {rtol = 1e-5, atol = 1e-4}), name)
+        eq(y[name](y, there):numel(), expected:numel())
+      end
+    end
+  end
+  local part = x['::2, 3:, :']:transpose(1, 2)
+  assert(mt.allclose(part:sum{1, 2}, part:contiguous():sum{1, 2}, {rtol = 1e-5, atol = 1e-4}))
+  assert(mt.allclose(part:expand(3, 58, 20, 50):sum{1, 3}, part:sum(2) * 3, {rtol = 1e-5, atol = 1e-4}))
+end)
+
 test('long columns, wide and few', function()
   mt.manual_seed(1)
   for _, shape in ipairs {{9001, 1}, {9001, 3}, {5003, 7}, {t.on_gpu() and 70 or 700, 300}, {3, 2051, 5}} do
