@@ -144,7 +144,7 @@ foreach(isa base avx2 avx512)
   set(with_isa sh tests/program/isa.sh $<TARGET_FILE:mtorch> ${isa})
   check(isa.${isa}.engine RUN ${with_isa} $<TARGET_FILE:mtorch_tests>
     [ops],[half],[accuracy],[reference],[reduce],[matmul],[conv],[index],[optim],[random] SKIP)
-  check_again(isa.${isa}. "elementwise;reduce;sort;product;thin_products;nn;pool;conv_shapes;kernel;kernel_random"
+  check_again(isa.${isa}. "elementwise;reduce;sort;product;thin_products;nn;pool;conv_shapes;kernel;kernel_lanes;kernel_random;kernel_threads"
     RUN ${with_isa} $<TARGET_FILE:mtorch> FLAGS SKIP)
 endforeach()
 # Grid kernels thread after thread, also those that would run in lanes.

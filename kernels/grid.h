@@ -19,8 +19,9 @@ template <class... Op> constexpr bool is(int operation) { return ((operation == 
 
 enum class GridType : uint8_t { none, boolean, integer, real };
 enum class GridClass : uint8_t { scalar, affine, vector };
-/// How a launch runs on the CPU: lanes in lockstep, rows of lanes as machine code, or thread after thread.
-enum class GridWay : uint8_t { lanes, rows, threads };
+/// How a launch runs on the CPU: lanes in lockstep, rows of lanes as machine code, thread after thread, or so from
+/// barrier to barrier with vectors of neighbouring threads.
+enum class GridWay : uint8_t { lanes, rows, threads, vectors };
 /// How a value is computed.
 enum class GridCode : uint8_t {
   ready,  // its register has been set
@@ -224,7 +225,8 @@ struct GridProgram {
   double work;  // the approximate number of operations of a thread
   int tensors;
   int64_t shared_bytes;
-  bool in_order;  // blocks run one after the other, because the order of their updates matters
+  bool in_order;   // blocks run one after the other, because the order of their updates matters
+  bool in_blocks;  // a tile is a block
 };
 
 enum class GridFaultKind : int {

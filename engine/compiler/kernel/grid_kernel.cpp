@@ -363,6 +363,8 @@ std::string GridKernel::path() const {
   if (v.lanes < 0) return "nothing, because it failed or had no threads";
   if (v.lanes == 0) return "a GPU";
   if (v.way == GridWay::threads) return "scalar machine code, thread after thread";
+  if (v.way == GridWay::vectors)
+    return "machine code, with vectors of neighbouring threads between barriers";
   if (v.way == GridWay::rows) return "machine code, with vectors of the threads along a row";
   std::string text = fmt::format("vectors of up to {} threads, which run in lockstep", v.lanes);
   int native = 0;

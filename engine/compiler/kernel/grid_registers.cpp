@@ -365,7 +365,7 @@ class Registers {
     g.numbers = numbers_, g.vectors = int(u_.vector_type.size());
     g.vector_type = u_.vector_type.data();
     g.statements = statements_, g.levels = levels_ + 1, g.work = length_ * (loops_ ? 64.0 : 1.0);
-    g.in_order = k_.in_order;
+    g.in_order = k_.in_order, g.in_blocks = k_.in_blocks;
     g.tensors = int(k_.tensors.size());
     for (const Tensor& t : k_.tensors) {
       put(t.shared);

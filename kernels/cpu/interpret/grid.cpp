@@ -552,7 +552,7 @@ template <class R> struct TreeInterpreter : GridMachine {
       f.block[d] = place[d] + 1, f.thread[d] = 1, f.before[d] = first[d];
       f.place[d] = first[d] + 1, f.end[d] = first[d] + 1 + grid.tile[d];
     }
-    if (code.clears) std::memset(f.own, 0, size_t(8 * code.kept * lanes));
+    if (code.clears) std::memset(f.own, 0, size_t(code.kept));
     code.run(&f);
     if (f.fault >= 0) report_fault(f);
   }
@@ -622,7 +622,7 @@ void run_tiles(const Grid& g, const ThreadCode& code, const RowFit* rows, int64_
   const auto lay = [&](bool real) {
     if (!threads) return lay_out(m, layout, real, rows);
     lay_out_tensors(m, layout, real);
-    frame.own = layout.take<char>(8 * code.kept * g.tile[0] * g.tile[1] * g.tile[2]);
+    frame.own = layout.take<char>(code.kept);
   };
   lay(false);
   if (!memory.need(layout.used)) {
@@ -665,7 +665,11 @@ void launch_grid(const Grid& given) {
   const ThreadCode& code = given.check ? none : thread_code(given, find_loop);
   const bool waits = code.by_block || given.program->shared_bytes > 0;
   const RowFit* const rows = code.run && !waits ? rows_fit(given) : nullptr;
-  if (given.way) *given.way = rows ? GridWay::rows : code.run ? GridWay::threads : GridWay::lanes;
+  if (given.way)
+    *given.way = rows            ? GridWay::rows
+                 : code.by_lanes ? GridWay::vectors
+                 : code.run      ? GridWay::threads
+                                 : GridWay::lanes;
   Grid g = given;
   if (const int x = g.axes[0]; rows && !rows->by_blocks)
     g.tile[x] = g.total[x] < kLongestRow ? g.total[x] : kLongestRow;

@@ -51,6 +51,12 @@ class GridPhases {
     const auto found = steps_.find(&b);
     return found == steps_.end() ? nullptr : &found->second;
   }
+  /// Visits the statements of each step that threads run.
+  template <class F> void each_threads(const F& f) const {
+    for (const auto& [body, steps] : steps_)
+      for (const GridPhase& step : steps)
+        if (!step.once) f(step.threads);
+  }
   bool is_control(const S& s) const { return control_.count(&s); }
   /// Whether each thread has its own value of a variable.
   bool is_own(int variable) const { return own_.count(variable); }

@@ -30,7 +30,7 @@ RowKey key_of(const Grid& g) {
   key.add(char(lanes_class(g)));
   for (const int d : g.axes) {
     key.add(char(d)), key.add(g.tile[d] == 1);
-    if (g.program->shared_bytes) key.add(char(g.tile[d])), key.add(char(g.tile[d] >> 8));
+    if (g.program->in_blocks) key.add(char(g.tile[d])), key.add(char(g.tile[d] >> 8));
   }
   for (int k = 0; k < g.program->tensors; ++k) {
     const GridTensor& t = g.tensors[k];
@@ -65,20 +65,6 @@ bool is_column(const Grid& g, const V& access) {
   return varies && x.is == GridClass::scalar && x.kind >= V::variable;
 }
 
-/// Whether lanes are faster in a kernel with barriers: long rows of lanes that only access elements side by side.
-bool suits_lanes(const Grid& g, const ThreadMachineCode& code) {
-  bool suits = !code.narrows && g.tile[g.axes[0]] >= 64;
-  each_statement(g.program->body, 0, [&](const S& s, int) {
-    bool waits = s.kind == S::barrier || s.kind == S::warp;
-    each_statement(s.body, 0, [&](const S& x, int) { waits |= x.kind == S::barrier; });
-    suits = suits && s.kind != S::atomic_add && (waits || !s.is_loop());
-    values_of(s, [&](const V& v) {
-      for (const V* a : v.args) suits = suits && (v.kind != V::load || a->is != GridClass::vector);
-    });
-  });
-  return suits;
-}
-
 /// Whether one thread after the other is faster than lanes, or rows are machine code. Lanes win in loops that are
 /// machine code or access elements side by side, and where functions are called. They lose where a loop stores, reads
 /// a row of a matrix in each lane, or only calculates with integers, often a different number of times.
@@ -87,7 +73,7 @@ bool prefers_threads(const Grid& g, const ThreadMachineCode& code) {
   const bool waits = code.by_block || g.program->shared_bytes > 0;
   if (setting == "threads" || (!waits && rows_fit(g))) return true;
   if (setting == "lanes") return false;
-  if (code.by_block) return !suits_lanes(g, code);
+  if (code.by_block) return true;
   const bool calls_often = code.calls_often;
   bool loops = false, neighbours = false, stores = false, columns = false, sums = false,
        native = true, reals = false;
@@ -123,7 +109,8 @@ ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
   if (code.bytes.empty() || !prefers_threads(g, code)) return {};
   size_t bytes = 0;
   void* const entry = executable(code.bytes, bytes);
-  return {reinterpret_cast<void (*)(ThreadFrame*)>(entry), code.by_block, code.clears, code.kept};
+  return {reinterpret_cast<void (*)(ThreadFrame*)>(entry), code.by_block, code.clears,
+          code.by_lanes, code.kept};
 }
 
 }  // namespace

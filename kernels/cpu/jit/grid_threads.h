@@ -11,7 +11,8 @@ namespace mt {
 
 /// What the code reads and writes. Positions count from 1.
 struct ThreadFrame {
-  static constexpr int kSlots = 160;
+  static constexpr int kSlots = 160, kLaneSlots = 48;
+  static constexpr int kLaneBytes = 128;  // 16 integers
   const GridTensor* tensors;
   const GridScalar* scalars;
   const void* interrupted;  // an int
@@ -19,11 +20,12 @@ struct ThreadFrame {
       place[3];  // along axes[0], `place` is set at the end, and `thread` unused
   int64_t before[3],
       end[3];          // the places before the first thread of a tile, and after the last one
-  char* own;           // kept variables of the first thread of a block
+  char* own;           // kept variables of the threads of a block, an array for each
   int64_t fault;       // the number of the value at fault (grid_value), or -1
   int64_t dim, index;  // of an access out of bounds
   char* data[4];       // arguments of a loop
   GridScalar slots[kSlots];
+  alignas(64) char lanes[kLaneSlots][kLaneBytes];  // vectors
 };
 /// The loop over elements that the code calls for an operation without instructions; null: there is none.
 using ThreadLoop = void (*)(char* const* data, int64_t n, const double*, int one);
@@ -34,16 +36,16 @@ struct ThreadMachineCode {
   bool calls_often = false;    // loops, for operations in its own loops
   bool by_block = false;       // it runs a block, with barriers; otherwise a row of threads
   bool clears = false;         // the kept variables must be 0
-  bool narrows = false;        // some statements run only in the first threads of a block
-  int kept = 0;                // variables of a thread that keep their values at barriers
+  bool by_lanes = false;       // neighbouring threads are lanes of vectors in some statements
+  int64_t kept = 0;            // bytes of the variables that keep their values at barriers
 };
 /// Kernels with divergent barriers or prints cannot be compiled.
 ThreadMachineCode emit_threads(const Grid&, FindLoop*);
 
 struct ThreadCode {
   void (*run)(ThreadFrame*) = nullptr;  // null: there is no code, or lanes are faster
-  bool by_block = false, clears = false;
-  int kept = 0;
+  bool by_block = false, clears = false, by_lanes = false;
+  int64_t kept = 0;
 };
 /// The code for launches with these tensors and axes, cached for the lifetime of the process.
 const ThreadCode& thread_code(const Grid&, FindLoop*);

@@ -23,7 +23,7 @@ using namespace Xbyak::util;  // the names of registers
 /// Emits the single or double instruction, depending on the element size.
 #define MT_SCALAR(name, ...) (item_ == 4 ? asm_.name##ss(__VA_ARGS__) : asm_.name##sd(__VA_ARGS__))
 
-/// Layer 1 of 3 of the scalar code: memory.
+/// Layer 1 of 6 of the machine code of threads: memory.
 /// rbp is the frame, r13 the place along axes[0], r14 the scalars, r15 the tensors; rax and rdx are scratch.
 class ThreadAccess {
  protected:
@@ -49,7 +49,9 @@ class ThreadAccess {
     Label label;
     int64_t value;
     int dim;
-    int reg;  // with the index from 0; -1: a division
+    int reg;        // with the index from 0; -1: a division
+    bool masked;    // the thread is the first active lane
+    int lane = -1;  // the register of its lane
   };
   /// How many temporaries are in use.
   struct Used {
@@ -90,7 +92,7 @@ class ThreadAccess {
   }
 
   Label& fault(const V& v, int dim, int reg) {
-    faults_.push_back({{}, numbers_.at(&v), dim, reg});
+    faults_.push_back({{}, numbers_.at(&v), dim, reg, masked_});
     return faults_.back().label;
   }
   Address constant(uint64_t bits) { return asm_.ptr[asm_.rip + pool_[bits]]; }
@@ -171,6 +173,21 @@ class ThreadAccess {
       all = {std::floor(x.lo / y.lo), std::floor(x.hi / y.lo)};
     return all.lo > -kLarge && all.hi < kLarge ? all : Range{};
   }
+  void compare_size(const Reg64& k, const V& v, int d) {
+    const GridTensor& t = grid_.tensors[v.index];
+    if (t.shared) asm_.cmp(k, int(t.size[d]));
+    else asm_.cmp(k, tensor_word(v.index, offsetof(GridTensor, size), d));
+  }
+  /// Jumps if an index, counted from 0, is out of bounds.
+  virtual void check_index(const V& v, int d, const Reg64& k) {
+    compare_size(k, v, d);
+    asm_.jae(fault(v, d, k.getIdx()));
+  }
+  void times_stride(const Reg64& k, const V& v, int d) {
+    const GridTensor& t = grid_.tensors[v.index];
+    if (t.stride[d] != 1 && t.shared) asm_.imul(k, k, int(t.stride[d]));
+    else if (t.stride[d] != 1) asm_.imul(k, tensor_word(v.index, offsetof(GridTensor, stride), d));
+  }
   /// The address of an element; an index of a shared array is not checked if it is known to be inside.
   RegExp element(const V& v, Used used) {
     const GridTensor& t = grid_.tensors[v.index];
@@ -202,12 +219,8 @@ class ThreadAccess {
         else if (from.getIdx() != k.getIdx()) asm_.mov(k, from);
       } else {
         position(x, now);
-        if (t.shared) asm_.cmp(k, int(t.size[d]));
-        else asm_.cmp(k, tensor_word(v.index, offsetof(GridTensor, size), d));
-        asm_.jae(fault(v, d, k.getIdx()));
-        if (t.stride[d] != 1 && t.shared) asm_.imul(k, k, int(t.stride[d]));
-        else if (t.stride[d] != 1)
-          asm_.imul(k, tensor_word(v.index, offsetof(GridTensor, stride), d));
+        check_index(v, d, k);
+        times_stride(k, v, d);
       }
       if (spills && any) asm_.add(whole_slot(sum), k);
       else if (spills) asm_.mov(whole_slot(sum), k);
@@ -311,7 +324,9 @@ class ThreadAccess {
   const int item_;
   Xbyak::CodeGenerator asm_;
   bool fine_ = true;  // false: it cannot be compiled
-  int depth_ = 0;     // of loops
+  bool in_lanes_ = false,
+       masked_ = false;  // the code runs vectors of threads, some of which are not active
+  int depth_ = 0;        // of loops
   bool calls_in_loops_ = false, calls_elsewhere_ = false;
   int slots_ = 0, most_slots_ = 0;
   std::map<int, Home> homes_;                 // by variable

@@ -8,7 +8,7 @@
 
 namespace mt {
 
-/// Layer 2 of the scalar code: values. Statements are in ThreadEmitter (jit_threads.cpp).
+/// Layer 2 of the machine code of threads: values of one thread. Statements are in ThreadEmitter (jit_threads.cpp).
 class ThreadValues : protected ThreadAccess {
  protected:
   using ThreadAccess::ThreadAccess;
@@ -450,7 +450,10 @@ class ThreadValues : protected ThreadAccess {
       asm_.setne(al);
       return asm_.movzx(word.cvt32(), al);
     }
-    const Xmm from = real(x, used);  // truncated; beyond int64 its ends, NaN is 0
+    truncate(word, real(x, used));
+  }
+  /// Beyond int64 the result is its ends; NaN is 0.
+  void truncate(const Reg64& word, const Xmm& from) {
     Label done, end;
     if (item_ == 4) asm_.vcvttss2si(word, from);
     else asm_.vcvttsd2si(word, from);
@@ -485,18 +488,23 @@ class ThreadValues : protected ThreadAccess {
       asm_.lea(rax, slot(out + k));
       asm_.mov(MT_FIELD(data, k), rax);
     }
-    const int saved = take(int(std::size(kVariables)) + 16 + kWholes);
+    invoke(f, used, 1);
+    if (v.type == GridType::real) move_real(Xmm(used.real), slot(out));
+    else if (v.type == GridType::integer) asm_.mov(temporary(used.whole), whole_slot(out));
+    else asm_.movzx(temporary(used.whole), asm_.byte[slot_place(out)]);
+    slots_ = slots;
+  }
+  /// Calls a loop for n elements at the addresses in the frame.
+  void invoke(ThreadLoop f, Used used, int n) {
+    const int slots = slots_, saved = take(int(std::size(kVariables)) + 16 + kWholes);
     move_registers(saved, used, true);
     asm_.lea(rdi, MT_FIELD(data, 0));
-    asm_.mov(esi, 1);
+    asm_.mov(esi, n);
     asm_.xor_(edx, edx);
     asm_.mov(ecx, -1);
     asm_.mov(rax, reinterpret_cast<uint64_t>(f));
     asm_.call(rax);
     move_registers(saved, used, false);
-    if (v.type == GridType::real) move_real(Xmm(used.real), slot(out));
-    else if (v.type == GridType::integer) asm_.mov(temporary(used.whole), whole_slot(out));
-    else asm_.movzx(temporary(used.whole), asm_.byte[slot_place(out)]);
     slots_ = slots;
   }
   /// Saves what a call may change: variables and temporaries in use; or restores it.
@@ -505,20 +513,37 @@ class ThreadValues : protected ThreadAccess {
       if (save) asm_.mov(whole_slot(at++), r);
       else asm_.mov(r, whole_slot(at++));
     };
+    for (const auto& [index, h] : homes_)
+      if (h.reg >= 0 && h.type != GridType::real &&
+          std::find(kVariables, kVariables + kSavedVariables, h.reg) ==
+              kVariables + kSavedVariables)
+        word(Reg64(h.reg));
+    for (int k = 0; k < used.whole; ++k) word(temporary(k));
+    move_reals(at, used, save);
+  }
+  virtual void move_reals(int at, Used used, bool save) {
     const auto xmm = [&](const Xmm& x) {
       if (save) move_real(slot(at++), x);
       else move_real(x, slot(at++));
     };
-    for (const auto& [index, h] : homes_) {
-      if (h.reg < 0) continue;
-      if (h.type == GridType::real) xmm(Xmm(h.reg));
-      else if (std::find(kVariables, kVariables + kSavedVariables, h.reg) ==
-               kVariables + kSavedVariables)
-        word(Reg64(h.reg));
-    }
-    for (int k = 0; k < used.whole; ++k) word(temporary(k));
+    for (const auto& [index, h] : homes_)
+      if (h.reg >= 0 && h.type == GridType::real) xmm(Xmm(h.reg));
     for (int k = 0; k < used.real; ++k) xmm(Xmm(k));
   }
+  /// Sets a variable to what its temporary 0, or the first after `used`, holds.
+  void set(int variable, Used used = kNone) {
+    const Home& h = homes_.at(variable);
+    if (h.reg < 0) put(h.slot, h.type, used);
+    else if (h.type == GridType::real) asm_.vmovaps(Xmm(h.reg), Xmm(used.real));
+    else asm_.mov(Reg64(h.reg), temporary(used.whole));
+  }
+  void check_interrupt() {
+    asm_.mov(rax, MT_FIELD(interrupted, 0));
+    asm_.cmp(asm_.dword[rax], 0);
+    asm_.jne(end_);
+  }
+
+  Label end_;  // of the code
 };
 
 }  // namespace mt

@@ -1,21 +1,23 @@
-// jit_threads.cpp -- compiles a grid kernel to scalar machine code: variables in registers, branches and loops
+// jit_threads.cpp -- compiles a grid kernel to machine code of threads: variables in registers, branches and loops
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
-#include "kernels/cpu/jit/grid_phases.h"
-#include "kernels/cpu/jit/jit_thread_values.h"
+#include "kernels/cpu/jit/jit_lane_statements.h"
+#include "kernels/cpu/jit/jit_x64.h"
 
 namespace mt {
 namespace {
 
-class ThreadEmitter : ThreadValues {
-  using S = GridStatement;
-
+/// Layer 6 of the machine code of threads.
+class ThreadEmitter : LaneStatements {
  public:
-  ThreadEmitter(const Grid& g, FindLoop* find_loop, std::vector<uint8_t>& buffer)
-      : ThreadValues(g, find_loop, buffer.data(), buffer.size()),
-        phases_(*g.program),
+  /// `scalar`: the number of steps of threads, from the first one on, that are not tried as vectors.
+  ThreadEmitter(const Grid& g, FindLoop* find_loop, std::vector<uint8_t>& buffer, bool wide,
+                const std::set<int>& scalar)
+      : LaneStatements(g, find_loop, buffer, wide),
+        scalar_(scalar),
         once_(phases_.divides()) {}
 
   /// Returns false if the kernel cannot be compiled, or the buffer is too small.
@@ -24,6 +26,8 @@ class ThreadEmitter : ThreadValues {
     Xbyak::ClearError();
     number_values();
     find_variables();
+    std::optional<GridSteps> steps;
+    if (once_ && row_ > 0) steps.emplace(phases_, only_, open_, grid_.axes[0]), steps_ = &*steps;
     prologue();
     if (once_) {
       body(grid_.program->body);
@@ -43,8 +47,11 @@ class ThreadEmitter : ThreadValues {
   }
   size_t size() const { return asm_.getSize(); }
   const GridPhases& phases() const { return phases_; }
-  /// Whether some statements run only in the first threads of a block.
-  bool narrows() const { return narrows_; }
+  /// Whether some steps are vectors of neighbouring threads.
+  bool by_lanes() const { return by_lanes_; }
+  /// The first step of threads whose vectors could not be emitted, or -1.
+  int failed_step() const { return failed_step_; }
+  int64_t kept_bytes() const { return 8 * phases_.kept_count() * padded_block(); }
 
   /// Whether it calls functions in loops, or has no loops and calls functions.
   bool calls_often() const { return calls_in_loops_ || (!has_loops_ && calls_elsewhere_); }
@@ -64,9 +71,8 @@ class ThreadEmitter : ThreadValues {
     });
     const List all = GridPhases::listed(grid_.program->body);
     for (auto& [variable, s] : only_)
-      if (!GridPhases::defines(all, variable)) s = nullptr;  // it may be 0
+      if (!GridPhases::defines(all, variable)) s = nullptr, open_.insert(variable);  // it may be 0
   }
-  using List = std::vector<const S*>;
   /// Registers are given to the variables that are used most often, by the depth of loops.
   void give_registers(const List& list) {
     std::map<int, double> uses;
@@ -77,14 +83,20 @@ class ThreadEmitter : ThreadValues {
       });
       if (s.variable >= 0) uses[s.variable] += weight * (s.kind == S::count ? 16 : 1);
     });
+    const int end = !in_lanes_ ? 16 : wide_ ? 32 : kActive;
     std::vector<std::pair<double, int>> order;
     for (const auto& [index, use] : uses) order.push_back({-use, index});
     std::sort(order.begin(), order.end());
-    int whole = phases_.kept_count() > 0, real = kReals;  // r12: the kept variables
+    int whole = phases_.kept_count() > 0,
+        real = in_lanes_ ? kFirst : kReals;  // r12: the kept variables
     for (const auto& [weight, index] : order) {
       Home& home = homes_.at(index);
-      if (home.type == GridType::real) home.reg = real < 16 ? real++ : -1;
-      else home.reg = whole < int(std::size(kVariables)) ? kVariables[whole++] : -1;
+      const bool varies = in_lanes_ && steps_->of_variable(index, home.type) == kVaries;
+      const bool is_real =
+          home.type == GridType::real;  // scalar instructions have only 16 registers
+      if (is_real) home.reg = real < (varies ? end : std::min(end, 16)) ? real++ : -1;
+      else home.reg = !varies && whole < int(std::size(kVariables)) ? kVariables[whole++] : -1;
+      if (varies && home.reg < 0) lane_homes_[index] = take_lanes();
     }
   }
   void clear(const Home& h) {
@@ -92,14 +104,6 @@ class ThreadEmitter : ThreadValues {
     else if (h.type == GridType::real) asm_.vxorps(Xmm(h.reg), Xmm(h.reg), Xmm(h.reg));
     else asm_.xor_(Xbyak::Reg32(h.reg), Xbyak::Reg32(h.reg));
   }
-  /// Sets a variable to what its temporary 0, or the first after `used`, holds.
-  void set(int variable, Used used = kNone) {
-    const Home& h = homes_.at(variable);
-    if (h.reg < 0) put(h.slot, h.type, used);
-    else if (h.type == GridType::real) asm_.vmovaps(Xmm(h.reg), Xmm(used.real));
-    else asm_.mov(Reg64(h.reg), temporary(used.whole));
-  }
-
   void prologue() {
     for (const int r :
          {Operand::RBP, Operand::RBX, Operand::R12, Operand::R13, Operand::R14, Operand::R15})
@@ -109,10 +113,11 @@ class ThreadEmitter : ThreadValues {
     asm_.mov(r13, MT_FIELD(place, grid_.axes[0]));
     asm_.mov(r15, MT_FIELD(tensors, 0));
     asm_.mov(r14, MT_FIELD(scalars, 0));
-    if (phases_.kept_count() > 0) asm_.mov(r12, MT_FIELD(own, 0));
+    if (phases_.kept_count() > 0) asm_.xor_(r12d, r12d);
   }
   void epilogue() {
     asm_.L(end_);
+    if (by_lanes_) asm_.vzeroupper();
     asm_.mov(MT_FIELD(place, grid_.axes[0]), r13);
     asm_.add(rsp, 8);
     for (const int r :
@@ -122,6 +127,9 @@ class ThreadEmitter : ThreadValues {
     report_outside();
     for (Fault& f : faults_) {
       asm_.L(f.label);
+      masked_ = f.masked;
+      if (f.masked) active_bits(eax), asm_.tzcnt(eax, eax), asm_.add(r13, rax);
+      if (f.lane >= 0) asm_.add(r13, Reg64(f.lane));
       asm_.mov(MT_FIELD(fault, 0), uint32_t(f.value));
       asm_.mov(MT_FIELD(dim, 0), uint32_t(f.dim));
       if (f.reg >= 0) {
@@ -134,6 +142,11 @@ class ThreadEmitter : ThreadValues {
     for (auto& [bits, label] : pool_) {
       asm_.L(label);
       asm_.dq(bits), asm_.dq(bits);
+    }
+    for (auto& [step, label] : tables_) {
+      asm_.align(64);
+      asm_.L(label);
+      for (int l = 0; l < lanes_; ++l) asm_.dq(uint64_t(step * l));
     }
   }
 
@@ -189,17 +202,26 @@ class ThreadEmitter : ThreadValues {
     asm_.jle(skip, Xbyak::CodeGenerator::T_NEAR);
     asm_.add(temporary(0), r13);
     asm_.mov(MT_FIELD(end, grid_.axes[0]), temporary(0));
-    return narrows_ = true;
+    return true;
   }
   /// Copies the kept value of a variable to its home, or back.
-  void move_kept(const Home& h, int kept, bool load) {
-    const RegExp at = r12 + 8 * kept;
-    if (h.reg < 0 && load) asm_.mov(rdx, asm_.ptr[at]), asm_.mov(whole_slot(h.slot), rdx);
-    else if (h.reg < 0) asm_.mov(rdx, whole_slot(h.slot)), asm_.mov(asm_.ptr[at], rdx);
-    else if (h.type != GridType::real && load) asm_.mov(Reg64(h.reg), asm_.ptr[at]);
-    else if (h.type != GridType::real) asm_.mov(asm_.ptr[at], Reg64(h.reg));
-    else if (load) move_real(Xmm(h.reg), asm_.ptr[at]);
-    else move_real(asm_.ptr[at], Xmm(h.reg));
+  void move_kept(int variable, bool load) {
+    const Home& h = homes_.at(variable);
+    if (in_lanes_) return move_kept_lanes(variable, h, load);
+    asm_.mov(rax, MT_FIELD(own, 0));
+    const Address at = asm_.ptr[kept_place(variable)];
+    const bool real = h.type == GridType::real;
+    if (h.reg < 0 && real) {
+      move_real(xmm0, load ? at : slot(h.slot));
+      move_real(load ? slot(h.slot) : at, xmm0);
+    } else if (h.reg < 0) {
+      asm_.mov(rdx, load ? at : whole_slot(h.slot));
+      asm_.mov(load ? whole_slot(h.slot) : at, rdx);
+    } else if (real) {
+      load ? move_real(Xmm(h.reg), at) : move_real(at, Xmm(h.reg));
+    } else {
+      load ? asm_.mov(Reg64(h.reg), at) : asm_.mov(at, Reg64(h.reg));
+    }
   }
   /// Runs statements for each thread of a block, and is the first thread again.
   void threads(const List& list) {
@@ -215,24 +237,19 @@ class ThreadEmitter : ThreadValues {
       });
     });
     Label skip;
-    const int slots = slots_, end = take();
+    const int slots = slots_, end = take(), vectors = lane_slots_;
+    const bool one = list[0]->value && list[0]->value->has<op::Eq>();
     const bool reduced = reduce_end(list, end, skip);
+    in_lanes_ = !scalar_.count(++step_) && !(reduced && one) && suits_lanes(list);
+    by_lanes_ |= in_lanes_;
     give_registers(list);
-    for (const auto& [index, h] : homes_)
-      if (h.reg >= 0 && !phases_.is_own(index)) {
-        if (h.type == GridType::real) move_real(Xmm(h.reg), slot(h.slot));
-        else asm_.mov(Reg64(h.reg), whole_slot(h.slot));
-      }
+    load_block_variables();
     once_ = false;
-    Label again[3], thread_end;
-    thread_end_ = &thread_end;
+    Label again[3];
     for (int k = 3; k-- > 0;) asm_.L(again[k]);
-    for (const int v : loads) move_kept(homes_[v], phases_.kept(v), true);
-    for (const S* s : list) statement(*s);
-    asm_.L(thread_end);
-    for (const int v : stores) move_kept(homes_[v], phases_.kept(v), false);
-    if (phases_.kept_count() > 0) asm_.add(r12, 8 * phases_.kept_count());
-    next_thread(again[0]);
+    const List& inside = reduced && in_lanes_ ? GridPhases::listed(list[0]->body) : list;
+    if (in_lanes_) row_in_lanes(inside, loads, stores, reduced);
+    else row_of_threads(list, loads, stores, again[0]);
     for (int k = 1; k < 3; ++k) {
       const int d = grid_.axes[k];
       first_thread(k - 1);
@@ -249,14 +266,88 @@ class ThreadEmitter : ThreadValues {
       asm_.mov(rax, whole_slot(end));
       asm_.mov(MT_FIELD(end, grid_.axes[0]), rax);
     }
-    if (!outside_.empty()) {
+    if (!outside_.empty() || !edges_.empty()) {
       asm_.jmp(skip);
-      report_outside();
+      report_outside(), check_edges();
     }
     asm_.L(skip);
-    if (phases_.kept_count() > 0) asm_.mov(r12, MT_FIELD(own, 0));
-    once_ = true, slots_ = slots;
+    if (phases_.kept_count() > 0) asm_.xor_(r12d, r12d);
+    const bool failed = !fine_ || Xbyak::GetError() != 0;
+    if (in_lanes_ && failed && failed_step_ < 0) failed_step_ = step_;
+    once_ = true, in_lanes_ = false, slots_ = slots, lane_slots_ = vectors;
+    lane_homes_.clear();
     for (auto& [index, h] : homes_) h.reg = -1;
+  }
+  /// Loads the variables of the block that have registers.
+  void load_block_variables() {
+    for (const auto& [index, h] : homes_) {
+      if (h.reg < 0 || phases_.is_own(index)) continue;
+      if (h.type != GridType::real) asm_.mov(Reg64(h.reg), whole_slot(h.slot));
+      else if (in_lanes_) broadcast_real(vec(h.reg), slot(h.slot));
+      else move_real(Xmm(h.reg), slot(h.slot));
+    }
+  }
+  void row_of_threads(const List& list, const std::set<int>& loads, const std::set<int>& stores,
+                      Label& again) {
+    Label thread_end;
+    thread_end_ = &thread_end;
+    for (const int v : loads) move_kept(v, true);
+    for (const S* s : list) statement(*s);
+    asm_.L(thread_end);
+    for (const int v : stores) move_kept(v, false);
+    if (phases_.kept_count() > 0) asm_.inc(r12);
+    next_thread(again);
+    if (const int more = int(padded_row() - row_); phases_.kept_count() > 0 && more > 0 && row_ > 0)
+      asm_.add(r12, more);
+  }
+  /// The threads of a row as vectors, of which the last one may be partial.
+  void row_in_lanes(const List& list, const std::set<int>& loads, const std::set<int>& stores,
+                    bool reduced) {
+    const bool whole = row_ >= lanes_, rest = reduced || row_ % lanes_ > 0;
+    Label again, tail, done;
+    const auto remaining = [&] {
+      asm_.mov(rax, MT_FIELD(end, grid_.axes[0]));
+      asm_.sub(rax, r13);
+    };
+    if (whole) {
+      asm_.L(again);
+      if (rest) {
+        remaining();
+        asm_.cmp(rax, lanes_);
+        asm_.jl(tail);
+      }
+      vector_of_threads(list, loads, stores);
+      asm_.add(r13, lanes_);
+      asm_.cmp(r13, MT_FIELD(end, grid_.axes[0]));
+      asm_.jl(again);
+      if (rest) asm_.jmp(done);
+    }
+    asm_.L(tail);
+    if (rest) {
+      remaining();
+      activate_first();
+      vector_of_threads(list, loads, stores);
+      masked_ = false;
+    }
+    asm_.L(done);
+  }
+  void vector_of_threads(const List& list, const std::set<int>& loads,
+                         const std::set<int>& stores) {
+    Label thread_end;
+    thread_end_ = &thread_end;
+    const bool was_masked = masked_;
+    for (const int v : loads) move_kept(v, true);
+    bool ends = false;  // some threads before others
+    each_statement(list, 0, [&](const S& s, int) {
+      ends |= s.kind == S::leave && !target_of(s) && steps_->is_left(s.target);
+    });
+    if (ends) open_left(nullptr);
+    lane_body(list);
+    asm_.L(thread_end);
+    left_.clear();
+    masked_ = was_masked;
+    for (const int v : stores) move_kept(v, false);
+    if (phases_.kept_count() > 0) asm_.add(r12, lanes_);
   }
   /// Sets the position along axes[k] to that of the first thread.
   void first_thread(int k) {
@@ -270,14 +361,14 @@ class ThreadEmitter : ThreadValues {
   /// The values of variables in the first thread, for a statement that runs once.
   void read_first_thread(const S& s) {
     values_of(s, [&](const V& v) {
-      if (v.kind == V::variable && phases_.kept(v.index) >= 0)
-        move_kept(homes_[v.index], phases_.kept(v.index), true);
+      if (v.kind == V::variable && phases_.kept(v.index) >= 0) move_kept(v.index, true);
     });
   }
 
   // ---- statements ----------------------------------------------------------------------------------
 
   void body(const GridBody& list) {
+    if (in_lanes_) return lane_body(list);
     if (const auto* steps = phases_.steps(list)) {
       for (const GridPhase& step : *steps)
         if (step.once) statement(*step.once);
@@ -286,10 +377,30 @@ class ThreadEmitter : ThreadValues {
       for (const S* s : list) statement(*s);
     }
   }
-  Label& end_of(const S& s) { return !once_ && phases_.is_control(s) ? *thread_end_ : ends_[&s]; }
-  void statement(const S& s) {
-    const int slots = slots_;
+  Label& end_of(const S& s) override {
+    return !once_ && phases_.is_control(s) ? *thread_end_ : ends_[&s];
+  }
+  void statement(const S& s) override {
+    const int slots = slots_, vectors = lane_slots_;
     if (once_) read_first_thread(s);
+    if (in_lanes_) in_lanes(s);
+    else in_thread(s);
+    slots_ = slots, lane_slots_ = vectors;
+  }
+  void in_lanes(const S& s) {
+    switch (s.kind) {
+      case S::assign: assign_lanes(s); break;
+      case S::store: store_in_lanes(s); break;
+      case S::atomic_add: update_lanes(s); break;
+      case S::branch: branch_lanes(s); break;
+      case S::count: steps_->is_uneven(s) ? count_lanes(s) : count(s); break;
+      case S::loop:
+      case S::scope: loop(s); break;
+      case S::leave: leave_lanes(s); break;
+      default: fine_ = false;
+    }
+  }
+  void in_thread(const S& s) {
     switch (s.kind) {
       case S::assign: evaluate(*s.value, kNone), set(s.variable); break;
       case S::store: store(s); break;
@@ -301,7 +412,6 @@ class ThreadEmitter : ThreadValues {
       case S::leave: asm_.jmp(end_of(*s.target)); break;
       default: fine_ = false;
     }
-    slots_ = slots;
   }
   void branch(const S& s) {
     if (const S* leaves = s.exit()) return jump(*s.value, true, end_of(*leaves->target), kNone);
@@ -348,7 +458,7 @@ class ThreadEmitter : ThreadValues {
   static constexpr int kRowSlots = ThreadFrame::kSlots / 2;
   /// Before a loop: the rows that its accesses read and write.
   void find_rows(const S& loop) {
-    if (once_) return;
+    if (once_ || in_lanes_) return;
     std::set<int> assigned;
     if (loop.variable >= 0) assigned.insert(loop.variable);
     each_statement(loop.body, 0, [&](const S& s, int) {
@@ -365,24 +475,23 @@ class ThreadEmitter : ThreadValues {
       });
     });
   }
-  void check_interrupt() {
-    asm_.mov(rax, MT_FIELD(interrupted, 0));
-    asm_.cmp(asm_.dword[rax], 0);
-    asm_.jne(end_);
-  }
   void loop(const S& s) {
-    Label again;
+    ends_.erase(&s);
+    Label again, &end = ends_[&s];
     const size_t rows = rows_.size();
     if (s.kind == S::loop) find_rows(s);
+    const Turns turns = begin_turns(s);
     asm_.L(again);
     depth_ += s.kind == S::loop;
     body(s.body);
     depth_ -= s.kind == S::loop;
     if (s.kind == S::loop) {
+      end_turn(turns, end);
       check_interrupt();
       asm_.jmp(again);
     }
-    asm_.L(ends_[&s]);
+    asm_.L(end);
+    end_turns(turns);
     rows_.erase(rows_.begin() + int64_t(rows), rows_.end());
   }
   void count(const S& s) {
@@ -393,7 +502,9 @@ class ThreadEmitter : ThreadValues {
     }
     evaluate(*s.value, kNone);
     set(s.variable);
+    ends_.erase(&s);
     Label again, &end = ends_[&s];
+    const Turns turns = begin_turns(s);
     leave_count(s, last, step, end);
     const size_t rows = rows_.size();
     find_rows(s);
@@ -402,6 +513,7 @@ class ThreadEmitter : ThreadValues {
     ++depth_;
     body(s.body);
     --depth_;
+    end_turn(turns, end);
     check_interrupt();
     if (const Home& h = homes_.at(s.variable);
         h.reg >= 0 && is_immediate(*s.step) && s.value->type == GridType::integer) {
@@ -411,6 +523,7 @@ class ThreadEmitter : ThreadValues {
       if (s.step->value > 0) asm_.jle(again);
       else asm_.jge(again);
       asm_.L(end);
+      end_turns(turns);
       return void(rows_.resize(rows));
     }
     if (s.value->type == GridType::integer) {
@@ -425,6 +538,7 @@ class ThreadEmitter : ThreadValues {
     leave_count(s, last, step, end);
     asm_.jmp(again);
     asm_.L(end);
+    end_turns(turns);
     rows_.erase(rows_.begin() + int64_t(rows), rows_.end());
   }
   /// Jumps if the counter is beyond the last number, or one of them is NaN.
@@ -472,13 +586,12 @@ class ThreadEmitter : ThreadValues {
     if (adds && dtype == Dtype::i32) return asm_.add(asm_.dword[to], temporary(0).cvt32());
     load_from(to, dtype, xmm1, 2);
     if (s.at >= 0) set(s.variable, {2, 1});
-    update(s.update, real);
+    update(s.update, real, temporary(2), temporary(0));
     store_to(to, dtype, xmm1, temporary(2));
   }
 
-  /// Updates what was loaded, xmm1 or temporary 2, by the value in xmm0 or temporary 0.
-  void update(GridUpdate how, bool real) {
-    const Reg64 old = temporary(2), value = temporary(0);
+  /// Updates what was loaded, xmm1 or `old`, by the value in xmm0 or `value`.
+  void update(GridUpdate how, bool real, const Reg64& old, const Reg64& value) override {
     const int op = how == GridUpdate::add   ? op::id<op::Add>
                    : how == GridUpdate::min ? op::id<op::LuaMin>
                                             : op::id<op::LuaMax>;
@@ -490,24 +603,35 @@ class ThreadEmitter : ThreadValues {
           how == GridUpdate::min ? asm_.cmovg(old, value) : asm_.cmovl(old, value);
   }
 
-  const GridPhases phases_;
+  const std::set<int>& scalar_;
+  int step_ = -1, failed_step_ = -1;  // of threads
+  std::set<int> open_;                // variables that may be read before they are set
+  bool by_lanes_ = false;
   bool once_;  // the code runs once in a block, not in each thread
   Label* thread_end_ = nullptr;
-  bool has_loops_ = false, narrows_ = false;
+  bool has_loops_ = false;
   std::map<const S*, Label> ends_;  // of loops and scopes
-  Label end_;
 };
 
 }  // namespace
 
 ThreadMachineCode emit_threads(const Grid& g, FindLoop* find_loop) {
-  std::vector<uint8_t> buffer(size_t(1) << 16);
-  ThreadEmitter emitter(g, find_loop, buffer);
-  if (!emitter.emit()) return {};
-  buffer.resize(emitter.size());
-  const GridPhases& p = emitter.phases();
-  return {std::move(buffer), emitter.calls_often(), p.divides(),
-          p.clears(),        emitter.narrows(),     p.kept_count()};
+  Isa isa;
+  if (!jit_isa(isa)) return {};
+  std::set<int> scalar;  // steps that have no vectors
+  for (;;) {
+    std::vector<uint8_t> buffer(size_t(1) << 18);
+    ThreadEmitter emitter(g, find_loop, buffer, isa == Isa::avx512, scalar);
+    if (!emitter.emit()) {
+      if (emitter.failed_step() < 0) return {};
+      scalar.insert(emitter.failed_step());
+      continue;
+    }
+    buffer.resize(emitter.size());
+    const GridPhases& p = emitter.phases();
+    return {std::move(buffer), emitter.calls_often(), p.divides(),
+            p.clears(),        emitter.by_lanes(),    emitter.kept_bytes()};
+  }
 }
 
 }  // namespace mt
