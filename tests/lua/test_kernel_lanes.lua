@@ -26,11 +26,10 @@ test('sums of blocks of every size', function()
   for _, dtype in ipairs {'float32', 'float64'} do
     for _, n in ipairs {4, 5, 8, 9, 15, 16, 17, 31, 33, 64, 100, 255, 256} do
       same({3, n}, function(out, x)
-        local s, t, b = shared(256), thread_idx.x, block_idx.x
-        local n = block_dim.x
-        s[t] = x[(b - 1) * n + t]
+        local s, t, b, all = shared(256), thread_idx.x, block_idx.x, block_dim.x
+        s[t] = x[(b - 1) * all + t]
         barrier()
-        local count = n
+        local count = all
         while count > 1 do
           local half = math.floor((count + 1) / 2)
           if t <= count - half then s[t] = s[t] + s[t + half] end
@@ -38,7 +37,7 @@ test('sums of blocks of every size', function()
           count = half
         end
         if t == 1 then out[b] = s[1] end
-        out[3 + (b - 1) * n + t] = s[t]
+        out[3 + (b - 1) * all + t] = s[t]
       end, mt.zeros(3 + 3 * n, dtype), mt.randn(3 * n, dtype))
     end
   end
@@ -47,12 +46,12 @@ end)
 test('scans of blocks', function()
   for _, n in ipairs {20, 64, 100} do
     same({2, n}, function(out, x)
-      local s, t, n = shared(128), thread_idx.x, block_dim.x
-      local i = (block_idx.x - 1) * n + t
+      local s, t, all = shared(128), thread_idx.x, block_dim.x
+      local i = (block_idx.x - 1) * all + t
       s[t] = x[i]
       barrier()
       local d = 1
-      while d < n do
+      while d < all do
         local v = s[t]
         if t > d then v = v + s[t - d] end
         barrier()
@@ -151,7 +150,7 @@ test('loops that threads leave one by one, returns, calls of functions', functio
           for j = 1, 3 do if sum > j then sum = sum - j end end
         end
         for k = 40 - t, 3, -5 do sum = sum + k end
-        local v = s[t]
+        local v = math.abs(s[t])
         while v < 3 do
           turns, v = turns + 1, v * 1.5 + 0.1
           if turns > 4 and t > 5 then break end
@@ -204,22 +203,23 @@ test('faults name the line, the index and the first thread', function()
       s[t] = 1
       barrier()
       out[i] = s[t] + x[i] * 2 -- past the end
-    end, 35, 4, "index 51 is out of bounds in dimension 1 of 'x', which has the positions 1 to 50, in thread (51, 1, 1)",
-      out, x)
+    end, 35, 4,
+      "index 51 is out of bounds in dimension 1 of 'x', which has the positions 1 to 50, in thread (51, 1, 1)", out, x)
     fault(function(out, x)
       local s, t, i = shared(40), thread_idx.x, grid(1)
       s[t] = x[t] * 2
       barrier()
       if s[t] > 1 and t < 30 and t > 3 then out[i] = s[t - 9] * 3 + s[t] end -- before the beginning, of some threads
-    end, 32, 4, "index -5 is out of bounds in dimension 1 of 's', which has the positions 1 to 40, in thread (4, 1, 1)",
-      out, x)
+    end, 32, 4,
+      "index -5 is out of bounds in dimension 1 of 's', which has the positions 1 to 40, in thread (4, 1, 1)", out, x)
     fault(function(out, x)
       local s, t, i = shared(40), thread_idx.x, grid(1)
       s[t] = x[t] * 2
       barrier()
       local v = s[t] * 2 + x[t]
       if t > 18 then out[3 * i] = v * s[t] end -- elements far apart
-    end, 32, 5, "index 72 is out of bounds in dimension 1 of 'out', which has the positions 1 to 70, in thread (24, 1, 1)",
+    end, 32, 5,
+      "index 72 is out of bounds in dimension 1 of 'out', which has the positions 1 to 70, in thread (24, 1, 1)",
       out, x)
     fault(function(out, x)
       local s, t, i = shared(40), thread_idx.x, grid(1)
@@ -228,8 +228,8 @@ test('faults name the line, the index and the first thread', function()
       local v = s[t] * 2 + x[t]
       if t > 18 then v = v * s[t] + x[block_dim.x + 20] end -- the same element in all threads
       out[i] = v
-    end, 32, 5, "index 52 is out of bounds in dimension 1 of 'x', which has the positions 1 to 50, in thread (19, 1, 1)",
-      out, x)
+    end, 32, 5,
+      "index 52 is out of bounds in dimension 1 of 'x', which has the positions 1 to 50, in thread (19, 1, 1)", out, x)
   end
 end)
 
