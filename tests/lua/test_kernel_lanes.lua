@@ -186,6 +186,43 @@ test('updates by neighbouring threads', function()
   end, mt.zeros(121), mt.randn(120), mt.randint(0, 100, {120}))
 end)
 
+test('updates of one element by several statements keep the order of threads', function()
+  local n = 40
+  local x, sums, counts = mt.randn(n, 'float64'), mt.zeros(1, 'float64'), mt.zeros(1, 'int64')
+  mt.kernel(function(x, sums, counts)
+    local s, t = shared(64), thread_idx.x
+    s[t] = x[t]
+    barrier()
+    atomic_add(sums, 1, s[t] * 3)
+    atomic_add(sums, 1, s[#x + 1 - t] * 0.7)
+    atomic_add(counts, 1, t % 7)
+    atomic_max(counts, 1, t * 2)
+  end)[{1, n}](x, sums, counts)
+  local sum, count, list = 0, 0, x:tolist()
+  for t = 1, n do
+    sum = sum + list[t] * 3 + list[n + 1 - t] * 0.7
+    count = math.max(count + t % 7, t * 2)
+  end
+  eq(testing.bits {sums[1]:item(), counts[1]:item()}, testing.bits {sum, count})
+end)
+
+test('statements after a loop in which all threads return are left out', function()
+  local x = mt.ones(20)
+  mt.kernel(function(x)
+    local s, t = shared(32), thread_idx.x
+    s[t] = x[t]
+    barrier()
+    for _ = 1, 3 do
+      for k = 1, 2 do
+        x[t] = x[t] + s[t]
+        if s[t] * k > 0.5 then return end
+      end
+      x[t] = x[40] -- out of bounds
+    end
+  end)[{1, 20}](x)
+  eq(x:tolist(), mt.full({20}, 2):tolist())
+end)
+
 test('faults name the line, the index and the first thread', function()
   --- The message of a launch in both modes is `text`, with the line `after` that of the function.
   local function fault(f, n, after, text, ...)

@@ -124,8 +124,7 @@ class GridSteps {
   void note(const S& s, bool some) {
     const auto found = only_.find(s.variable);
     const bool alone = found != only_.end() && found->second;
-    // A kept variable is read in other steps, where the first thread of a vector may not have set it.
-    const bool whole = !some || (alone && phases_.kept(s.variable) < 0);
+    const bool whole = !some || alone;  // only threads that have set it read it
     const bool sets = s.kind == S::assign || s.kind == S::count;
     int64_t step = sets && whole ? of(*s.value) : kVaries;
     if (open_.count(s.variable) && step != 0) step = step == kUnknown ? 0 : kVaries;
