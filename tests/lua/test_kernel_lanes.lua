@@ -6,9 +6,7 @@ package.path = folder .. '?.lua;' .. package.path
 local testing = require 'testing'
 local test, eq = testing.test, testing.eq
 
-local has_code = not os.getenv 'MTORCH_JIT' and
-  not mt.explain(mt.map(function(v) return v * 2 + 1 end), mt.ones(10000), {show = 'machine'})
-    :find 'no machine code of float32'
+local has_code = not os.getenv 'MTORCH_JIT' and require('mtorch.core').isa():find '^avx' ~= nil
 
 --- Asserts that f(out, ...) has the same bits in both modes, and ran in vectors where there is machine code.
 local function same(size, f, out, ...)
@@ -187,6 +185,7 @@ test('updates by neighbouring threads', function()
 end)
 
 test('updates of one element by several statements keep the order of threads', function()
+  if not has_code then return end -- the interpreter runs statement after statement
   local n = 40
   local x, sums, counts = mt.randn(n, 'float64'), mt.zeros(1, 'float64'), mt.zeros(1, 'int64')
   mt.kernel(function(x, sums, counts)

@@ -121,21 +121,24 @@ class LaneStatements : protected LaneValues {
   void divide_lanes(const S& s, Label& other, Label& after) {
     const int no = take_lanes();
     mask(*s.value, kNone);
+    const bool both = !s.other.empty();
     if (wide_) {
-      if (masked_) asm_.kandnw(k7(), kmask(0), k1()), asm_.kandw(k1(), kmask(0), k1());
-      else MT_LANES_MASK(knot, k7(), kmask(0)), asm_.kmovw(k1(), kmask(0));
-      asm_.kmovw(lane_slot(no), k7());
+      if (both && masked_) asm_.kandnw(k7(), kmask(0), k1());
+      else if (both) MT_LANES_MASK(knot, k7(), kmask(0));
+      if (both) asm_.kmovw(lane_slot(no), k7());
+      if (masked_) asm_.kandw(k1(), kmask(0), k1());
+      else asm_.kmovw(k1(), kmask(0));
     } else {
       if (!masked_) asm_.vpcmpeqd(Ymm(kActive), Ymm(kActive), Ymm(kActive));
-      asm_.vandnps(Ymm(kScratch), Ymm(0), Ymm(kActive));
-      asm_.vmovups(lane_slot(no), Ymm(kScratch));
+      if (both) asm_.vandnps(Ymm(kScratch), Ymm(0), Ymm(kActive));
+      if (both) asm_.vmovups(lane_slot(no), Ymm(kScratch));
       asm_.vandps(Ymm(kActive), Ymm(kActive), Ymm(0));
     }
     masked_ = true;
     jump_if_none(other);
     lane_body(s.body);
     asm_.L(other);
-    if (!s.other.empty()) {
+    if (both) {
       load_active(no);
       jump_if_none(after);
       lane_body(s.other);
