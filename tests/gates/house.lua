@@ -370,12 +370,12 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 33603, ['kernels/cpu/verbs'] = 5885, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 6561, ['kernels/cpu/interpret'] = 2136, ['kernels/cpu/libraries'] = 2182,
+  ['kernels'] = 35201, ['kernels/cpu/verbs'] = 5879, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8159, ['kernels/cpu/interpret'] = 2140, ['kernels/cpu/libraries'] = 2182,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
-  ['engine'] = 36753, ['engine/core'] = 2540, ['engine/autograd'] = 2860, ['engine/ops'] = 11289,
+  ['engine'] = 36755, ['engine/core'] = 2540, ['engine/autograd'] = 2860, ['engine/ops'] = 11289,
   ['engine/linalg'] = 1754, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,
-  ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9329,
+  ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9331,
   ['bindings'] = 38488, ['bindings/core'] = 4109, ['bindings/functions'] = 6244, ['bindings/program'] = 1397,
   ['bindings/lua/core'] = 1297, ['bindings/lua/nn'] = 3369, ['bindings/lua/optim'] = 1748,
   ['bindings/lua/data'] = 2679, ['bindings/lua/io'] = 597, ['bindings/lua/help'] = 1145, ['bindings/lua/script'] = 2920,

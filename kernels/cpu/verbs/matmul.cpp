@@ -303,11 +303,11 @@ constexpr int64_t kOnednnHalves = 384;
 
 /// Sums in the order of the outer form, which also computes what oneDNN does not support. Two chains a call are faster
 /// than one (PyTorch's time / ours, Ice Lake: 512 x 4096 x 4096 .60 -> .83, 128 x 1024 x 1024 .75 -> .93).
-void onednn_product(const Product<float>& product, bool in_pairs) {
+void onednn_product(const Product<float>& product) {
   Gemm<float> g = gemm_of(product);
   if (!g.ldc) return outer_product(product);
   const Product<float> q = filled(g.q);
-  const int64_t pair = in_pairs && 2 * q.depth > kOnednnHalves ? 2 * q.depth : q.depth;
+  const int64_t pair = 2 * q.depth > kOnednnHalves ? 2 * q.depth : q.depth;
   for (int64_t p = 0, terms; p < q.k && !mt_interrupted; p += terms) {
     terms = q.k - p < pair ? smaller(q.depth, q.k - p) : pair;
     Product<float> part = q;
@@ -320,7 +320,7 @@ void onednn_product(const Product<float>& product, bool in_pairs) {
   }
   count_onednn();
 }
-void onednn_product(const Product<double>&, bool) {}
+void onednn_product(const Product<double>&) {}
 
 // ---- The choice of the kernel and the pieces: bits depend on the shape, not on the number of threads.
 
@@ -338,13 +338,13 @@ template <class T> double inner_cost(const Product<T>& q) {
   return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
 }
 
-/// Whether oneDNN computes the outer form's bits for this many terms, by layout (a bit of ta + 2 tb): each element is a
-/// sum of chains of fma over kDeep terms. Its AVX-512 kernels do. Tested on a small product and a large one, since
-/// oneDNN has different kernels for them.
-int layouts_like_chains(int64_t k) {
+/// Whether oneDNN computes the outer form's bits, by layout (a bit of ta + 2 tb): each element is a sum of chains of
+/// fma over kDeep terms. Its AVX-512 kernels do. Tested once, with two chains in a call and one, on a small product and
+/// a large one, since oneDNN has different kernels for them.
+int layouts_like_chains() {
   int unlike = 0;
   for (const int64_t m : {40, 200}) {
-    const int64_t n = 7 * m / 5;
+    const int64_t n = 7 * m / 5, k = 3 * kDeep;
     float* const a = static_cast<float*>(std::malloc(size_t(m * k + k * n + 2 * m * n) * 4));
     if (!a) return 0;
     float *const b = a + m * k, *const c = b + k * n, *const d = c + m * n;
@@ -355,19 +355,13 @@ int layouts_like_chains(int64_t k) {
       const Mat<const float> x = layout & 1 ? columns_a : rows_a,
                              y = layout & 2 ? columns_b : rows_b;
       outer_product(Product<float>{m, n, k, x, y, {c, n, 1}, false, kDeep});
-      onednn_product({m, n, k, x, y, {d, n, 1}, false, kDeep}, true);
+      onednn_product({m, n, k, x, y, {d, n, 1}, false, kDeep});
       if (std::memcmp(c, d, size_t(m * n) * 4) != 0) unlike |= 1 << layout;
     }
     std::free(a);
   }
   return ~unlike;
 }
-/// Tested once.
-bool pairs_are_like_chains() {
-  static const bool like = layouts_like_chains(2 * kDeep) == ~0;
-  return like;
-}
-
 // Multiply-adds: of a product for which oneDNN is faster, and of a call for which it pays to let oneDNN
 // compile its kernels, once: that takes 40 ms, which programs with only small products should not.
 constexpr double kOnednnWork = 1e6, kOnednnCall = 5e6;
@@ -386,7 +380,7 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
     if (!library || !library->avx512) return GemmBackend::automatic;
     // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
     if (g.tb && g.q.m < 48) return GemmBackend::own;
-    static const int like = layouts_like_chains(kDeep);
+    static const int like = layouts_like_chains();
     return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn : GemmBackend::own;
   }
   return GemmBackend::automatic;
@@ -406,7 +400,7 @@ template <class T> bool wants_blas(const Product<T>& q) {
 /// One piece on the calling thread. OpenBLAS is faster from about 200 x 200 x 200 on, but not with
 /// few rows or columns (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void serial_product(const Product<T>& q) {
-  if (q.backend == GemmBackend::onednn) return onednn_product(q, pairs_are_like_chains());
+  if (q.backend == GemmBackend::onednn) return onednn_product(q);
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::open();
     if (!blas) return __atomic_store_n(q.skipped, true, __ATOMIC_RELAXED);
