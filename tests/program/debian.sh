@@ -51,14 +51,18 @@ make_debian() {
   done
 }
 
-# Runs a line of shell in the system, as the user $1.
+# Runs a line of shell in the system, as the user $1. Tests of the prompt and mpirun open
+# terminals, which need devpts, and mpirun reads the processors in /sys.
 inside() {
   if [ -z "${http_proxy:-}" ]; then
     eval "$(apt-config shell proxy Acquire::http::Proxy)"
     http_proxy=${proxy:-}
   fi
+  # shellcheck disable=SC2016  # the inner shell's
   unshare --mount --pid --fork --kill-child --mount-proc="$target/proc" \
-    chroot --userspec="$1" "$target" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    sh -c 'mount -t devpts -o gid=5,mode=620 devpts "$1/dev/pts" &&
+      mount -t sysfs -o ro sysfs "$1/sys" && shift && exec chroot "$@"' sh "$target" \
+    --userspec="$1" "$target" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     LANG=C.UTF-8 ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
     ${no_proxy:+"no_proxy=$no_proxy"} sh -c "$2"
 }
