@@ -451,7 +451,8 @@ template <class T> void in_parts(const Product<T>& q) {
 /// The backends that sum in chains check it after each.
 template <class T> void panel(const Product<T>& q, bool by_rows) {
   const bool chains = q.backend == GemmBackend::own || q.backend == GemmBackend::onednn;
-  const double unchecked = chains ? q.work() / double(q.k) * double(2 * q.depth) : q.work();
+  const int64_t terms = chains ? smaller(q.k, 2 * q.depth) : q.k;
+  const double unchecked = double(q.m) * double(q.n) * double(terms);
   const int64_t longer = by_rows ? q.m : q.n;
   const int64_t cuts = smaller(int64_t(unchecked / kLongWork) + 1, longer / 256 + 1);
   for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, by_rows, i, cuts));
