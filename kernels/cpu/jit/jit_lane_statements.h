@@ -94,22 +94,26 @@ class LaneStatements : protected LaneValues {
 
   // ---- branches ------------------------------------------------------------------------------------
 
+  /// Runs one of the bodies, where all threads, or the only one, take the same.
+  void choose_body(const S& s, const auto& run) {
+    Label other, after;
+    jump(*s.value, false, other, kNone);
+    run(s.body);
+    if (!s.other.empty()) asm_.jmp(after);
+    asm_.L(other);
+    run(s.other);
+    asm_.L(after);
+  }
   void branch_lanes(const S& s) {
     const bool leaves = leaves_lanes(s), was_masked = masked_;
     const int saved = leaves || was_masked ? take_lanes() : -1;
-    Label other, after;
     if (saved >= 0) save_active(saved);
     if (steps_->varies(*s.value)) {
-      divide_lanes(s, other, after);
+      divide_lanes(s);
     } else {
       if (const S* l = s.exit(); l && !leaves)
         return jump(*s.value, true, end_of(*l->target), kNone);
-      jump(*s.value, false, other, kNone);
-      lane_body(s.body);
-      if (!s.other.empty()) asm_.jmp(after);
-      asm_.L(other);
-      lane_body(s.other);
-      asm_.L(after);
+      choose_body(s, [&](const GridBody& list) { lane_body(list); });
       if (!leaves) return;
     }
     masked_ = was_masked;
@@ -118,7 +122,8 @@ class LaneStatements : protected LaneValues {
     if (leaves) remove_left(), jump_if_none(*rest_);
   }
   /// Runs both bodies, each with its lanes.
-  void divide_lanes(const S& s, Label& other, Label& after) {
+  void divide_lanes(const S& s) {
+    Label other, after;
     const int no = take_lanes();
     mask(*s.value, kNone);
     const bool both = !s.other.empty();

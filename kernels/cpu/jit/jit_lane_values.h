@@ -29,13 +29,9 @@ class LaneValues : protected LaneAccess {
     if (!compares(v)) return void(fine_ = false);
     if (x.type == GridType::integer) return compare_wholes(v, used);
     const Two t = two_reals(v, used);
-    const uint8_t order = uint8_t(order_of(v));
+    const uint8_t order = order_of(v);
     if (wide_) MT_PACKED(vcmp, kmask(r), t.x, t.y, order);
     else MT_PACKED(vcmp, Ymm(r), t.x, t.y, order);
-  }
-  /// As in the immediate operand of comparisons of reals and of integers.
-  static int order_of(const V& v) {
-    return v.op == op::id<op::Eq> ? 0 : v.op == op::id<op::Lt> ? 1 : v.op == op::id<op::Le> ? 2 : 4;
   }
   void invert(int r) {
     if (wide_) return MT_LANES_MASK(knot, kmask(r), kmask(r));

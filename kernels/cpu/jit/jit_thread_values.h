@@ -395,15 +395,15 @@ class ThreadValues : protected ThreadAccess {
       default: return call(v, used);
     }
   }
+  /// As in the immediate operand of comparisons of reals and of integers.
+  static uint8_t order_of(const V& v) {
+    return v.op == op::id<op::Eq> ? 0 : v.op == op::id<op::Lt> ? 1 : v.op == op::id<op::Le> ? 2 : 4;
+  }
   /// All bits of the result are set where a comparison holds.
   Xmm compared(const V& v, Used used) {
     const Two t = two(v, used);
     const Xmm to(used.real);
-    const int order = v.op == op::id<op::Eq>   ? 0
-                      : v.op == op::id<op::Lt> ? 1
-                      : v.op == op::id<op::Le> ? 2
-                                               : 4;
-    MT_SCALAR(vcmp, to, t.x, t.operand(), uint8_t(order));
+    MT_SCALAR(vcmp, to, t.x, t.operand(), order_of(v));
     return to;
   }
 

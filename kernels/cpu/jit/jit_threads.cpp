@@ -415,13 +415,7 @@ class ThreadEmitter : LaneStatements {
   }
   void branch(const S& s) {
     if (const S* leaves = s.exit()) return jump(*s.value, true, end_of(*leaves->target), kNone);
-    Label other, after;
-    jump(*s.value, false, other, kNone);
-    body(s.body);
-    if (!s.other.empty()) asm_.jmp(after);
-    asm_.L(other);
-    body(s.other);
-    asm_.L(after);
+    choose_body(s, [&](const GridBody& list) { body(list); });
   }
   /// Computes the address of the row of an access.
   void find_row(const V& v) {

@@ -450,8 +450,7 @@ template <class T> void in_parts(const Product<T>& q) {
 /// the longer side repeat the packing of the smaller operand (700 x 650 x 10000: 77 and 59 ms for the other side).
 /// The backends that sum in chains check it after each.
 template <class T> void panel(const Product<T>& q, bool by_rows) {
-  const bool chains = q.backend == GemmBackend::own || q.backend == GemmBackend::onednn;
-  const int64_t terms = chains ? smaller(q.k, 2 * q.depth) : q.k;
+  const int64_t terms = q.in_chains() ? smaller(q.k, 2 * q.depth) : q.k;
   const double unchecked = double(q.m) * double(q.n) * double(terms);
   const int64_t longer = by_rows ? q.m : q.n;
   const int64_t cuts = smaller(int64_t(unchecked / kLongWork) + 1, longer / 256 + 1);
@@ -526,8 +525,7 @@ template <class T> void entry(const Product<T>& q) {
     if (is_thin(t)) return thin_entry(filled(t));
   }
   if (longer <= 64 || q.work() < 1e6) return in_parts(q);
-  // If sums are chains of fma, an element is the same in any panel.
-  if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn) {
+  if (q.in_chains()) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
     const int64_t panels = smaller(threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });

@@ -57,6 +57,8 @@ template <class T> struct Product {
   bool* skipped = nullptr;  // set to true where OpenBLAS is needed and missing
   Mat<const T> bias = {};   // added to c: one stride is 0; null: none, also if `accumulate`
   double work() const { return double(m) * double(n) * double(k); }
+  /// Whether each element is a sum of chains of fma, so that it is the same in any panel.
+  bool in_chains() const { return backend != GemmBackend::automatic; }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and computes columns through this.
   Product transposed() const {
     return {n,          m,     k,       b.transposed(), a.transposed(),   c.transposed(),
