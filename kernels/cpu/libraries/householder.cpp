@@ -39,10 +39,10 @@ int subtract_products(bool lower, int m, int n, Vectors<T> v, Vectors<T> w, Vect
   if (!left.at || !right.at) return kNoMemory;
   v.copy(m, left.at), x.copy(m, left.at + int64_t(kBlock) * m);
   w.copy(n, right.at), y.copy(n, right.at + int64_t(kBlock) * n);
-  for_strips(0, n, kStrip, [&](int i, int count) {
-    const int row = lower ? i : 0;
-    multiply(false, true, m - row, count, 2 * kBlock, T(-1), left.at + row, m, right.at + i, n,
-             T(1), c + row + int64_t(i) * ldc, ldc);
+  for_strips(0, n, kStrip, [&](Strip s) {
+    const int row = lower ? s.first : 0;
+    multiply(false, true, m - row, s.count, 2 * kBlock, T(-1), left.at + row, m, right.at + s.first,
+             n, T(1), c + row + int64_t(s.first) * ldc, ldc);
   });
   return 0;
 }
@@ -80,12 +80,12 @@ template <class T> struct Reflectors {
   int apply(int n, T* c, int ldc, bool upper = false) const {
     const Array<T> work(double(kBlock) * n);
     if (!t.at || !work.at) return kNoMemory;
-    for_strips(0, n, kStrip, [&](int i, int count) {
+    for_strips(0, n, kStrip, [&](Strip s) {
       for (int first = int(panels() - 1) * kBlock; first >= 0 && !mt_interrupted; first -= kBlock) {
         // A panel changes no column that is 0 in its rows.
-        const int from = upper ? std::max(i, first) : i;
-        if (from < i + count)
-          apply_panel(first, from, i + count - from, c, ldc, work.at + int64_t(i) * kBlock);
+        const int from = upper ? std::max(s.first, first) : s.first, end = s.first + s.count;
+        if (from < end)
+          apply_panel(first, from, end - from, c, ldc, work.at + int64_t(s.first) * kBlock);
       }
     });
     return 0;
@@ -111,7 +111,8 @@ template <class T> void add_parts(bool lower, int strips_end, int n, const T* pa
 
 /// y = A x with the lower triangle of A (n x n).
 template <class T> void symmetric_product(int n, const T* a, int ld, const T* x, T* y, T* parts) {
-  for_strips(0, n, kStrip, [&](int i, int count) {
+  for_strips(0, n, kStrip, [&](Strip s) {
+    const auto [i, count] = s;
     T* const part = parts + int64_t(i / kStrip) * n;
     const T one = 1, zero = 0, *const diagonal = a + i + int64_t(i) * ld;
     MT_ROUTINE(symv)("L", &count, &one, diagonal, &ld, x + i, &kOne, &zero, part + i, &kOne, 1);
@@ -126,17 +127,17 @@ template <class T> void symmetric_product(int n, const T* a, int ld, const T* x,
 /// y = A x by strips of columns.
 template <class T>
 void parallel_product(int m, int n, const T* a, int ld, const T* x, T* y, T* parts) {
-  for_strips(0, n, kStrip, [&](int j, int count) {
-    product("N", m, count, T(1), a + int64_t(j) * ld, ld, x + j, 1, T(0),
-            parts + int64_t(j / kStrip) * m);
+  for_strips(0, n, kStrip, [&](Strip s) {
+    product("N", m, s.count, T(1), a + int64_t(s.first) * ld, ld, x + s.first, 1, T(0),
+            parts + int64_t(s.first / kStrip) * m);
   });
   add_parts(false, n, m, parts, y);
 }
 /// y = A' x by strips of columns.
 template <class T>
 void parallel_transposed_product(int m, int n, const T* a, int ld, const T* x, T* y) {
-  for_strips(0, n, kStrip, [&](int j, int count) {
-    product("T", m, count, T(1), a + int64_t(j) * ld, ld, x, 1, T(0), y + j);
+  for_strips(0, n, kStrip, [&](Strip s) {
+    product("T", m, s.count, T(1), a + int64_t(s.first) * ld, ld, x, 1, T(0), y + s.first);
   });
 }
 
@@ -259,18 +260,28 @@ template <class T> int bidiagonal(int m, int n, T* a, T* d, T* e, T* tau_q, T* t
 template <class T> int blocked_qr(int m, int n, T* a, T* tau) {
   const Columns<T> in{a, m};
   const int k = std::min(m, n);
-  for (int j = 0; j < k && !mt_interrupted; j += kBlock) {
+  T factors[2][kBlock * kBlock];  // of this panel and of the next one
+  const auto reduce = [&](int j) {
     const int rows = m - j, w = std::min(kBlock, k - j);
-    T t[kBlock * kBlock];
+    T* const t = factors[j / kBlock % 2];
     int info = 0;
     MT_ROUTINE(geqrt3)(&rows, &w, in.at(j, j), &m, t, &kBlock, &info);
     for (int i = 0; i < w; ++i) tau[j + i] = t[i + i * kBlock];
-    for_strips(j + w, n, kStrip, [&](int first, int count) {
+  };
+  reduce(0);
+  for (int j = 0; j < k && !mt_interrupted; j += kBlock) {
+    const int rows = m - j, w = std::min(kBlock, k - j), next = j + w,
+              ahead = std::min(kBlock, k - next);
+    const auto update = [&](Strip s) {
       T work[kBlock * kStrip];
       MT_ROUTINE(larfb)
-      ("L", "T", "F", "C", &rows, &count, &w, in.at(j, j), &m, t, &kBlock, in.at(j, first), &m,
-       work, &count, 1, 1, 1, 1);
-    });
+      ("L", "T", "F", "C", &rows, &s.count, &w, in.at(j, j), &m, factors[j / kBlock % 2], &kBlock,
+       in.at(j, s.first), &m, work, &s.count, 1, 1, 1, 1);
+    };
+    const auto update_and_reduce = [&] {
+      if (ahead > 0) update({next, ahead}), reduce(next);
+    };
+    for_next_and_strips(update_and_reduce, next + ahead, n, update);
   }
   return 0;
 }

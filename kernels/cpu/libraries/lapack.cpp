@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "kernels/cpu/libraries/lapack_blocks.h"
 
@@ -42,37 +43,68 @@ template <class T> struct LowerInverse {
   }
 };
 
-/// Substitution: a panel of unknowns, then the other rows in strips. `pivoted`: the triangle is the L of lu().
+/// Substitution for `columns` right sides, by panels of unknowns. `pivoted`: the triangle is the L of lu().
 template <class T>
-void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b,
-                bool pivoted = false) {
+void substitute_columns(bool upper, bool transposed, bool unit, int n, int columns, const T* a,
+                        T* b, bool pivoted) {
   const Columns<const T> from{a, lead(n)};
   const Columns<T> to{b, lead(n)};
   const int panel = n < kMinSplit || columns < kMinColumns ? n : kPanel;
   const bool backward = upper != transposed;
-  for (int done = 0; done < n && !mt_interrupted; done += panel) {
-    const int w = std::min(panel, n - done), j = backward ? n - done - w : done;
-    if (pivoted && panel == kPanel) {
-      const LowerInverse<T> inverse(w, from.at(j, j), from.ld);
-      for_strips(0, columns, kStrip,
-                 [&](int i, int count) { inverse.apply(w, count, to.at(j, i), to.ld); });
-    } else
-      to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", w, columns,
-                        from.at(j, j), to.at(j, 0));
-    for_strips(backward ? 0 : j + w, backward ? j : n, kStrip, [&](int i, int count) {
-      to.subtract_product(transposed, count, columns, w, transposed ? from.at(j, i) : from.at(i, j),
-                          to.at(j, 0), to.at(i, 0));
-    });
+  const auto panel_after = [&](int done) {
+    const int w = std::min(panel, n - done);
+    return Strip{backward ? n - done - w : done, w};
+  };
+  const auto solve = [&](Strip p) {
+    if (pivoted && panel == kPanel)
+      LowerInverse<T>(p.count, from.at(p.first, p.first), from.ld)
+          .apply(p.count, columns, to.at(p.first, 0), to.ld);
+    else
+      to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", p.count,
+                        columns, from.at(p.first, p.first), to.at(p.first, 0));
+  };
+  solve(panel_after(0));
+  for (int done = panel; done < n && !mt_interrupted; done += panel) {
+    const Strip known = panel_after(done - panel), next = panel_after(done);
+    const auto update = [&](Strip rows) {
+      to.subtract_product(
+          transposed, rows.count, columns, known.count,
+          transposed ? from.at(known.first, rows.first) : from.at(rows.first, known.first),
+          to.at(known.first, 0), to.at(rows.first, 0));
+    };
+    const auto update_and_solve = [&] { update(next), solve(next); };
+    for_next_and_strips(update_and_solve, backward ? 0 : next.first + next.count,
+                        backward ? next.first : n, update);
   }
+}
+
+/// The same for any number of right sides, in equal strips of at most kStrip.
+template <class T>
+void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b,
+                bool pivoted = false) {
+  const int strips = (columns + kStrip - 1) / kStrip;
+  for_strips(0, columns, strips > 0 ? (columns + strips - 1) / strips : 1, [&](Strip s) {
+    substitute_columns(upper, transposed, unit, n, s.count, a, b + int64_t(s.first) * lead(n),
+                       pivoted);
+  });
+}
+
+template <class T> bool finite_piece(const T* x, int64_t n) {
+  T sum = 0;  // x - x is 0 for a finite number, else NaN
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
+  return sum == 0;
 }
 
 }  // namespace
 
 template <class T> bool finite(const T* x, int64_t n) {
-  T sum = 0;  // x - x is 0 for a finite number, else NaN
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
-  return sum == 0;
+  constexpr int64_t kPiece = 1 << 16;
+  std::atomic<bool> all{true};
+  parallel((n + kPiece - 1) / kPiece, true, [&](int64_t i) {
+    if (!finite_piece(x + i * kPiece, std::min(kPiece, n - i * kPiece))) all = false;
+  });
+  return all;
 }
 
 template <class T> int lu(int m, int n, T* a, int* pivots) {
@@ -80,24 +112,40 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
   const Columns<T> in{a, lead(m)};
   const int k = std::min(m, n), panel = k < kMinSplit ? k : kPanel;
   int info = 0;
-  for (int j = 0; j < k && !mt_interrupted; j += panel) {
-    const int w = std::min(panel, k - j), next = j + w, rows = m - j;
-    const int width = panel == k ? n : w;  // a small matrix as a whole
+  const auto factor = [&](int j, int columns) {
+    const int rows = m - j, w = std::min(rows, columns);
     int failed = 0;
-    MT_ROUTINE(getrf)(&rows, &width, in.at(j, j), &in.ld, pivots + j, &failed);
+    MT_ROUTINE(getrf)(&rows, &columns, in.at(j, j), &in.ld, pivots + j, &failed);
     if (failed != 0 && info == 0) info = j + failed;
-    if (width == n) break;
-    for (int i = j; i < next; ++i) pivots[i] += j;
-    const LowerInverse<T> inverse(w, in.at(j, j), in.ld);
-    for_strips(next, n, kStrip, [&](int at, int count) {
-      in.exchange_rows(at, count, j, next, pivots);
-      inverse.apply(w, count, in.at(j, at), in.ld);
-      in.subtract_product(false, m - next, count, w, in.at(next, j), in.at(j, at), in.at(next, at));
-    });
+    for (int i = j; i < j + w; ++i) pivots[i] += j;
+  };
+  if (panel == k) {
+    factor(0, n);
+    return info;
   }
-  if (panel < k)  // the columns of a panel take part in the exchanges of later ones
-    for_strips(0, k, panel,
-               [&](int at, int count) { in.exchange_rows(at, count, at + count, k, pivots); });
+  std::optional<LowerInverse<T>> inverses[2];  // of this panel and of the next one
+  const auto factor_panel = [&](int j) {
+    const int w = std::min(panel, k - j);
+    factor(j, w);
+    inverses[j / panel % 2].emplace(w, in.at(j, j), in.ld);
+  };
+  factor_panel(0);
+  for (int j = 0; j < k && !mt_interrupted; j += panel) {
+    const int w = std::min(panel, k - j), next = j + w, ahead = std::min(panel, k - next);
+    const auto update = [&](Strip s) {
+      in.exchange_rows(s.first, s.count, j, next, pivots);
+      inverses[j / panel % 2]->apply(w, s.count, in.at(j, s.first), in.ld);
+      in.subtract_product(false, m - next, s.count, w, in.at(next, j), in.at(j, s.first),
+                          in.at(next, s.first));
+    };
+    const auto update_and_factor = [&] {
+      if (ahead > 0) update({next, ahead}), factor_panel(next);
+    };
+    for_next_and_strips(update_and_factor, next + ahead, n, update);
+  }
+  // The columns of a panel take part in the exchanges of later ones.
+  for_strips(0, k, panel,
+             [&](Strip s) { in.exchange_rows(s.first, s.count, s.first + s.count, k, pivots); });
   return info;
 }
 
@@ -134,14 +182,16 @@ template <class T> int cholesky(int n, T* a) {
     int failed = 0;
     MT_ROUTINE(potrf)("U", &w, in.at(j, j), &in.ld, &failed, 1);
     if (failed != 0) return j + failed;
-    for_strips(next, n, kStrip, [&](int at, int count) {
-      in.solve_triangle("U", "T", "N", w, count, in.at(j, j), in.at(j, at));
+    for_strips(next, n, kStrip, [&](Strip s) {
+      in.solve_triangle("U", "T", "N", w, s.count, in.at(j, j), in.at(j, s.first));
     });
-    for_strips(next, n, kStrip, [&](int at, int count) {
+    for_strips(next, n, kStrip, [&](Strip s) {
       const T less = -1, same = 1;
-      in.subtract_product(true, at - next, count, w, in.at(j, next), in.at(j, at), in.at(next, at));
+      in.subtract_product(true, s.first - next, s.count, w, in.at(j, next), in.at(j, s.first),
+                          in.at(next, s.first));
       MT_ROUTINE(syrk)
-      ("U", "T", &count, &w, &less, in.at(j, at), &in.ld, &same, in.at(at, at), &in.ld, 1, 1);
+      ("U", "T", &s.count, &w, &less, in.at(j, s.first), &in.ld, &same, in.at(s.first, s.first),
+       &in.ld, 1, 1);
     });
   }
   return 0;

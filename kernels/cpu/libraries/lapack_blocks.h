@@ -91,13 +91,29 @@ constexpr int lead(int n) { return n > 1 ? n : 1; }
 /// Columns of a panel and of a strip; smaller matrices are factored as a whole.
 constexpr int kPanel = 64, kStrip = 128, kMinSplit = 256;
 
-/// Calls `f(first, count)` for strips of the columns begin .. end - 1.
-template <class F> void for_strips(int begin, int end, int width, const F& f) {
+/// Neighbouring columns, or rows: first .. first + count - 1.
+struct Strip {
+  int first, count;
+};
+
+/// Calls `next()` and `f(strip)` for the strips of begin .. end - 1. A thread begins with `next`, which computes
+/// what the following step needs first: that is slow because it is serial, so others work on strips meanwhile.
+void for_next_and_strips(const auto& next, int begin, int end, const auto& f) {
+  const int64_t strips = (std::max(end - begin, 0) + kStrip - 1) / kStrip;
+  parallel(1 + strips, true, [&](int64_t i) {
+    if (i == 0) return next();
+    const int first = begin + int(i - 1) * kStrip;
+    f(Strip{first, std::min(kStrip, end - first)});
+  });
+}
+
+/// Calls `f(strip)` for the strips of begin .. end - 1.
+void for_strips(int begin, int end, int width, const auto& f) {
   if (begin >= end) return;
   const int64_t strips = (end - begin + width - 1) / width;
   parallel(strips, true, [&](int64_t i) {
     const int first = begin + int(i) * width;
-    f(first, std::min(width, end - first));
+    f(Strip{first, std::min(width, end - first)});
   });
 }
 
