@@ -370,8 +370,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35201, ['kernels/cpu/verbs'] = 5879, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8159, ['kernels/cpu/interpret'] = 2140, ['kernels/cpu/libraries'] = 2182,
+  ['kernels'] = 35477, ['kernels/cpu/verbs'] = 5880, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8154, ['kernels/cpu/interpret'] = 2140, ['kernels/cpu/libraries'] = 2462,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
   ['engine'] = 36755, ['engine/core'] = 2540, ['engine/autograd'] = 2860, ['engine/ops'] = 11289,
   ['engine/linalg'] = 1754, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,

@@ -283,4 +283,36 @@ test('lu of a matrix whose triangle has a large inverse', function()
   end
 end)
 
+test('large eigenproblems with equal, close and graded eigenvalues', function()
+  local n = 520
+  local function matrices(dtype)
+    local q = mt.linalg.qr(mt.randn(n, n):to(dtype))
+    local function with_eigenvalues(w) return (q * w):mm(q:t()) end
+    local index = mt.range(1, n):to(dtype)
+    local half = mt.randn(n / 2, n / 2):to(dtype)
+    return {
+      normal = with_eigenvalues(mt.randn(n):to(dtype)), identity = mt.eye(n):to(dtype), one = mt.ones(n, n):to(dtype),
+      graded = with_eigenvalues((index * -0.05):exp()), few = with_eigenvalues(index:remainder(3)),
+      second_differences = mt.diag(mt.ones(n - 1), 1):to(dtype) + mt.diag(mt.ones(n - 1), -1):to(dtype),
+      two_equal_blocks = mt.kron(mt.eye(2):to(dtype), half + half:t()),
+      large = with_eigenvalues(index) * (dtype == 'float32' and 1e9 or 1e140),
+      small = with_eigenvalues(index) * (dtype == 'float32' and 1e-11 or 1e-140)}
+  end
+  for _, dtype in ipairs {'float32', 'float64'} do
+    local epsilon = dtype == 'float32' and 2 ^ -23 or 2 ^ -52
+    for name, a in pairs(matrices(dtype)) do
+      local w, v = mt.linalg.eigh(a)
+      local scale = w:abs():max():item()
+      local function small_beside(x, size, what)
+        local error = x:abs():max():item() / (size * epsilon)
+        assert(error < 60, ('%s of %s %s: %g'):format(what, dtype, name, error))
+      end
+      small_beside((a:mm(v) - v * w) / scale, 1, 'residual')
+      small_beside(v:t():mm(v) - mt.eye(n):to(dtype), 1, 'angle')
+      small_beside((w - mt.linalg.eigvalsh(a)) / scale, 4, 'eigenvalues')
+      assert((w:narrow(1, 2, n - 1) - w:narrow(1, 1, n - 1)):min():item() >= 0, name .. ': not in order')
+    end
+  end
+end)
+
 t.finish()

@@ -296,19 +296,25 @@ template <class T> int blocked_qr_q(int m, int columns, int k, T* a, const T* ta
 }
 
 template <class T> int blocked_eigh(bool vectors, int n, T* a, T* values) {
-  const Array<T> e(n), tau(n), z(vectors ? double(n) * n : 1);
-  if (!e.at || !tau.at || !z.at) return kNoMemory;
-  if (const int info = tridiagonal(n, a, values, e.at, tau.at); info != 0) return info;
-  if (mt_interrupted) return 0;
-  const int info = with_workspaces<T>(3 + 5 * n, [&](T* work, const int* length, int* whole,
-                                                     const int* whole_length, int* result) {
-    MT_ROUTINE(stedc)
-    (vectors ? "I" : "N", &n, values, e.at, z.at, &n, work, length, whole, whole_length, result, 1);
-  });
-  if (info != 0 || !vectors || mt_interrupted) return info;
-  const int failed = Reflectors<T>(n - 1, n - 1, false, a + 1, n, tau.at).apply(n, z.at + 1, n);
-  std::memcpy(a, z.at, sizeof(T) * size_t(n) * size_t(n));
-  return failed;
+  const Array<T> d(n), e(n), tau(n), z(vectors ? double(n) * n : 1);
+  const Array<int> order(n);
+  if (!d.at || !e.at || !tau.at || !z.at || !order.at) return kNoMemory;
+  int info = tridiagonal(n, a, d.at, e.at, tau.at);
+  if (info != 0 || mt_interrupted) return info;
+  if (!vectors) {
+    std::memcpy(values, d.at, sizeof(T) * size_t(n));
+    MT_ROUTINE(sterf)(&n, values, e.at, &info);
+    return info;
+  }
+  info = tridiagonal_eigen(n, d.at, e.at, z.at, order.at);
+  if (info != 0 || mt_interrupted) return info;
+  info = Reflectors<T>(n - 1, n - 1, false, a + 1, n, tau.at).apply(n, z.at + 1, n);
+  for (int i = 0; i < n; ++i) {
+    const int from = order[i] - 1;
+    values[i] = d[from];
+    std::memcpy(a + int64_t(i) * n, z + int64_t(from) * n, sizeof(T) * size_t(n));
+  }
+  return info;
 }
 
 template <class T> int blocked_svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {

@@ -142,6 +142,10 @@ template <class T> struct Columns {
   }
 };
 
+/// Eigenvalues and eigenvectors of the symmetric tridiagonal matrix of d and e (n elements, the last is 0), which they
+/// replace or destroy; q is 0 before. Column order[i] - 1 has the i-th smallest eigenvalue. (tridiagonal_eigen.cpp)
+template <class T> int tridiagonal_eigen(int n, T* d, T* e, T* q, int* order);
+
 // ---- by blocks of Householder reflectors (householder.cpp)
 
 /// lapack::qr and lapack::qr_q for large matrices.

@@ -35,7 +35,12 @@ namespace mt::openblas {
     (Text, Size m, Size n, const T*, const T*, Size, const T*, Size, const T*, T*, Size, size_t))  \
   X(symv, (Text, Size n, const T*, const T*, Size, const T*, Size, const T*, T*, Size, size_t))    \
   X(sytrd, (Text, Size n, T*, Size, T*, T*, T*, T*, Size, int* info, size_t))                      \
-  X(stedc, (Text, Size n, T*, T*, T*, Size, T*, Size, int*, Size, int* info, size_t))              \
+  X(sterf, (Size n, T*, T*, int* info))                                                            \
+  X(steqr, (Text, Size n, T*, T*, T*, Size, T*, int* info, size_t))                                \
+  X(laed2, (int* k, Size n, Size n1, T* d, T*, Size, int* order, T* rho, T* z, T*, T*, T*, int*,   \
+            int*, int*, int*, int* info))                                                          \
+  X(laed4, (Size n, Size i, const T*, const T*, T*, const T* rho, T*, int* info))                  \
+  X(lamrg, (Size n1, Size n2, const T*, Size, Size, int* order))                                   \
   X(gebrd, (Size m, Size n, T*, Size, T*, T*, T*, T*, T*, Size, int* info))                        \
   X(bdsdc, (Text, Text, Size n, T*, T*, T*, Size, T*, Size, T*, int*, T*, int*, int* info, size_t, \
             size_t))                                                                               \
