@@ -54,8 +54,9 @@ template <class T> class Ref {
 /// saved tensor is stale.
 struct Storage {
   std::atomic<int> refs{1};
-  uint32_t version = 0;                // changes in place
-  uint32_t readable_version = ~0u;     // in which x:data() has seen to its NaNs
+  uint32_t version = 0;             // changes in place
+  int uses = 0;                     // of the memory, by storages one after the other (memory.cpp)
+  uint32_t readable_version = ~0u;  // in which x:data() has seen to its NaNs
   const struct Gpu* pinned = nullptr;  // whose driver allocated it as page-locked memory of the CPU
   const Device* device = nullptr;
   void* data = nullptr;
