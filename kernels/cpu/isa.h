@@ -1,17 +1,19 @@
 // isa.h -- the interface of each instruction set's copy of the CPU kernels, for cpu.cpp
 #pragma once
-#include "kernels/cpu/symmetric.h"
+#include "kernels/cpu/factor_kernels.h"
 #include "kernels/device.h"
 
 namespace mt {
 struct Tree;  // kernels/tree.h
 
-#define MT_KERNELS_OF(isa)                             \
-  namespace isa {                                      \
-  void fill_verbs(Verbs&);                             \
-  void run_tree(const Tree&);                          \
-  void symmetric_strip(const SymmetricStrip<float>&);  \
-  void symmetric_strip(const SymmetricStrip<double>&); \
+#define MT_KERNELS_OF(isa)                              \
+  namespace isa {                                       \
+  void fill_verbs(Verbs&);                              \
+  void run_tree(const Tree&);                           \
+  void symmetric_strip(const SymmetricStrip<float>&);   \
+  void symmetric_strip(const SymmetricStrip<double>&);  \
+  void solve_triangle(const TriangularSystem<float>&);  \
+  void solve_triangle(const TriangularSystem<double>&); \
   }
 MT_KERNELS_OF(isa_base)
 MT_KERNELS_OF(isa_avx2)

@@ -370,10 +370,10 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35477, ['kernels/cpu/verbs'] = 5880, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8154, ['kernels/cpu/interpret'] = 2140, ['kernels/cpu/libraries'] = 2462,
+  ['kernels'] = 35522, ['kernels/cpu/verbs'] = 5939, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8154, ['kernels/cpu/interpret'] = 2140, ['kernels/cpu/libraries'] = 2428,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
-  ['engine'] = 36755, ['engine/core'] = 2540, ['engine/autograd'] = 2860, ['engine/ops'] = 11289,
+  ['engine'] = 36773, ['engine/core'] = 2557, ['engine/autograd'] = 2860, ['engine/ops'] = 11289,
   ['engine/linalg'] = 1754, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,
   ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9331,
   ['bindings'] = 38488, ['bindings/core'] = 4109, ['bindings/functions'] = 6244, ['bindings/program'] = 1397,

@@ -6,12 +6,13 @@
 
 #include <cstring>
 
-#include "kernels/cpu/symmetric.h"
+#include "kernels/cpu/factor_kernels.h"
 
 namespace mt::lapack {
 namespace {
 
-constexpr int kBlock = 32;  // reflectors of a panel
+constexpr int kBlock = 32;    // reflectors of a panel
+constexpr int kApplied = 64;  // reflectors that are applied together
 constexpr int kOne = 1;
 
 /// y = alpha A x + beta y, or A' x; A has m x n elements.
@@ -61,31 +62,32 @@ template <class T> struct Reflectors {
         by_rows(stored_by_rows),
         v(vectors),
         ld(lead_v),
-        t(double(kBlock) * (count + kBlock)) {
+        t(double(kApplied) * (count + kApplied)) {
     if (t.at)
       parallel(panels(), true, [&](int64_t p) {
-        const int first = int(p) * kBlock, rest = m - first, w = width(first);
+        const int first = int(p) * kApplied, rest = m - first, w = width(first);
         MT_ROUTINE(larft)
-        ("F", by_rows ? "R" : "C", &rest, &w, at(first), &ld, tau + first, factor(first), &kBlock,
+        ("F", by_rows ? "R" : "C", &rest, &w, at(first), &ld, tau + first, factor(first), &kApplied,
          1, 1);
       });
   }
-  int64_t panels() const { return (k + kBlock - 1) / kBlock; }
-  int width(int first) const { return std::min(kBlock, k - first); }
+  int64_t panels() const { return (k + kApplied - 1) / kApplied; }
+  int width(int first) const { return std::min(kApplied, k - first); }
   const T* at(int i) const { return v + i + int64_t(i) * ld; }
-  T* factor(int first) const { return t.at + int64_t(first) * kBlock; }
+  T* factor(int first) const { return t.at + int64_t(first) * kApplied; }
 
   /// Replaces n columns at c by Q c, or n rows by c Q' if the reflectors are rows, in strips. `upper`: the columns are
   /// 0 below the diagonal.
   int apply(int n, T* c, int ldc, bool upper = false) const {
-    const Array<T> work(double(kBlock) * n);
+    const Array<T> work(double(kApplied) * n);
     if (!t.at || !work.at) return kNoMemory;
     for_strips(0, n, kStrip, [&](Strip s) {
-      for (int first = int(panels() - 1) * kBlock; first >= 0 && !mt_interrupted; first -= kBlock) {
+      for (int first = int(panels() - 1) * kApplied; first >= 0 && !mt_interrupted;
+           first -= kApplied) {
         // A panel changes no column that is 0 in its rows.
         const int from = upper ? std::max(s.first, first) : s.first, end = s.first + s.count;
         if (from < end)
-          apply_panel(first, from, end - from, c, ldc, work.at + int64_t(s.first) * kBlock);
+          apply_panel(first, from, end - from, c, ldc, work.at + int64_t(s.first) * kApplied);
       }
     });
     return 0;
@@ -97,7 +99,7 @@ template <class T> struct Reflectors {
     T* const to = by_rows ? c + from + int64_t(first) * ldc : c + first + int64_t(from) * ldc;
     MT_ROUTINE(larfb)
     (by_rows ? "R" : "L", by_rows ? "T" : "N", "F", by_rows ? "R" : "C", by_rows ? &count : &rest,
-     by_rows ? &rest : &count, &w, at(first), &ld, factor(first), &kBlock, to, &ldc, work, &count,
+     by_rows ? &rest : &count, &w, at(first), &ld, factor(first), &kApplied, to, &ldc, work, &count,
      1, 1, 1, 1);
   }
 };

@@ -3,50 +3,19 @@
 
 #include <cmath>
 #include <cstring>
-#include <optional>
 
 #include "kernels/cpu/libraries/lapack_blocks.h"
 
 namespace mt::lapack {
 namespace {
 
-constexpr int kMinColumns = 16;  // fewer right-hand sides are solved as a whole
 /// Smaller matrices are reduced by LAPACK: for them, waking threads at each column costs more than it saves.
 constexpr int kMinReduction = 512;
 
-/// The inverse of the triangle L of a panel. A product with it is five times as fast as OpenBLAS's triangular
-/// solve, and about as exact if the elements of the inverse are small. They can reach 2^62 although pivoting
-/// bounds those of L by 1: then the system is solved.
-template <class T> struct LowerInverse {
-  static constexpr T kLargest = 8;  // random matrices: 3; with 40 residuals are 6 times LAPACK's
-  const T* const triangle;
-  const int lead_triangle;
-  bool small = true;
-  T elements[kPanel * kPanel] = {};
-  LowerInverse(int k, const T* lower, int ld) : triangle(lower), lead_triangle(ld) {
-    for (int i = 0; i < k; ++i) elements[i * kPanel + i] = 1;
-    solve(k, k, elements, kPanel);
-    for (const T x : elements) small &= std::abs(x) <= kLargest;
-  }
-  void solve(int k, int n, T* b, int ld) const {
-    const T one = 1;
-    MT_ROUTINE(trsm)
-    ("L", "L", "N", "U", &k, &n, &one, triangle, &lead_triangle, b, &ld, 1, 1, 1, 1);
-  }
-  /// Replaces k rows of at most kStrip columns at `b` by their product with the inverse.
-  void apply(int k, int n, T* b, int ld) const {
-    if (!small) return solve(k, n, b, ld);
-    T copy[kPanel * kStrip];
-    for (int j = 0; j < n; ++j)
-      std::memcpy(copy + j * kPanel, b + int64_t(j) * ld, size_t(k) * sizeof(T));
-    multiply(false, false, k, n, k, T(1), elements, kPanel, copy, kPanel, T(0), b, ld);
-  }
-};
-
-/// Substitution for `columns` right sides, by panels of unknowns. `pivoted`: the triangle is the L of lu().
+/// Substitution for `columns` right sides, by panels of unknowns.
 template <class T>
 void substitute_columns(bool upper, bool transposed, bool unit, int n, int columns, const T* a,
-                        T* b, bool pivoted) {
+                        T* b) {
   const Columns<const T> from{a, lead(n)};
   const Columns<T> to{b, lead(n)};
   const int panel = n < kMinSplit || columns < kMinColumns ? n : kPanel;
@@ -56,12 +25,8 @@ void substitute_columns(bool upper, bool transposed, bool unit, int n, int colum
     return Strip{backward ? n - done - w : done, w};
   };
   const auto solve = [&](Strip p) {
-    if (pivoted && panel == kPanel)
-      LowerInverse<T>(p.count, from.at(p.first, p.first), from.ld)
-          .apply(p.count, columns, to.at(p.first, 0), to.ld);
-    else
-      to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", p.count,
-                        columns, from.at(p.first, p.first), to.at(p.first, 0));
+    to.solve_triangle(upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", p.count, columns,
+                      from.at(p.first, p.first), to.at(p.first, 0));
   };
   solve(panel_after(0));
   for (int done = panel; done < n && !mt_interrupted; done += panel) {
@@ -80,12 +45,10 @@ void substitute_columns(bool upper, bool transposed, bool unit, int n, int colum
 
 /// The same for any number of right sides, in equal strips of at most kStrip.
 template <class T>
-void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b,
-                bool pivoted = false) {
+void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
   const int strips = (columns + kStrip - 1) / kStrip;
   for_strips(0, columns, strips > 0 ? (columns + strips - 1) / strips : 1, [&](Strip s) {
-    substitute_columns(upper, transposed, unit, n, s.count, a, b + int64_t(s.first) * lead(n),
-                       pivoted);
+    substitute_columns(upper, transposed, unit, n, s.count, a, b + int64_t(s.first) * lead(n));
   });
 }
 
@@ -123,23 +86,17 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
     factor(0, n);
     return info;
   }
-  std::optional<LowerInverse<T>> inverses[2];  // of this panel and of the next one
-  const auto factor_panel = [&](int j) {
-    const int w = std::min(panel, k - j);
-    factor(j, w);
-    inverses[j / panel % 2].emplace(w, in.at(j, j), in.ld);
-  };
-  factor_panel(0);
+  factor(0, panel);
   for (int j = 0; j < k && !mt_interrupted; j += panel) {
     const int w = std::min(panel, k - j), next = j + w, ahead = std::min(panel, k - next);
     const auto update = [&](Strip s) {
       in.exchange_rows(s.first, s.count, j, next, pivots);
-      inverses[j / panel % 2]->apply(w, s.count, in.at(j, s.first), in.ld);
+      in.solve_triangle("L", "N", "U", w, s.count, in.at(j, j), in.at(j, s.first));
       in.subtract_product(false, m - next, s.count, w, in.at(next, j), in.at(j, s.first),
                           in.at(next, s.first));
     };
     const auto update_and_factor = [&] {
-      if (ahead > 0) update({next, ahead}), factor_panel(next);
+      if (ahead > 0) update({next, ahead}), factor(next, ahead);
     };
     for_next_and_strips(update_and_factor, next + ahead, n, update);
   }
@@ -159,7 +116,7 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
   }
   if (columns > 0) MT_ROUTINE(laswp)(&columns, b, &ld, &first, &n, pivots, &step);
   if (!transposed) {
-    substitute(false, false, true, n, columns, a, b, true);
+    substitute(false, false, true, n, columns, a, b);
     substitute(true, false, false, n, columns, a, b);
   }
   return 0;

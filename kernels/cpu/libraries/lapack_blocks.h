@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/cpu/factor_kernels.h"
 #include "kernels/cpu/libraries/openblas.h"
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/interrupt.h"
@@ -90,6 +91,7 @@ constexpr int lead(int n) { return n > 1 ? n : 1; }
 
 /// Columns of a panel and of a strip; smaller matrices are factored as a whole.
 constexpr int kPanel = 64, kStrip = 128, kMinSplit = 256;
+constexpr int kMinColumns = 16;  // fewer right sides are solved as a whole
 
 /// Neighbouring columns, or rows: first .. first + count - 1.
 struct Strip {
@@ -130,6 +132,11 @@ template <class T> struct Columns {
   /// Replaces n columns at `b` by the solution with the triangle of k rows at `t`.
   void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,
                       const T* t, T* b) const {
+    if (k <= TriangularSystem<T>::kMaxUnknowns && n >= kMinColumns) {
+      const bool flipped = *transposed == 'T', backward = (*upper == 'U') != flipped;
+      return solve_triangle_on_cpu(TriangularSystem<T>{k, n, backward, *unit == 'U', t,
+                                                       flipped ? ld : 1, flipped ? 1 : ld, b, ld});
+    }
     const T one = 1;
     MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
   }
