@@ -42,9 +42,9 @@ struct Unused {
   int uses;
 };
 
-/// A large block moves to huge pages when it is used for the 16th time: -x of 4 MiB is then a quarter faster, a training
-/// step of a U-Net 8 %, because small pages overflow the TLB. But the first access to a huge page can take a millisecond
-/// in a virtual machine whose host takes back free ones: the first step of a ResNet-18 took 200 ms longer.
+/// A large block moves to huge pages when it is used for the 16th time: -x of 4 MiB is then a quarter faster, a step of
+/// a U-Net 8 %, because small pages overflow the TLB. But the first access to a huge page can take a millisecond in a
+/// virtual machine whose host takes back free ones: the first step of a ResNet-18 took 200 ms longer.
 constexpr int kUsesBeforeHuge = 16;
 void move_to_huge_pages(void* block, size_t bytes) {
   const size_t whole = bytes / kHuge * kHuge;
