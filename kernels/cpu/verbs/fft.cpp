@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/cpu/pool/parallel.h"
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/simd/transpose.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -292,8 +292,11 @@ template <class T> struct Block {
     if (is_folded(side.s)) return copy_folded<kStore>(side, x);
     if (full && apart == 1) {
       if (!kStore && !im) std::memset(static_cast<void*>(x), 0, size_t(rows) * sizeof *x);
-      return copy_transposed<kStore>(data + side.start[0], side.start[1] - side.start[0],
-                                     reinterpret_cast<T*>(x), im ? L : 2 * L, im ? 2 * rows : rows);
+      const int64_t next = side.start[1] - side.start[0], pitch = im ? L : 2 * L,
+                    count = im ? 2 * rows : rows;
+      T *const line = data + side.start[0], *const row = reinterpret_cast<T*>(x);
+      return kStore ? transpose(line, next, row, pitch, L, count)
+                    : transpose(row, pitch, line, next, count, L);
     }
     if (full && side.adjacent) {
       T* at = data + side.start[0];
@@ -312,26 +315,6 @@ template <class T> struct Block {
         else if (!kStore) row[L] = 0;
       }
     }
-  }
-  /// Copies `count` elements of every line, `next` apart, to the first L of every `pitch` elements from row on, or
-  /// back.
-  template <bool kStore>
-  static void copy_transposed(T* line, int64_t next, T* row, int64_t pitch, int64_t count) {
-    constexpr int lane = simd::kLane<T>;
-    int64_t e = 0;
-    for (; e + lane <= count; e += lane) {
-      simd::Vector<T> r[lane];
-      for (int k = 0; k < lane; ++k)
-        r[k] = kStore ? simd::load(row + (e + k) * pitch)
-                      : simd::load_lanes(line + k * next + e, lane * next);
-      simd::transpose_lanes(r);
-      for (int k = 0; k < lane; ++k)
-        kStore ? simd::store_lanes(line + k * next + e, lane * next, r[k])
-               : simd::store(row + (e + k) * pitch, r[k]);
-    }
-    for (; e < count; ++e)
-      for (int v = 0; v < L; ++v)
-        kStore ? line[v * next + e] = row[e * pitch + v] : row[e * pitch + v] = line[v * next + e];
   }
   /// The numbers of all lines at the positions first .. first + L - 1 of `total`, if they are adjacent in memory, from
   /// `at` on. `mirrored`: they are the conjugates of a half side, in reverse order.
