@@ -1,6 +1,7 @@
 // matmul.cpp -- the matrix product on CPUs: our kernels up to some size, then oneDNN or OpenBLAS
 
 #include <omp.h>
+#include <atomic>
 
 #include <cstdlib>
 #include <cstring>
@@ -362,12 +363,15 @@ int layouts_like_chains() {
   }
   return ~unlike;
 }
-// Multiply-adds: of a product for which oneDNN is faster, and of a call for which it pays to let oneDNN
-// compile its kernels, once: that takes 40 ms, which programs with only small products should not.
+// Multiply-adds: of a product and of a call for which oneDNN is faster, and of all such calls until it pays to let
+// oneDNN compile its kernels, once: that takes 60 ms, as long as 5e9 multiply-adds.
 constexpr double kOnednnWork = 1e6, kOnednnCall = 5e6;
+constexpr int64_t kOnednnStart = 2'000'000'000;
 
-/// The backend of each of the `entries` products of a call, which depends only on the call: neither
-/// the speed nor the bits of a product depend on what ran before.
+/// The work of this process that oneDNN would have done faster.
+std::atomic<int64_t> work_without_onednn{0};
+
+/// The backend of each of the `entries` products of a call. The bits of a product do not depend on what ran before.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   // Its AVX2 kernels do not copy operands whose rows are a multiple of 4096 bytes apart: half of OpenBLAS's speed.
   if constexpr (std::is_same_v<T, float> && sizeof(F32s) == 64) {
@@ -380,6 +384,12 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
     if (!library || !library->avx512) return GemmBackend::automatic;
     // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
     if (g.tb && g.q.m < 48) return GemmBackend::own;
+    // Until then our own kernel, which gives the same bits wherever oneDNN is used.
+    if (work_without_onednn.load(std::memory_order_relaxed) < kOnednnStart) {
+      const double more = smaller(work * double(entries), double(kOnednnStart));
+      work_without_onednn.fetch_add(int64_t(more), std::memory_order_relaxed);
+      return GemmBackend::own;
+    }
     static const int like = layouts_like_chains();
     return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn : GemmBackend::own;
   }
