@@ -82,6 +82,19 @@ int without_own_calls(lua_State* L) {
   return 1;
 }
 
+/// A stack overflow within a file of the library gets the user's line instead: a module whose forward calls itself.
+void place_overflow(lua_State* L) {
+  if (std::strncmp(lua_tostring(L, 1), "mtorch/", 7) != 0) return;
+  lua_Debug call{};
+  for (int level = 1; lua_getstack(L, level, &call); ++level) {
+    lua_getinfo(L, "Sl", &call);
+    if (call.currentline <= 0 || std::strncmp(call.source, "@mtorch/", 8) == 0) continue;
+    lua_pushfstring(L, "%s:%d: stack overflow: does a function call itself?", call.short_src,
+                    call.currentline);
+    return lua_replace(L, 1);
+  }
+}
+
 /// The handler of errors: script/traceback.lua, for which a full stack has no room.
 int traceback(lua_State* L) {
   lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not occur here
@@ -96,6 +109,7 @@ int traceback(lua_State* L) {
     lua_settop(L, 1);
   }
   if (!lua_isstring(L, 1)) return 1;
+  place_overflow(L);
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return without_own_calls(L);
 }

@@ -578,6 +578,9 @@ test('lists count from the end too and refuse a place that would leave a gap', f
   raises(function() return net[0] end, 'Sequential: 0 is not a position')
   raises(function() nn.ModuleList{nn.ReLU()}[3] = nn.ReLU() end, 'ModuleList: position 3 is outside 1..1')
   raises(function() nn.Sequential(nn.ReLU()).forward(mt.ones(2)) end, 'forward: it is called with a colon')
+  local hooked = nn.Sequential(nn.ReLU())
+  hooked:register_forward_hook(function() end)
+  raises(function() hooked.forward(mt.ones(2)) end, 'test_modules.lua:%d+: forward: it is called with a colon')
   raises(function() nn.MultiheadAttention(4, 2).forward(mt.ones(3, 1, 4)) end, 'forward: it is called with a colon')
   raises(function() nn.TransformerEncoderLayer(4, 2).forward(mt.ones(3, 1, 4)) end,
     'forward: it is called with a colon')

@@ -56,6 +56,9 @@ local refused = {
   {function(a) return coroutine.wrap(function() return a end)() end, 'coroutine.wrap in a compiled function'},
   {function(a) return loadstring('return 1')() * a end, 'loadstring in a compiled function'},
   {function(a) return ffi.new('double', a) end, 'ffi.new in a compiled function'},
+  {function(a) return rawequal(a, a + 0) and 1 or 0 end, 'rawequal of an element: it takes plain numbers'},
+  {function(a) return rawget({5, 6}, a) or 0 end, 'rawget of an element: it takes plain numbers'},
+  {function(a) rawset({}, a, 1) return a end, 'rawset of an element: it takes plain numbers'},
   {function(a) error('my own') return a end, 'it raises an error: .*my own'},
   {function(a) assert(a > 0, 'not positive') return a end, 'which no single element can; return .* 0: not positive'},
   -- called values and operands

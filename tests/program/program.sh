@@ -338,6 +338,10 @@ run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end
 run '' -e 'error()' && is 'an error that is nil' "$status" 1
 run '' -e 'local function f() return 1 + f() end f()' && expect 'endless recursion' 1 ''
 has 'is a stack overflow' err 'stack overflow'
+printf '%s\n' 'local nn = require("mtorch").nn' 'local Net = nn.class "Net"' \
+  'function Net:forward(x) return (self(x)) end' 'Net()(1)' >forward.lua
+run '' forward.lua && expect 'a forward that calls itself' 1 ''
+has 'is a stack overflow at its line' err 'mtorch: forward.lua:3: stack overflow: does a function call itself?'
 echo 'local function f() return require("mtorch").no_grad(f) + 1 end f()' >deep.lua
 if [ -z "${MTORCH_SANITIZED:-}" ]; then # with sanitizers the default stack is small enough
   (ulimit -s 1024 && "$program" deep.lua) >out 2>err

@@ -24,7 +24,8 @@ end
 function refuse.name_of(f) return names[f] end
 
 -- Functions that may be called because they do the same for every element: on tables that the function has created,
--- and, unless `symbols`, only with numbers and strings that do not depend on an element.
+-- and, unless `symbols`, only with numbers and strings that do not depend on an element. rawget, rawset and
+-- rawequal would take an element for an object that is equal to no number.
 local allowed = {}
 for _, name in ipairs{'select', 'rawequal', 'setmetatable', 'table.insert', 'table.remove', 'table.sort', 'table.maxn',
   'rawget', 'rawset'} do
@@ -61,7 +62,7 @@ function refuse.guarded(f, called, is_symbol, name_of_captured)
           'tables that it has made alone', name, captured, captured)
       end
       local first = name == 'table.concat' and type(x) == 'table' and x[1] or x
-      if way == 'plain' and is_symbol(first) then
+      if (way == 'plain' or i <= 2 and name:find '^raw') and is_symbol(first) then
         core.fail('%s of an element: %s', name, reasons[name:match '^%a+'] or 'it takes plain numbers')
       end
     end

@@ -330,9 +330,14 @@ function class.options_constructor(of, signature, doc, apart, placed, init)
   of.__layer, n = placed, placed and #params - 2 or #params
 end
 
+--- The error for a forward that is called without a module.
+function class.check_self(self)
+  if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
+end
+
 --- The error for a forward that receives `more` than its inputs, or is called without a module.
 function class.refuse_inputs(self, inputs, more, first)
-  if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
+  class.check_self(self)
   if more == nil and first == nil then core.fail('%s: the input is nil', self.__name) end
   if more ~= nil then core.fail('%s: too many arguments given, it is called with %d', self.__name, inputs) end
 end

@@ -99,6 +99,7 @@ end
 --- The forward of a module with hooks, which is stored in the module and overrides its class's. A hook may remove and
 --- register hooks: that shows at the next call.
 local function hooked(self, ...)
+  class.check_self(self)
   local hooks = rawget(self, '__hooks')
   local inputs = core.pack(...)
   for _, hook in ipairs{unpack(hooks.before)} do
