@@ -753,4 +753,15 @@ test('out= of a function with a loop whose end depends on an element: checked as
   raises(function() f(mt.ones(2):requires_grad_(), {out = mt.zeros(2)}) end, 'requires a gradient')
 end)
 
+t.test('a function may make tables, and index them by what is no element', function()
+  local weights = {0.5, 2, 4}
+  local f = mt.map(function(x)
+    local powers, names, sum = {x}, {[true] = 3, [false] = 4}, 0
+    for i = 2, #weights do powers[i] = powers[i - 1] * x end
+    for i, w in ipairs(weights) do sum = sum + w * powers[i] end
+    return sum * names[x > 1]
+  end)
+  eq(f(mt.tensor{1, 2, -1}):tolist(), {26, 123, -10})
+end)
+
 t.finish()

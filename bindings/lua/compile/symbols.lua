@@ -46,14 +46,14 @@ local operations = setmetatable({}, {__index = function(self, name)
   return found
 end})
 
---- The result of an operation: a symbol, or a number or boolean if it is constant.
+--- The result of an operation: a symbol, or a number or boolean if it is constant (unless the trace keeps symbols).
 local function operation(op, ...)
   if not symbols.session then core.fail('%s: a symbol of a trace that has ended', op.name) end
   local values = {...}
   for k = 1, op.inputs do values[k] = id_of(values[k]) end
   local id = native.op(symbols.session.builder, op.id, line(), unpack(values, 1, math.max(op.inputs, select('#', ...))))
   local constant, is_bool = native.ask(symbols.session.builder, id)
-  if constant ~= nil then return constant end
+  if constant ~= nil and not symbols.session.keeps_symbols then return constant end
   local symbol = Symbol(id)
   if is_bool then symbols.session.bools[id] = true end
   return symbol
@@ -63,6 +63,7 @@ end
 local function decide(condition)
   if type(condition) == 'boolean' then return condition end
   local s = symbols.session
+  if s.keeps_symbols then return (native.ask(s.builder, condition.id)) end
   local known = s.decided[condition.id]
   if known ~= nil then return known end
   s.position = s.position + 1

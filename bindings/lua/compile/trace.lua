@@ -10,6 +10,7 @@ local loops = require 'mtorch.compile.loops'
 local refuse = require 'mtorch.compile.refuse'
 local source = require 'mtorch.compile.source'
 local symbols = require 'mtorch.compile.symbols'
+local jit_util = require 'jit.util'
 local native = core.compile()
 local Symbol, Captured, is_symbol = symbols.Symbol, symbols.Captured, symbols.is_symbol
 local id_of, where, operations, symbolic = symbols.id_of, symbols.where, symbols.operations, symbols.of_lua
@@ -18,6 +19,7 @@ local math_of_symbols, functions_of_mt = symbols.math, symbols.mt
 local getinfo, getupvalue, setupvalue, upvalueid = debug.getinfo, debug.getupvalue, debug.setupvalue, debug.upvalueid
 
 local trace = {}
+local pack = core.pack
 local max_paths = 64
 local Session = {} -- the state of one trace
 Session.__index = Session
@@ -188,8 +190,6 @@ end
 
 -- ---- the ways through the function ------------------------------------------------------------------
 
-local pack = core.pack
-
 --- Calls the clone on every path; returns the results of each with its decisions.
 function Session:explore(f, arguments)
   local leaves = {}
@@ -240,14 +240,74 @@ function Session:join(leaves, from, to, depth)
   return joined
 end
 
---- The program of f; `kinds` has 'tensor' or 'number' for each argument; `whole`: the tensors are of integers.
-local function attempt(f, kinds, whole, frozen)
+local function session(kinds, whole, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
-  local s = setmetatable({builder = native.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
+  return setmetatable({builder = native.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
     whole = whole, numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, places = {}, known = {},
     clones = {}, written = {}, bools = {}}, Session)
-  local before = symbols.session
+end
+
+-- ---- tables that the function makes ---------------------------------------------------------------------
+--
+-- A table has no metamethod that is called before the key is looked up, so a symbol as a key finds nothing. Such a
+-- function is found by calling it with numbers, and with symbols of these numbers.
+
+local function opcode(f, pc)
+  local instruction = jit_util.funcbc(f, pc)
+  return instruction and instruction % 256
+end
+local by_value = {} -- the instructions that index by what a variable holds
+for _, f in ipairs{function(t, k) return t[k] end, function(t, k, v) t[k] = v end} do by_value[opcode(f, 1)] = true end
+
+--- Whether a function, or one inside it, indexes by something else than a literal.
+local function indexes(f)
+  local pc = 1
+  while opcode(f, pc) do
+    if by_value[opcode(f, pc)] then return true end
+    pc = pc + 1
+  end
+  for k = 1, jit_util.funcinfo(f).gcconsts do
+    local constant = jit_util.funck(f, -k)
+    if type(constant) == 'proto' and indexes(constant) then return true end
+  end
+  return false
+end
+
+local function differ(a, b)
+  if type(a) ~= 'number' or type(b) ~= 'number' then return a ~= b end
+  return a ~= b and (a == a or b == b) and not (math.abs(a - b) <= 1e-9 * math.max(math.abs(a), math.abs(b)))
+end
+
+--- Raises an error if f gives other results for numbers than for symbols that represent them.
+local function check_lookups(f, kinds)
+  local samples = {1, 2, 3, 4, 0, -1, 0.5, 7.25}
+  for first = 1, #samples do
+    local s, numbers, same = session(kinds, false, true), {}, {}
+    for i = 1, #kinds do
+      numbers[i] = samples[(first + 3 * i) % #samples + 1]
+      same[i] = Symbol(native.constant(s.builder, numbers[i]))
+    end
+    symbols.session = s
+    local clone = s:clone(f)
+    local of_numbers = pack(pcall(clone, unpack(numbers)))
+    s.keeps_symbols = true
+    local of_symbols = pack(pcall(clone, unpack(same)))
+    for k = 2, of_numbers[1] and of_symbols[1] and of_numbers.n or 0 do
+      local x, y = of_numbers[k], of_symbols[k]
+      if is_symbol(y) then y = native.ask(s.builder, y.id) end
+      if not is_symbol(x) and differ(x, y) then
+        core.fail('f(%s) is %s in Lua and %s here: a table that it makes is indexed by an element; choose by ' ..
+          'comparisons, a == 1 and s[1] or s[2]', table.concat(numbers, ', '), tostring(x), tostring(y))
+      end
+    end
+  end
+end
+
+--- The program of f; `kinds` has 'tensor' or 'number' for each argument; `whole`: the tensors are of integers.
+local function attempt(f, kinds, whole, frozen)
+  local s = session(kinds, whole, frozen)
+  local inputs, before = s.inputs, symbols.session
   symbols.session = s
   local ok, result = pcall(function()
     local arguments, seen = {n = #kinds}, {tensor = 0, number = 0} -- the call's numbers are before captured ones
@@ -268,6 +328,13 @@ local function attempt(f, kinds, whole, frozen)
       values[k] = id_of(joined[k])
     end
     if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
+    for of in pairs(s.clones) do
+      if indexes(of) then
+        check_lookups(f, kinds)
+        symbols.session = s
+        break
+      end
+    end
     local count = s.given + #s.numbers
     local program, used, folded, shared, simplified = native.finish(s.builder, values, inputs + #s.operands, count)
     return {program = program, used = used, results = joined.n, ways = #leaves, folded = folded, shared = shared,
