@@ -116,6 +116,11 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['data.DataLoader(set, {num_workers = 2})'] = "DataLoader: unknown option 'num_workers'; here it is workers",
     ['data.DataLoader(set, {batchsize = 2})'] = "DataLoader: unknown option 'batchsize' (did you mean 'batch_size'?)",
     ['mt.tqdm()'] = "mt has no 'tqdm'; here it is mt.progress(n) or mt.progress(loader)",
+    ['_ = mt.inf'] = "mt has no 'inf'; here it is math.huge",
+    ['_ = mt.pi'] = "mt has no 'pi'; here it is math.pi", ['_ = mt.nan'] = "mt has no 'nan'; here it is 0 / 0",
+    ['_ = mt.nn.Swish'] = "mt.nn has no 'Swish'; here it is nn.SiLU",
+    ['_ = x.data_ptr'] = "a tensor has no field or method 'data_ptr'; here it is x:data(), a typed FFI pointer",
+    ['_ = x.nbytes'] = "a tensor has no field or method 'nbytes'; here it is x:numel() * x:element_size()",
     ['_ = mt.float32'] = "mt has no 'float32'; here it is a string: 'float32'",
     ['x.data = x'] = "the field 'data' of a tensor cannot be set; only grad and requires_grad can; " ..
       'mt.no_grad(function() x:copy_(y) end) writes values',

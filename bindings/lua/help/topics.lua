@@ -348,6 +348,8 @@ topics.renamed = {
   ['loader.num_workers'] = 'loader.workers', ['loader.batchsize'] = 'batch_size',
   float32 = "a string: 'float32'", float64 = "a string: 'float64'", int64 = "a string: 'int64'",
   int32 = "a string: 'int32'", uint8 = "a string: 'uint8'", float16 = "a string: 'float16'",
+  inf = 'math.huge', nan = '0 / 0', pi = 'math.pi', ['nn.Swish'] = 'nn.SiLU',
+  data_ptr = 'x:data(), a typed FFI pointer', nbytes = 'x:numel() * x:element_size()',
   type = "x.dtype, and x:to('float64') converts", astype = "x:to('float64')", append = 'mt.cat{x, y}',
   length = '#x, the size of dimension 1', toarray = 'x:tolist()', tonumber = 'x:item()',
   ['onnx.load'] = 'mt.onnx.export alone: files are written, not run',
