@@ -364,9 +364,9 @@ int layouts_like_chains() {
   return ~unlike;
 }
 // Multiply-adds: of a product and of a call for which oneDNN is faster, and of all such calls until it pays to let
-// oneDNN compile its kernels, once: that takes 60 ms, as long as 5e9 multiply-adds.
+// oneDNN compile its kernels, once: that takes 60 ms, after which products take down to two thirds of the time.
 constexpr double kOnednnWork = 1e6, kOnednnCall = 5e6;
-constexpr int64_t kOnednnStart = 2'000'000'000;
+constexpr int64_t kOnednnStart = 500'000'000;
 
 /// The work of this process that oneDNN would have done faster.
 std::atomic<int64_t> work_without_onednn{0};
