@@ -201,6 +201,11 @@ test('log to a base, modf, fmod, ldexp, pow; rounding gives whole numbers', func
     z[i][5] = math.ldexp(a, 3) + math.deg(a) - math.rad(a)
   end, 4, 5, {mt.cat {mt.randn(16, 'float64') * 5, mt.tensor({2, -3, 0, 99}, 'float64')}, mt.zeros(20, 5, 'float64')},
     1e-12)
+  local ends, by = mt.tensor({0, 1 / 0, -1 / 0, 3}, 'float64'), mt.tensor({2000, -2000, 5, 3}, 'float64')
+  local scaled = mt.zeros(4, 'float64')
+  mt.kernel(function(x, e, out) out[grid(1)] = math.ldexp(x[grid(1)], e[grid(1)]) end)[{1, 4}](ends, by, scaled)
+  eq(scaled:tolist(), {0, 1 / 0, -1 / 0, 24})
+  eq(mt.map(function(m, e) return math.ldexp(m, e) end)(ends, by):tolist(), {0, 1 / 0, -1 / 0, 24})
   local x, out = mt.tensor {1.5, 2.5, -0.5, -1.7}, mt.zeros(4, 4)
   mt.kernel(function(x, names, out)
     local i = grid(1)

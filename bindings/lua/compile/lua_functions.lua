@@ -9,7 +9,7 @@ return {
     log = function(x, base) return mt.log(x) / mt.log(base) end,
     deg = function(x) return mt.rad2deg(x) end,
     rad = function(x) return mt.deg2rad(x) end,
-    ldexp = function(m, e) return m * mt.exp2(mt.trunc(e)) end,
+    ldexp = function(m, e) return mt.where(mt.eq(m + m, m), m, m * mt.exp2(mt.trunc(e))) end, -- 0 and infinity stay
     modf = function(x)
       local part = mt.copysign(mt.where(mt.isinf(x), 0, mt.frac(x)), x)
       return mt.copysign(x - part, x), part
