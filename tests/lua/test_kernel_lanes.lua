@@ -115,6 +115,24 @@ test('every dtype, in whole vectors and in part of one, everywhere and where a c
   end, mt.zeros(40):gt(0), mt.randn(40))
 end)
 
+test('elements that are equally far apart, in every direction', function()
+  for _, real in ipairs {'float32', 'float64'} do
+    for _, list in ipairs {reals, wholes} do
+      for _, dtype in ipairs(list) do
+        local m, x = (mt.rand(20, 5) * 90):to(dtype), (mt.rand(60) * 90):to(dtype)
+        same({2, 20}, function(out, m, x)
+          local s, t, b = shared(20, 3), thread_idx.x, block_idx.x
+          s[t][2] = t * 0.5
+          barrier()
+          local sum = m[t][b] * 2 + m[21 - t][5] + x[3 * t - 2] + x[60 - 2 * t]
+          if t > 7 then sum = sum + m[t][3] end
+          out[(b - 1) * 20 + t] = sum + s[t][2] * 4 + s[21 - t][2]
+        end, mt.zeros(40, real), m:t():contiguous():t(), x)
+      end
+    end
+  end
+end)
+
 test('integers that vary: quotients, conversions, indices of elements, limits of int64', function()
   for _, dtype in ipairs {'float32', 'float64'} do
     local list = {-9223372036854775807, -4294967297, -100, -7, -1, 0, 1, 2, 7, 100, 4294967295, 9223372036854774784}
@@ -256,6 +274,13 @@ test('faults name the line, the index and the first thread', function()
       if t > 18 then out[3 * i] = v * s[t] end -- elements far apart
     end, 32, 5,
       "index 72 is out of bounds in dimension 1 of 'out', which has the positions 1 to 70, in thread (24, 1, 1)",
+      out, x)
+    fault(function(out, x)
+      local s, t = shared(40), thread_idx.x
+      s[t] = 1
+      barrier()
+      out[t] = s[t] * 2 + x[45 - 3 * t] * s[t] -- elements far apart, backwards
+    end, 32, 4, "index 0 is out of bounds in dimension 1 of 'x', which has the positions 1 to 50, in thread (15, 1, 1)",
       out, x)
     fault(function(out, x)
       local s, t, i = shared(40), thread_idx.x, grid(1)

@@ -78,7 +78,6 @@ template <class T> uint64_t evaluate(const LaneInstruction& x, uint64_t u, uint6
     case LaneOp::iand: return u & v;
     case LaneOp::ior: return u | v;
     case LaneOp::ixor: return u ^ v;
-    case LaneOp::iandnot: return ~u & v;
     case LaneOp::shl: return x.bits >= 8 * sizeof(T) ? 0 : u << x.bits & ones;
     case LaneOp::shr: return x.bits >= 8 * sizeof(T) ? 0 : u >> x.bits;
     case LaneOp::compare: {

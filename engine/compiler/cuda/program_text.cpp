@@ -116,7 +116,6 @@ class LaneText {
       case iand: return "w0 & w1";
       case ior: return "w0 | w1";
       case ixor: return "w0 ^ w1";
-      case iandnot: return "~w0 & w1";
       case shl: return "w0 << #";
       case shr: return "w0 >> #";
       case compare: return orders[c.bits];

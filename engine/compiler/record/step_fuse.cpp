@@ -76,7 +76,7 @@ PartFacts facts_of(int op, int part) {
   std::vector<int> used;
   ir::LaneProgram lanes;
   const auto plain = [](const ir::LaneInstruction& c) {
-    return c.op < LaneOp::inverse || (c.op >= LaneOp::iand && c.op <= LaneOp::iandnot) ||
+    return c.op < LaneOp::inverse || (c.op >= LaneOp::iand && c.op <= LaneOp::ixor) ||
            (c.op >= LaneOp::compare && c.op != LaneOp::guard);
   };
   facts.arithmetic = lower(b.finish({made}, used).program(), Dtype::f32, lanes) &&

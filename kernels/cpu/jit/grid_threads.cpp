@@ -68,7 +68,7 @@ bool is_column(const Grid& g, const V& access) {
 /// Whether one thread after the other is faster than lanes, or rows are machine code. Lanes win in loops that are
 /// machine code or access elements side by side, and where functions are called. They lose where a loop stores, reads
 /// a row of a matrix in each lane, or only calculates with integers, often a different number of times.
-bool prefers_threads(const Grid& g, const ThreadMachineCode& code) {
+bool prefers_threads(const Grid& g, const ThreadCode& code) {
   const std::string_view setting = jit_setting();
   const bool waits = code.by_block || g.program->shared_bytes > 0;
   if (setting == "threads" || (!waits && rows_fit(g))) return true;
@@ -103,14 +103,12 @@ bool prefers_threads(const Grid& g, const ThreadMachineCode& code) {
 }
 
 ThreadCode compile_threads(const Grid& g, FindLoop* find_loop) {
-  Isa isa;
-  if (!jit_isa(isa)) return {};
-  const ThreadMachineCode code = emit_threads(g, find_loop);
-  if (code.bytes.empty() || !prefers_threads(g, code)) return {};
+  ThreadCode code;
+  const std::vector<uint8_t> machine = emit_threads(g, find_loop, code);
+  if (machine.empty() || !prefers_threads(g, code)) return {};
   size_t bytes = 0;
-  void* const entry = executable(code.bytes, bytes);
-  return {reinterpret_cast<void (*)(ThreadFrame*)>(entry), code.by_block, code.clears,
-          code.by_lanes, code.kept};
+  code.run = reinterpret_cast<void (*)(ThreadFrame*)>(executable(machine, bytes));
+  return code;
 }
 
 }  // namespace

@@ -31,22 +31,18 @@ struct ThreadFrame {
 using ThreadLoop = void (*)(char* const* data, int64_t n, const double*, int one);
 using FindLoop = ThreadLoop(int op, Dtype);
 
-struct ThreadMachineCode {
-  std::vector<uint8_t> bytes;  // position-independent; empty: the kernel cannot be compiled
-  bool calls_often = false;    // loops, for operations in its own loops
-  bool by_block = false;       // it runs a block, with barriers; otherwise a row of threads
-  bool clears = false;         // the kept variables must be 0
-  bool by_lanes = false;       // neighbouring threads are lanes of vectors in some statements
-  int64_t kept = 0;            // bytes of the variables that keep their values at barriers
-};
-/// Kernels with divergent barriers or prints cannot be compiled.
-ThreadMachineCode emit_threads(const Grid&, FindLoop*);
-
 struct ThreadCode {
   void (*run)(ThreadFrame*) = nullptr;  // null: there is no code, or lanes are faster
-  bool by_block = false, clears = false, by_lanes = false;
-  int64_t kept = 0;
+  bool calls_often = false;             // loops, for operations in its own loops
+  bool by_block = false;  // it runs a block, with barriers; otherwise a row of threads
+  bool clears = false;    // the kept variables must be 0
+  bool by_lanes = false;  // neighbouring threads are lanes of vectors in some statements
+  int64_t kept = 0;       // bytes of the variables that keep their values at barriers
 };
+/// Position-independent code, of which the facts are stored; empty for kernels that cannot be compiled: those with
+/// divergent barriers or prints.
+std::vector<uint8_t> emit_threads(const Grid&, FindLoop*, ThreadCode&);
+
 /// The code for launches with these tensors and axes, cached for the lifetime of the process.
 const ThreadCode& thread_code(const Grid&, FindLoop*);
 /// A value of the program by its number.

@@ -4,6 +4,13 @@
 
 namespace mt {
 
+/// Emits one of four instructions, for elements of 1, 2, 4 or 8 bytes.
+#define MT_BY_BYTES(bytes, one, two, four, eight, ...) \
+  (bytes == 1   ? MT_EMIT(one, __VA_ARGS__)            \
+   : bytes == 2 ? MT_EMIT(two, __VA_ARGS__)            \
+   : bytes == 4 ? MT_EMIT(four, __VA_ARGS__)           \
+                : MT_EMIT(eight, __VA_ARGS__))
+
 /// Layer 2 of the emitter: instructions that access elements which are not just one contiguous vector.
 class ElementEmitter : protected RegisterAllocator {
  protected:
@@ -107,12 +114,9 @@ class ElementEmitter : protected RegisterAllocator {
       const Xmm x(part == 0 ? r : other);
       if (bytes < 4) MT_EMIT(vxorps, x, x, x);
       each_strided(each, offset, [&](int k, const Address& from) {
-        if (bytes == 1) return MT_EMIT(vpinsrb, x, x, from, uint8_t(k));
-        if (bytes == 2) return MT_EMIT(vpinsrw, x, x, from, uint8_t(k));
-        if (bytes == 4 && k == 0) return MT_EMIT(vmovd, x, from);
-        if (bytes == 4) return MT_EMIT(vpinsrd, x, x, from, uint8_t(k));
-        if (k == 0) return MT_EMIT(vmovq, x, from);
-        return MT_EMIT(vpinsrq, x, x, from, uint8_t(k));
+        if (k == 0 && bytes == 4) return MT_EMIT(vmovd, x, from);
+        if (k == 0 && bytes == 8) return MT_EMIT(vmovq, x, from);
+        MT_BY_BYTES(bytes, vpinsrb, vpinsrw, vpinsrd, vpinsrq, x, x, from, uint8_t(k));
       });
       if (part == 0) continue;
       if (!wide_) MT_EMIT(vinserti128, Ymm(r), Ymm(r), x, uint8_t(part));
@@ -174,10 +178,7 @@ class ElementEmitter : protected RegisterAllocator {
       return consume();
     }
     if (wide_ && !x.is_strided()) {
-      if (bytes == 1) MT_EMIT(vmovdqu8, to | some, packed);
-      else if (bytes == 2) MT_EMIT(vmovdqu16, to | some, packed);
-      else if (bytes == 4) MT_EMIT(vmovdqu32, to | some, packed);
-      else MT_EMIT(vmovdqu64, to | some, packed);
+      MT_BY_BYTES(bytes, vmovdqu8, vmovdqu16, vmovdqu32, vmovdqu64, to | some, packed);
       return consume();
     }
     MT_EMIT(lea, rbx, to);
@@ -277,10 +278,7 @@ class ElementEmitter : protected RegisterAllocator {
       else if (part > 0 && lanes_ * bytes == 32) MT_EMIT(vextracti32x4, x, Ymm(r), uint8_t(part));
       else if (part > 0) MT_EMIT(vextracti32x4, x, Zmm(r), uint8_t(part));
       each_strided(each, 0, [&](int k, const Address& to) {
-        if (bytes == 1) MT_EMIT(vpextrb, to, x, uint8_t(k));
-        else if (bytes == 2) MT_EMIT(vpextrw, to, x, uint8_t(k));
-        else if (bytes == 4) MT_EMIT(vpextrd, to, x, uint8_t(k));
-        else MT_EMIT(vpextrq, to, x, uint8_t(k));
+        MT_BY_BYTES(bytes, vpextrb, vpextrw, vpextrd, vpextrq, to, x, uint8_t(k));
       });
     }
   }

@@ -147,8 +147,7 @@ class InstructionEmitter : protected ElementEmitter {
       MT_BINARY(imul, MT_WORD(vpmull, to, a, b));
       MT_BINARY(iand, MT_REAL(vand, to, a, b));
       MT_BINARY(ior, MT_REAL(vor, to, a, b));
-      MT_BINARY(ixor, MT_REAL(vxor, to, a, b));
-      default: return MT_REAL(vandn, to, a, b);
+      default: return MT_REAL(vxor, to, a, b);
     }
   }
 

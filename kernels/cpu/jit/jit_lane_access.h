@@ -5,29 +5,30 @@
 // varies is a mask: a mask register in AVX-512, and a vector of reals in AVX2.
 #pragma once
 #include "kernels/cpu/jit/grid_steps.h"
-#include "kernels/cpu/jit/jit_thread_values.h"
+#include "kernels/cpu/jit/jit_thread_access.h"
 
 namespace mt {
 
 /// Emits the vector instruction of floats or doubles, depending on the element size.
 #define MT_PACKED(name, ...) (item_ == 4 ? asm_.name##ps(__VA_ARGS__) : asm_.name##pd(__VA_ARGS__))
-/// Emits the instruction on masks of 16 or 8 lanes.
-#define MT_LANES_MASK(name, ...) \
-  (lanes_ == 16 ? asm_.name##w(__VA_ARGS__) : asm_.name##b(__VA_ARGS__))
+/// Emits the AVX-512 or the AVX2 instruction that computes a mask from two.
+#define MT_MASKS(wide, narrow, to, a, b) \
+  (wide_ ? asm_.wide##w(kmask(to), kmask(a), kmask(b)) : asm_.narrow##ps(Ymm(to), Ymm(a), Ymm(b)))
 
-/// Layer 3 of the machine code of threads: lanes. Registers 0 to 5 are temporaries, and the mask of temporary k is in
-/// k2 + k or in vector k; 6 to 8 and k7 are scratch. The lanes that are active are in k1 or ymm15.
-class LaneAccess : protected ThreadValues {
+/// Layer 2 of the machine code of threads: lanes. Registers 0 to 5 are temporaries, 6 to 8 are scratch. A mask has the
+/// number of a vector register, which contains it in AVX2: those of temporaries, kScratch, and kActive for the lanes
+/// that are active.
+class LaneAccess : protected ThreadAccess {
  protected:
   using S = GridStatement;
   using Opmask = Xbyak::Opmask;
   using Ymm = Xbyak::Ymm;
   using Zmm = Xbyak::Zmm;
-  static constexpr int kStack = kReals, kScratch = 6, kThird = 8, kFirst = 9, kActive = 15;
+  static constexpr int kScratch = 6, kThird = 8, kFirst = 9, kActive = 15;
   static constexpr int64_t kVaries = GridSteps::kVaries;
 
   LaneAccess(const Grid& g, FindLoop* find_loop, std::vector<uint8_t>& buffer, bool wide)
-      : ThreadValues(g, find_loop, buffer.data(), buffer.size()),
+      : ThreadAccess(g, find_loop, buffer.data(), buffer.size()),
         phases_(*g.program),
         wide_(wide),
         row_(g.program->in_blocks ? int(g.tile[g.axes[0]]) : 0) {
@@ -45,13 +46,20 @@ class LaneAccess : protected ThreadValues {
     if (wide_) return Zmm(r);
     return Ymm(r);
   }
-  static Opmask kmask(int r) { return Opmask(2 + r); }
-  static Opmask k1() { return Opmask(1); }
-  static Opmask k7() { return Opmask(7); }
+  /// The register with this number for a real, or for those in all lanes.
+  Xmm real_register(int r, bool lanes) const {
+    if (lanes) return vec(r);
+    return Xmm(r);
+  }
+  static Opmask kmask(int m) { return Opmask(m == kActive ? 1 : m == kScratch ? 7 : 2 + m); }
+  static Opmask k1() { return kmask(kActive); }
+  static Opmask k7() { return kmask(kScratch); }
 
-  int take_lanes() {
-    if (lane_slots_ == ThreadFrame::kLaneSlots) return fine_ = false, 0;
-    return lane_slots_++;
+  int take_lanes(int count = 1) {
+    const int first = lane_slots_;
+    if (first + count > ThreadFrame::kLaneSlots) return fine_ = false, 0;
+    lane_slots_ += count;
+    return first;
   }
   RegExp lane_place(int slot, int byte = 0) {
     return rbp + int(offsetof(ThreadFrame, lanes)) + ThreadFrame::kLaneBytes * slot + byte;
@@ -61,29 +69,19 @@ class LaneAccess : protected ThreadValues {
 
   // ---- masks ---------------------------------------------------------------------------------------
 
-  void save_mask(int slot, int r) {
-    if (wide_) asm_.kmovw(lane_slot(slot), kmask(r));
-    else asm_.vmovups(lane_slot(slot), Ymm(r));
+  void save_mask(int slot, int m) {
+    if (wide_) asm_.kmovw(lane_slot(slot), kmask(m));
+    else asm_.vmovups(lane_slot(slot), Ymm(m));
   }
-  void load_mask(int slot, int r) {
-    if (wide_) asm_.kmovw(kmask(r), lane_slot(slot));
-    else asm_.vmovups(Ymm(r), lane_slot(slot));
+  void load_mask(int slot, int m) {
+    if (wide_) asm_.kmovw(kmask(m), lane_slot(slot));
+    else asm_.vmovups(Ymm(m), lane_slot(slot));
   }
-  void save_active(int slot) {
-    if (wide_) asm_.kmovw(lane_slot(slot), k1());
-    else asm_.vmovups(lane_slot(slot), Ymm(kActive));
-  }
-  void load_active(int slot) {
-    if (wide_) asm_.kmovw(k1(), lane_slot(slot));
-    else asm_.vmovups(Ymm(kActive), lane_slot(slot));
-  }
-  /// Removes the lanes in a slot from those that are active.
-  void remove_active(int slot) {
-    if (wide_) asm_.kmovw(k7(), lane_slot(slot)), asm_.kandnw(k1(), k7(), k1());
-    else {
-      asm_.vmovups(Ymm(kScratch), lane_slot(slot));
-      asm_.vandnps(Ymm(kActive), Ymm(kScratch), Ymm(kActive));
-    }
+  void invert(int m) {
+    if (wide_)
+      return lanes_ == 16 ? asm_.knotw(kmask(m), kmask(m)) : asm_.knotb(kmask(m), kmask(m));
+    asm_.vpcmpeqd(Ymm(kScratch), Ymm(kScratch), Ymm(kScratch));
+    asm_.vxorps(Ymm(m), Ymm(m), Ymm(kScratch));
   }
   void activate_all() {
     if (wide_) asm_.mov(eax, (1 << lanes_) - 1), asm_.kmovw(k1(), eax);
@@ -147,11 +145,32 @@ class LaneAccess : protected ThreadValues {
   void load_parts(int slot, int r) {
     for (int p = 0; p < parts_; ++p) asm_.vmovups(part(r + p), bytes_of_slot(slot, p));
   }
+  /// Saves the reals or integers in the first free temporaries.
+  void save_lanes(int slot, GridType type, Used used) {
+    if (type == GridType::real) asm_.vmovups(lane_slot(slot), vec(used.real));
+    else save_parts(slot, used.real);
+  }
+  void load_lanes(int slot, GridType type, Used used) {
+    if (type == GridType::real) asm_.vmovups(vec(used.real), lane_slot(slot));
+    else load_parts(slot, used.real);
+  }
   void move_whole(int slot, int r, bool save) {
     save ? asm_.vmovups(lane_slot(slot), part(r)) : asm_.vmovups(part(r), lane_slot(slot));
   }
-  /// Computes an integer into the first free temporaries.
+  void broadcast_real(const Xmm& to, const Operand& from) {
+    if (item_ == 4) return asm_.vbroadcastss(to, from);
+    return to.isZMM() ? asm_.vbroadcastsd(Zmm(to.getIdx()), from)
+                      : asm_.vbroadcastsd(Ymm(to.getIdx()), from);
+  }
+  /// The lanes of `yes` that are set in mask m, otherwise those of `no`.
+  void blend_reals(const Xmm& to, const Xmm& yes, const Xmm& no, int m) {
+    if (wide_) MT_PACKED(vblendm, to | kmask(m), no, yes);
+    else MT_PACKED(vblendv, to, no, yes, Ymm(m));
+  }
+  /// Computes integers, or booleans as 0 or 1, into the first free temporaries.
   virtual void wholes(const V& v, Used used) = 0;
+  /// Computes booleans as the mask of the first free temporary.
+  virtual void mask(const V& v, Used used) = 0;
 
   // ---- accesses ------------------------------------------------------------------------------------
 
@@ -171,7 +190,7 @@ class LaneAccess : protected ThreadValues {
   /// Jumps out of line if the index in a register, of lane 0, is out of bounds in an active lane.
   void check_index(const V& v, int d, const Reg64& k) override {
     const int64_t step = in_lanes_ ? steps_->of(*v.args[size_t(d)]) : 0;
-    if (step == 0) return ThreadValues::check_index(v, d, k);
+    if (step == 0) return ThreadAccess::check_index(v, d, k);
     edges_.push_back({{}, {}, &v, d, k.getIdx(), step, masked_, take()});
     Edge& e = edges_.back();
     asm_.lea(rdx, asm_.ptr[k + int(step * (lanes_ - 1))]);
@@ -319,12 +338,9 @@ class LaneAccess : protected ThreadValues {
         wholes(x, used), save_parts(index[d] = take_lanes(), used.real);
         continue;
       }
-      position(x, used);
-      const Reg64 k = temporary(used.whole);
-      ThreadValues::check_index(v, d, k);
-      times_stride(k, v, d);
-      if (any) asm_.add(whole_slot(base), k);
-      else asm_.mov(whole_slot(base), k);
+      offset_of(v, d, used);
+      if (any) asm_.add(whole_slot(base), temporary(used.whole));
+      else asm_.mov(whole_slot(base), temporary(used.whole));
       any = true;
     }
     each_lane(used, [&](const Reg64& lane) {
@@ -349,24 +365,51 @@ class LaneAccess : protected ThreadValues {
     });
     slots_ = slots, lane_slots_ = vectors;
   }
+  /// Whether each index grows by a known number from lane to lane.
+  bool has_steps(const V& v) const {
+    return std::none_of(v.args.begin(), v.args.end(),
+                        [&](const V* a) { return steps_->of(*a) == kVaries; });
+  }
+  /// Loads elements of all lanes that are equally far apart, one after the other.
+  void load_steps(const V& v, Used used) {
+    if (used.whole + 2 >= kWholes) return void(fine_ = false);
+    const GridTensor& t = grid_.tensors[v.index];
+    const int item = int(item_size(t.dtype)), vectors = lane_slots_, out = take_lanes();
+    const Reg64 at = temporary(used.whole), by = temporary(used.whole + 1);
+    asm_.lea(at, asm_.ptr[element(v, used)]);
+    asm_.xor_(by.cvt32(), by.cvt32());
+    for (int d = 0; d < t.ndim; ++d) {
+      const int64_t step = steps_->of(*v.args[size_t(d)]) * item;
+      if (step == 0) continue;
+      asm_.mov(rax, step);
+      times_stride(rax, v, d);
+      asm_.add(by, rax);
+    }
+    for (int l = 0; l < lanes_; ++l) {
+      load_from(RegExp(at), t.dtype, Xmm(used.real), used.whole + 2);
+      if (v.type == GridType::real) move_real(lane_slot(out, item_ * l), Xmm(used.real));
+      else asm_.mov(lane_slot(out, 8 * l), temporary(used.whole + 2));
+      if (l + 1 < lanes_) asm_.add(at, by);
+    }
+    load_lanes(out, v.type, used);
+    lane_slots_ = vectors;
+  }
   void load_each(const V& v, Used used) {
+    if (!masked_ && has_steps(v)) return load_steps(v, used);
     const int vectors = lane_slots_, out = take_lanes();
     const bool real = v.type == GridType::real;
-    const int r = used.real;
     each_element(v, used, [&](const Reg64& lane, const RegExp& from, const Reg64& k) {
       load_from(from, grid_.tensors[v.index].dtype, xmm0, used.whole + 1);
       if (real) move_real(asm_.ptr[lane_place(out) + lane * item_], xmm0);
       else asm_.mov(asm_.ptr[lane_place(out) + lane * 8], k);
     });
-    if (real) asm_.vmovups(vec(r), lane_slot(out));
-    else load_parts(out, r);
+    load_lanes(out, v.type, used);
     lane_slots_ = vectors;
   }
   void store_each(const V& place, GridType type) {
     const int in = take_lanes();
     const bool real = type == GridType::real;
-    if (real) asm_.vmovups(lane_slot(in), vec(0));
-    else save_parts(in, 0);
+    save_lanes(in, type, kNone);
     each_element(place, kNone, [&](const Reg64& lane, const RegExp& to, const Reg64& k) {
       if (real) move_real(xmm0, asm_.ptr[lane_place(in) + lane * item_]);
       else asm_.mov(k, asm_.ptr[lane_place(in) + lane * 8]);
@@ -386,7 +429,7 @@ class LaneAccess : protected ThreadValues {
   const GridSteps* steps_ = nullptr;
   std::map<int64_t, Label> tables_;  // the multiples of a step
   std::map<int, int> lane_homes_;    // of variables that vary and have no register
-  int lane_slots_ = 0, call_slots_ = 0;
+  int lane_slots_ = 0;
   struct Edge {
     Label label, back;
     const V* access;

@@ -59,16 +59,21 @@ class LaneStatements : protected LaneValues {
     if (!in_lanes_) return {};
     Turns t{masked_, steps_->is_left(&s), leaves_lanes(s)};
     if (t.is_left) open_left(&s);
-    if (t.is_left || t.leaves) save_active(t.entry = take_lanes());
+    if (t.is_left || t.leaves) save_mask(t.entry = take_lanes(), kActive);
     return t;
   }
-  void remove_left() {
-    for (const Left& l : left_) remove_active(l.gone);
+  /// Activates the lanes in a slot, except those that have left a loop or scope.
+  void load_remaining(int slot) {
+    load_mask(slot, kActive);
+    for (const Left& l : left_) {
+      load_mask(l.gone, kScratch);
+      MT_MASKS(kandn, vandn, kActive, kScratch, kActive);
+    }
   }
   /// After an iteration.
   void end_turn(const Turns& t, Label& end) {
     if (t.entry < 0) return;
-    load_active(t.entry), remove_left();
+    load_remaining(t.entry);
     jump_if_none(end);
   }
   /// After a loop or scope: all lanes that entered it, and have not left others.
@@ -76,19 +81,15 @@ class LaneStatements : protected LaneValues {
     if (t.is_left) left_.pop_back();
     masked_ = t.was_masked;
     if (!masked_ || t.entry < 0) return;
-    load_active(t.entry), remove_left();
+    load_remaining(t.entry);
     if (t.leaves) jump_if_none(*rest_);
   }
   void leave_lanes(const S& s) {
     const Left* const left = left_of(s);
     if (!left) return asm_.jmp(end_of(*s.target));
-    if (wide_) {
-      asm_.kmovw(k7(), lane_slot(left->gone)), asm_.korw(k7(), k7(), k1());
-      asm_.kmovw(lane_slot(left->gone), k7());
-    } else {
-      asm_.vorps(Ymm(kScratch), Ymm(kActive), lane_slot(left->gone));
-      asm_.vmovups(lane_slot(left->gone), Ymm(kScratch));
-    }
+    load_mask(left->gone, kScratch);
+    MT_MASKS(kor, vor, kScratch, kScratch, kActive);
+    save_mask(left->gone, kScratch);
     asm_.jmp(*rest_);
   }
 
@@ -107,7 +108,7 @@ class LaneStatements : protected LaneValues {
   void branch_lanes(const S& s) {
     const bool leaves = leaves_lanes(s), was_masked = masked_;
     const int saved = leaves || was_masked ? take_lanes() : -1;
-    if (saved >= 0) save_active(saved);
+    if (saved >= 0) save_mask(saved, kActive);
     if (steps_->varies(*s.value)) {
       divide_lanes(s);
     } else {
@@ -118,8 +119,8 @@ class LaneStatements : protected LaneValues {
     }
     masked_ = was_masked;
     if (!was_masked) return;
-    load_active(saved);
-    if (leaves) remove_left(), jump_if_none(*rest_);
+    if (leaves) load_remaining(saved), jump_if_none(*rest_);
+    else load_mask(saved, kActive);
   }
   /// Runs both bodies, each with its lanes.
   void divide_lanes(const S& s) {
@@ -127,24 +128,14 @@ class LaneStatements : protected LaneValues {
     const int no = take_lanes();
     mask(*s.value, kNone);
     const bool both = !s.other.empty();
-    if (wide_) {
-      if (both && masked_) asm_.kandnw(k7(), kmask(0), k1());
-      else if (both) MT_LANES_MASK(knot, k7(), kmask(0));
-      if (both) asm_.kmovw(lane_slot(no), k7());
-      if (masked_) asm_.kandw(k1(), kmask(0), k1());
-      else asm_.kmovw(k1(), kmask(0));
-    } else {
-      if (!masked_) asm_.vpcmpeqd(Ymm(kActive), Ymm(kActive), Ymm(kActive));
-      if (both) asm_.vandnps(Ymm(kScratch), Ymm(0), Ymm(kActive));
-      if (both) asm_.vmovups(lane_slot(no), Ymm(kScratch));
-      asm_.vandps(Ymm(kActive), Ymm(kActive), Ymm(0));
-    }
-    masked_ = true;
+    if (!masked_) activate_all();
+    if (both) MT_MASKS(kandn, vandn, kScratch, 0, kActive), save_mask(no, kScratch);
+    MT_MASKS(kand, vand, kActive, kActive, 0);
     jump_if_none(other);
     lane_body(s.body);
     asm_.L(other);
     if (both) {
-      load_active(no);
+      load_mask(no, kActive);
       jump_if_none(after);
       lane_body(s.other);
     }
@@ -176,10 +167,10 @@ class LaneStatements : protected LaneValues {
     }
     asm_.L(some);
     if (!was_masked) activate_all();
-    save_active(entry);
+    save_mask(entry, kActive);
     asm_.L(again);
     rest_of_count(s, last, end);
-    load_active(entry), remove_left();
+    load_remaining(entry);
     mask_of_count(by, step);
     jump_if_none(end);
     turn(s, step, end);
@@ -187,7 +178,7 @@ class LaneStatements : protected LaneValues {
     asm_.L(end);
     masked_ = was_masked;
     if (!was_masked) return;
-    load_active(entry), remove_left();
+    load_remaining(entry);
     if (leaves_lanes(s)) jump_if_none(*rest_);
   }
   /// Deactivates the lanes whose counter is beyond the last number, of which lane 0 is rax away.
@@ -200,19 +191,16 @@ class LaneStatements : protected LaneValues {
     asm_.jle(down);
     for (const bool up : {true, false}) {
       for (int p = 0; p < parts_; ++p) {
-        if (wide_) asm_.vpcmpq(p > 0 ? k7() : kmask(0), Zmm(p), Zmm(kScratch), up ? 2 : 5);
+        if (wide_) asm_.vpcmpq(p > 0 ? k7() : kmask(0), Zmm(p), Zmm(kScratch), up ? 6 : 1);
         else if (up) asm_.vpcmpgtq(Ymm(p), Ymm(p), Ymm(kScratch));
         else asm_.vpcmpgtq(Ymm(p), Ymm(kScratch), Ymm(p));
       }
       if (up) asm_.jmp(done), asm_.L(down);
     }
     asm_.L(done);
-    if (wide_) {
-      if (parts_ == 2) asm_.kunpckbw(kmask(0), k7(), kmask(0));
-      return asm_.kandw(k1(), k1(), kmask(0));
-    }
+    if (wide_ && parts_ == 2) asm_.kunpckbw(kmask(0), k7(), kmask(0));
     pack(0);
-    asm_.vandnps(Ymm(kActive), Ymm(0), Ymm(kActive));
+    MT_MASKS(kandn, vandn, kActive, 0, kActive);
   }
   /// Sets rax to the distance from the counter of lane 0 to the last number.
   void rest_of_count(const S& s, int last, Label& end) {
@@ -234,11 +222,12 @@ class LaneStatements : protected LaneValues {
 
   // ---- variables and elements ----------------------------------------------------------------------
 
-  void assign_lanes(const S& s) {
+  void assign(const S& s) {
     const V& v = *s.value;
-    if (v.type != GridType::real && steps_->of_variable(s.variable, v.type) != kVaries)
-      return evaluate(v, kNone), set(s.variable);
-    if (v.type == GridType::real) return set_reals(s.variable, reals(v, kNone));
+    const bool varies = in_lanes_ && (v.type == GridType::real ||
+                                      steps_->of_variable(s.variable, v.type) == kVaries);
+    if (!varies) return evaluate(v, kNone), set(s.variable);
+    if (v.type == GridType::real) return set_reals(s.variable, real(v, kNone, true));
     if (v.type == GridType::integer) wholes(v, kNone), set_wholes(s.variable);
     else mask(v, kNone), set_mask(s.variable);
   }
@@ -248,10 +237,8 @@ class LaneStatements : protected LaneValues {
     const bool some = blends(variable);
     const Address slot = lane_slot(reg < 0 ? lane_homes_.at(variable) : 0);
     if (reg >= 0) {
-      const Xmm to = vec(reg);
-      if (!some) asm_.vmovaps(to, from);
-      else if (wide_) MT_PACKED(vmova, to | k1(), from);
-      else MT_PACKED(vblendv, to, to, from, Ymm(kActive));
+      if (some) blend_reals(vec(reg), from, vec(reg), kActive);
+      else asm_.vmovaps(vec(reg), from);
     } else if (!some) {
       asm_.vmovups(slot, from);
     } else if (wide_) {
@@ -276,56 +263,62 @@ class LaneStatements : protected LaneValues {
   }
   void set_mask(int variable) {
     const int slot = lane_homes_.at(variable);
-    if (blends(variable) && wide_) {  // old ^ (active & (old ^ new))
-      asm_.kmovw(k7(), lane_slot(slot));
-      asm_.kxorw(kmask(0), kmask(0), k7()), asm_.kandw(kmask(0), kmask(0), k1());
-      asm_.kxorw(kmask(0), kmask(0), k7());
-    } else if (blends(variable)) {
-      asm_.vmovups(Ymm(kScratch), lane_slot(slot));
-      asm_.vblendvps(Ymm(0), Ymm(kScratch), Ymm(0), Ymm(kActive));
+    if (blends(variable)) {  // old ^ (active & (old ^ new))
+      load_mask(slot, kScratch);
+      MT_MASKS(kxor, vxor, 0, 0, kScratch);
+      MT_MASKS(kand, vand, 0, 0, kActive);
+      MT_MASKS(kxor, vxor, 0, 0, kScratch);
     }
     save_mask(slot, 0);
   }
-  /// Computes a value into temporary 0; booleans as 0 or 1.
-  void evaluate_lanes(const V& v) {
-    if (v.type == GridType::real) {
-      const Xmm from = reals(v, kNone);
-      if (from.getIdx() != 0) asm_.vmovaps(vec(0), from);
-    } else if (v.type == GridType::integer) {
-      wholes(v, kNone);
-    } else {
-      mask(v, kNone), mask_to_wholes(0);
-    }
+  void store(const S& s) {
+    const bool real = s.value->type == GridType::real;
+    evaluate(*s.value, kNone, in_lanes_);
+    if (in_lanes_) return store_lanes(*s.place, s.value->type);
+    const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
+    store_to(to, grid_.tensors[s.place->index].dtype, xmm0, temporary(0));
   }
-  void store_in_lanes(const S& s) {
-    evaluate_lanes(*s.value);
-    store_lanes(*s.place, s.value->type);
-  }
-  virtual void update(GridUpdate how, bool real, const Reg64& old, const Reg64& value) = 0;
-  void update_lanes(const S& s) {
+  /// Updates an element by what xmm0 or `value` holds; keep() stores what it was, in xmm1 or temporary `old`.
+  void update_element(const S& s, const RegExp& to, const Reg64& value, int old, const auto& keep) {
     const Dtype dtype = grid_.tensors[s.place->index].dtype;
+    const bool real = s.value->type == GridType::real, adds = s.update == GridUpdate::add;
+    const Reg64 x = temporary(old);
+    if (s.at < 0 && adds && dtype == Dtype::i64) return asm_.add(asm_.qword[to], value);
+    if (s.at < 0 && adds && dtype == Dtype::i32) return asm_.add(asm_.dword[to], value.cvt32());
+    load_from(to, dtype, xmm1, old);
+    if (s.at >= 0) keep();
+    const int op = adds                          ? op::id<op::Add>
+                   : s.update == GridUpdate::min ? op::id<op::LuaMin>
+                                                 : op::id<op::LuaMax>;
+    if (s.update > GridUpdate::max) fine_ = false;
+    else if (real) real_operation(op, xmm1, xmm1, xmm0);
+    else if (adds) asm_.add(x, value);
+    else
+      asm_.cmp(x, value), s.update == GridUpdate::min ? asm_.cmovg(x, value) : asm_.cmovl(x, value);
+    store_to(to, dtype, xmm1, x);
+  }
+  void atomic_update(const S& s) {
+    const bool real = s.value->type == GridType::real;
+    evaluate(*s.value, kNone);
+    const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
+    update_element(s, to, temporary(0), 2, [&] { set(s.variable, {2, 1}); });
+  }
+  void atomic_update_lanes(const S& s) {
     const bool real = s.value->type == GridType::real;
     const int in = take_lanes(), out = take_lanes();
-    evaluate_lanes(*s.value);
-    if (real) asm_.vmovups(lane_slot(in), vec(0));
-    else save_parts(in, 0);
+    evaluate(*s.value, kNone, true);
+    save_lanes(in, s.value->type, kNone);
     each_element(*s.place, kNone, [&](const Reg64& lane, const RegExp& to, const Reg64& k) {
-      const Address own = asm_.ptr[lane_place(in) + lane * (real ? item_ : 8)];
-      if (real) move_real(xmm0, own);
-      else asm_.mov(k, own);
-      const bool adds = s.at < 0 && s.update == GridUpdate::add;
-      if (adds && dtype == Dtype::i64) return asm_.add(asm_.qword[to], k);
-      if (adds && dtype == Dtype::i32) return asm_.add(asm_.dword[to], k.cvt32());
-      const Reg64 old = temporary(3);
-      load_from(to, dtype, xmm1, 3);
-      if (s.at >= 0 && real) move_real(asm_.ptr[lane_place(out) + lane * item_], xmm1);
-      else if (s.at >= 0) asm_.mov(asm_.ptr[lane_place(out) + lane * 8], old);
-      update(s.update, real, old, k);
-      store_to(to, dtype, xmm1, old);
+      const int item = real ? item_ : 8;
+      const Address own = asm_.ptr[lane_place(in) + lane * item];
+      const Address before = asm_.ptr[lane_place(out) + lane * item];
+      real ? move_real(xmm0, own) : asm_.mov(k, own);
+      update_element(s, to, k, 3,
+                     [&] { real ? move_real(before, xmm1) : asm_.mov(before, temporary(3)); });
     });
     if (s.at < 0) return;
-    if (real) asm_.vmovups(vec(0), lane_slot(out)), set_reals(s.variable, vec(0));
-    else load_parts(out, 0), set_wholes(s.variable);
+    load_lanes(out, s.value->type, kNone);
+    real ? set_reals(s.variable, vec(0)) : set_wholes(s.variable);
   }
 
   // ---- kept variables ------------------------------------------------------------------------------
@@ -336,25 +329,22 @@ class LaneStatements : protected LaneValues {
     const RegExp at = kept_place(variable);
     asm_.mov(rax, MT_FIELD(own, 0));
     const int64_t step = steps_->of_variable(variable, h.type);
-    if (real && h.reg >= 0)
-      return load ? asm_.vmovups(vec(h.reg), asm_.ptr[at]) : asm_.vmovups(asm_.ptr[at], vec(h.reg));
-    if (step != kVaries && load) {
-      asm_.mov(temporary(0), asm_.ptr[at]);
-      return set(variable);
-    }
-    const int slot = step == kVaries ? lane_homes_.at(variable) : 0;
     if (real) {
-      if (load) asm_.vmovups(vec(0), asm_.ptr[at]), asm_.vmovups(lane_slot(slot), vec(0));
-      else asm_.vmovups(vec(0), lane_slot(slot)), asm_.vmovups(asm_.ptr[at], vec(0));
+      const Xmm x = vec(std::max(h.reg, 0));
+      if (!load && h.reg < 0) move_real(x, lane_slot(lane_homes_.at(variable)));
+      load ? move_real(x, asm_.ptr[at]) : move_real(asm_.ptr[at], x);
+      if (load && h.reg < 0) move_real(lane_slot(lane_homes_.at(variable)), x);
       return;
     }
+    const int slot = step == kVaries ? lane_homes_.at(variable) : -1;
     if (load) {
+      if (slot < 0) return asm_.mov(temporary(0), asm_.ptr[at]), set(variable);
       for (int p = 0; p < parts_; ++p) asm_.vmovups(part(p), asm_.ptr[at + p * part_bytes_]);
       if (h.type == GridType::integer) save_parts(slot, 0);
       else test(0), save_mask(slot, 0);
       return;
     }
-    if (step != kVaries)
+    if (slot < 0)
       spread_whole(0, h.reg < 0 ? (evaluate_variable(variable), temporary(0)) : Reg64(h.reg), step);
     else if (h.type == GridType::integer) load_parts(slot, 0);
     else load_mask(slot, 0), mask_to_wholes(0);
@@ -376,63 +366,62 @@ class LaneStatements : protected LaneValues {
   /// Whether vectors run the statements, and are faster.
   bool suits_lanes(const List& list) const {
     if (row_ < 4 || !steps_) return false;
-    Cost all;
-    weigh(list, list, 1, 1, all);
+    const Cost all = cost_of(list, list);
     return all.fits && 1.25 * all.lanes < all.threads;
   }
 
  private:
   /// Of a vector of threads, in instructions.
   struct Cost {
-    double lanes = 0, threads = 0;
+    double lanes, threads;
     bool fits = true;
+    void add(const Cost& c, double lane_times = 1, double thread_times = 1) {
+      lanes += lane_times * c.lanes, threads += thread_times * c.threads, fits = fits && c.fits;
+    }
   };
-  template <class L>
-  void weigh(const L& list, const List& all, double times, double share, Cost& c) const {
+  template <class L> Cost cost_of(const L& list, const List& all) const {
+    Cost sum{0, 0};
     for (const S* s : list) {
-      values_of(*s, [&](const V& v) { weigh(v, times, share, c); });
-      c.threads += times * share * lanes_ * (s->is_loop() ? 4 : 0.5);
-      c.lanes += times * share * (s->is_loop() ? 4 : 0.5);
+      const double own = s->is_loop() ? 4 : 0.5, turns = s->is_loop() ? 16 : 1;
+      sum.add({own, own * lanes_});
+      values_of(*s, [&](const V& v) { sum.add(cost_of(v)); });
       bool one = false;  // only one thread of a row runs the body
       if (s->kind == S::atomic_add) {
-        c.fits = c.fits && has_no_order(*s, all);
-        c.lanes += times * share * 3 * lanes_, c.threads += times * share * 2 * lanes_;
+        sum.add({3.0 * lanes_, 2.0 * lanes_, has_no_order(*s, all)});
       } else if (s->kind == S::count) {
-        const bool uneven = steps_->is_uneven(*s);
-        c.fits = c.fits && s->value->type == GridType::integer &&
-                 (!uneven || (!steps_->varies(*s->value) && steps_->of(*s->last) == 0 &&
-                              steps_->of(*s->step) == 0 && !steps_->is_left(s)));
+        sum.add({0, 0, suits_count(*s)});
       } else if (s->kind == S::branch && steps_->varies(*s->value)) {
-        c.lanes += times * share * 4;
+        sum.add({4, 0});
         one = s->value->has<op::Eq>() && s->value->args[0]->type == GridType::integer &&
               !steps_->varies(*s->value->args[0]) && !steps_->varies(*s->value->args[1]);
       }
-      const double inside = times * (s->is_loop() ? 16 : 1);
-      const double part = one ? share * lanes_ / row_ : share;
-      Cost body;
-      weigh(s->body, all, inside, part, body);
-      c.lanes += body.lanes, c.threads += one ? body.threads / lanes_ : body.threads;
-      c.fits = c.fits && body.fits;
-      weigh(s->other, all, inside, share, c);
+      const double row = one ? row_ : 1;
+      sum.add(cost_of(s->body, all), turns * (one ? lanes_ : 1) / row, turns / row);
+      sum.add(cost_of(s->other, all), turns, turns);
     }
+    return sum;
   }
-  void weigh(const V& v, double times, double share, Cost& c) const {
-    if (v.kind < V::load && v.kind != V::operation) return;
-    const bool real = v.type == GridType::real;
-    double cost = 1, lanes = 1;
-    if (steps_->varies(v) && v.kind == V::load) {
-      lanes = is_row(v) ? 1.5 : 4 * lanes_;
-    } else if (v.kind == V::load) {
-      lanes = steps_->of(v) == 0 && !is_row(v) && !is_even(v) ? 4 * lanes_ : 1.5;
-    } else if (steps_->varies(v)) {
-      c.fits = c.fits && !v.divides;
-      lanes = real || v.type == GridType::boolean ? 1.5 : parts_;
-      if (real && v.converts() && !wide_) lanes = 2 * lanes_;
+  bool suits_count(const S& s) const {
+    if (s.value->type != GridType::integer) return false;
+    return !steps_->is_uneven(s) || (!steps_->varies(*s.value) && steps_->of(*s.last) == 0 &&
+                                     steps_->of(*s.step) == 0 && !steps_->is_left(&s));
+  }
+  Cost cost_of(const V& v) const {
+    if (v.kind < V::operation) return {0, 0};
+    const bool real = v.type == GridType::real, varies = steps_->varies(v);
+    Cost c{1, double(lanes_)};
+    if (v.kind == V::load) {
+      const bool side_by_side = is_row(v) || (!varies && (steps_->of(v) != 0 || is_even(v)));
+      c.lanes = side_by_side ? 1.5 : (has_steps(v) ? 1.5 : 4) * lanes_;
+    } else if (varies) {
+      c.fits = !v.divides;
+      c.lanes = real || v.type == GridType::boolean ? 1.5 : parts_;
+      if (real && v.converts() && !wide_) c.lanes = 2 * lanes_;
       if (v.type == GridType::integer && v.converts() && v.args[0]->type == GridType::real)
-        lanes = 4 * lanes_;
-      if (is_called(v)) cost = 25, lanes = 30 + 2 * lanes_;
+        c.lanes = 4 * lanes_;
+      if (is_called(v)) c.threads = 25 * lanes_, c.lanes = 30 + 2 * lanes_;
     }
-    c.threads += times * share * cost * lanes_, c.lanes += times * share * lanes;
+    return c;
   }
   bool is_even(const V& v) const {
     return std::all_of(v.args.begin(), v.args.end(),

@@ -6,7 +6,7 @@ namespace mt {
 
 bool jit_isa(Isa&) { return false; }
 std::unique_ptr<Code> compile(const ir::LaneProgram&, Isa, uint64_t) { return nullptr; }
-ThreadMachineCode emit_threads(const Grid&, FindLoop*) { return {}; }
+std::vector<uint8_t> emit_threads(const Grid&, FindLoop*, ThreadCode&) { return {}; }
 void* executable(const std::vector<uint8_t>&, size_t&) { return nullptr; }
 std::string_view jit_setting() { return {}; }
 std::string machine_code(const ir::LaneProgram&, Isa, uint64_t) { return {}; }

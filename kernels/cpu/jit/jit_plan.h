@@ -51,7 +51,7 @@ class Uses {
   std::vector<int32_t> start_, positions_;
 };
 
-inline bool is_bit_op(LaneOp op) { return op >= LaneOp::iand && op <= LaneOp::iandnot; }
+inline bool is_bit_op(LaneOp op) { return op >= LaneOp::iand && op <= LaneOp::ixor; }
 
 /// A bitwise function of up to three values: bit 4a + 2b + c of the table is its result.
 struct BitFunction {
@@ -65,8 +65,7 @@ inline uint8_t apply(LaneOp op, uint8_t a, uint8_t b) {
   switch (op) {
     case LaneOp::iand: return a & b;
     case LaneOp::ior: return a | b;
-    case LaneOp::ixor: return a ^ b;
-    default: return uint8_t(~a & b);
+    default: return a ^ b;
   }
 }
 /// Adds the leaves of `f` to those of `to`; returns false if there are more than three.

@@ -23,7 +23,7 @@ using namespace Xbyak::util;  // the names of registers
 /// Emits the single or double instruction, depending on the element size.
 #define MT_SCALAR(name, ...) (item_ == 4 ? asm_.name##ss(__VA_ARGS__) : asm_.name##sd(__VA_ARGS__))
 
-/// Layer 1 of 6 of the machine code of threads: memory.
+/// Layer 1 of 6 of the machine code of threads: memory of a thread.
 /// rbp is the frame, r13 the place along axes[0], r14 the scalars, r15 the tensors; rax and rdx are scratch.
 class ThreadAccess {
  protected:
@@ -101,8 +101,13 @@ class ThreadAccess {
   }
   uint64_t sign_bits() const { return item_ == 8 ? uint64_t(1) << 63 : 0x8000000080000000; }
 
-  void move_real(const Xmm& to, const Address& from) { return MT_SCALAR(vmov, to, from); }
-  void move_real(const Address& to, const Xmm& from) { return MT_SCALAR(vmov, to, from); }
+  /// Of a thread, or of all lanes.
+  void move_real(const Xmm& to, const Address& from) {
+    to.isXMM() ? MT_SCALAR(vmov, to, from) : asm_.vmovups(to, from);
+  }
+  void move_real(const Address& to, const Xmm& from) {
+    from.isXMM() ? MT_SCALAR(vmov, to, from) : asm_.vmovups(to, from);
+  }
 
   // ---- accesses ------------------------------------------------------------------------------------
 
@@ -188,6 +193,12 @@ class ThreadAccess {
     if (t.stride[d] != 1 && t.shared) asm_.imul(k, k, int(t.stride[d]));
     else if (t.stride[d] != 1) asm_.imul(k, tensor_word(v.index, offsetof(GridTensor, stride), d));
   }
+  /// Computes the offset of an index, which is checked, into the first free temporary.
+  void offset_of(const V& v, int d, Used used) {
+    position(*v.args[size_t(d)], used);
+    check_index(v, d, temporary(used.whole));
+    times_stride(temporary(used.whole), v, d);
+  }
   /// The address of an element; an index of a shared array is not checked if it is known to be inside.
   RegExp element(const V& v, Used used) {
     const GridTensor& t = grid_.tensors[v.index];
@@ -218,9 +229,7 @@ class ThreadAccess {
         if (t.stride[d] != 1) asm_.imul(k, from, int(t.stride[d]));
         else if (from.getIdx() != k.getIdx()) asm_.mov(k, from);
       } else {
-        position(x, now);
-        check_index(v, d, k);
-        times_stride(k, v, d);
+        offset_of(v, d, now);
       }
       if (spills && any) asm_.add(whole_slot(sum), k);
       else if (spills) asm_.mov(whole_slot(sum), k);

@@ -1,26 +1,33 @@
-// jit_thread_values.h -- computes the values of a grid kernel by scalar instructions
+// jit_thread_values.h -- computes the values of a grid kernel: integers and booleans of a thread, and reals
 //
 // A tree of values is computed with a few temporary registers; values that do not fit wait in slots of the frame.
+// Reals are those of a thread in xmm registers, or of all lanes in larger ones.
 #pragma once
 #include <algorithm>
 
-#include "kernels/cpu/jit/jit_thread_access.h"
+#include "kernels/cpu/jit/jit_lane_access.h"
 
 namespace mt {
 
-/// Layer 2 of the machine code of threads: values of one thread. Statements are in ThreadEmitter (jit_threads.cpp).
-class ThreadValues : protected ThreadAccess {
+/// Emits the instruction for a real, or for those in all lanes, by the size of the register `to`.
+#define MT_REALS(name, to, ...) \
+  (to.isXMM() ? MT_SCALAR(name, to, __VA_ARGS__) : MT_PACKED(name, to, __VA_ARGS__))
+
+/// Layer 3 of the machine code of threads: values of one thread, and reals in lanes. `lanes`: in all lanes.
+class ThreadValues : protected LaneAccess {
  protected:
-  using ThreadAccess::ThreadAccess;
+  using LaneAccess::LaneAccess;
 
   // ---- integers and booleans -----------------------------------------------------------------------
 
   static bool is_immediate(const V& v) { return v.kind == V::number && std::abs(v.value) < 0x1p31; }
-  /// Computes a value into the first free temporary of its type.
-  void evaluate(const V& v, Used used) {
+  /// Computes a value into the first free temporary of its type; in lanes booleans are integers 0 or 1.
+  void evaluate(const V& v, Used used, bool lanes = false) {
     if (v.type == GridType::real) {
-      const Xmm from = real(v, used);
-      if (from.getIdx() != used.real) asm_.vmovaps(Xmm(used.real), from);
+      const Xmm from = real(v, used, lanes);
+      if (from.getIdx() != used.real) asm_.vmovaps(real_register(used.real, lanes), from);
+    } else if (lanes) {
+      wholes(v, used);
     } else {
       const Reg64 from = whole(v, used), to = temporary(used.whole);
       if (from.getIdx() != to.getIdx()) asm_.mov(to, from);
@@ -324,18 +331,18 @@ class ThreadValues : protected ThreadAccess {
     bool in_memory;
     const Operand& operand() const { return in_memory ? static_cast<const Operand&>(memory) : y; }
   };
-  Two two(const V& v, Used used) {
+  Two two(const V& v, Used used, bool lanes = false) {
     const V &x = *v.args[0], &y = *v.args[1];
-    Two t{Xmm(used.real), Xmm(used.real), asm_.ptr[rax], false};
-    if (used.real + 1 >= kReals &&
-        !is_simple(y)) {  // the slot lives until the end of the statement
-      const int at = take();
-      move_real(slot(at), real(y, used));
-      t.x = real(x, used), t.memory = slot(at), t.in_memory = true;
+    Two t{real_register(used.real, lanes), real_register(used.real, lanes), asm_.ptr[rax], false};
+    if (used.real + 1 >= kReals && (lanes || !is_simple(y))) {
+      t.memory = lanes ? lane_slot(take_lanes()) : slot(take());  // until the end of the statement
+      move_real(t.memory, real(y, used, lanes));
+      t.x = real(x, used, lanes), t.in_memory = true;
       return t;
     }
-    t.x = real(x, used);
-    if (is_simple(y) && register_of(y) < 0) t.memory = real_memory(y), t.in_memory = true;
+    t.x = real(x, used, lanes);
+    if (lanes) t.y = real(y, used.reals(1), true);
+    else if (is_simple(y) && register_of(y) < 0) t.memory = real_memory(y), t.in_memory = true;
     else if (y.kind == V::load && grid_.tensors[y.index].dtype == real_)
       t.memory = asm_.ptr[element(y, used.reals(1))], t.in_memory = true;
     else t.y = real(y, used.reals(1));
@@ -348,51 +355,70 @@ class ThreadValues : protected ThreadAccess {
   }
   void real_operation(int op, const Xmm& to, const Xmm& x, const Operand& y) {
     switch (op) {
-      case op::id<op::Add>: return MT_SCALAR(vadd, to, x, y);
-      case op::id<op::Sub>: return MT_SCALAR(vsub, to, x, y);
-      case op::id<op::Mul>: return MT_SCALAR(vmul, to, x, y);
-      case op::id<op::Div>: return MT_SCALAR(vdiv, to, x, y);
-      case op::id<op::LuaMin>: return MT_SCALAR(vmin, to, x, y);
-      default: return MT_SCALAR(vmax, to, x, y);
+      case op::id<op::Add>: return MT_REALS(vadd, to, x, y);
+      case op::id<op::Sub>: return MT_REALS(vsub, to, x, y);
+      case op::id<op::Mul>: return MT_REALS(vmul, to, x, y);
+      case op::id<op::Div>: return MT_REALS(vdiv, to, x, y);
+      case op::id<op::LuaMin>: return MT_REALS(vmin, to, x, y);
+      default: return MT_REALS(vmax, to, x, y);
     }
   }
   void round(const Xmm& to, const Xmm& x, int mode) {
-    return MT_SCALAR(vround, to, x, x, uint8_t(mode));
+    if (to.isXMM()) return MT_SCALAR(vround, to, x, x, uint8_t(mode));
+    if (wide_) return MT_PACKED(vrndscale, to, x, uint8_t(mode));
+    MT_PACKED(vround, to, x, uint8_t(mode));
+  }
+  /// Computes y = x with the sign bits changed, or without them.
+  void change_signs(const Xmm& to, const Xmm& x, bool negates) {
+    const auto with = [&](const Operand& bits) {
+      negates ? asm_.vxorps(to, x, bits) : asm_.vandps(to, x, bits);
+    };
+    const Address bits = constant(negates ? sign_bits() : ~sign_bits());
+    if (to.isXMM()) return with(bits);
+    broadcast_real(vec(kScratch), bits);
+    with(vec(kScratch));
   }
   /// The register of a real: that of a variable, or the first free temporary.
-  Xmm real(const V& v, Used used) {
-    if (const int r = register_of(v); r >= 0) return Xmm(r);
-    if (used.real >= kReals) return fine_ = false, xmm0;
-    const Xmm to(used.real);
-    switch (v.kind) {
-      case V::load: return load(v, used), to;
-      case V::operation: return real_operation(v, used), to;
-      default: return move_real(to, real_memory(v)), to;
-    }
+  Xmm real(const V& v, Used used, bool lanes = false) {
+    const Xmm to = real_register(used.real, lanes);
+    if (const int r = register_of(v); r >= 0) return real_register(r, lanes);
+    if (used.real >= kReals) return fine_ = false, real_register(0, lanes);
+    if (lanes && !steps_->varies(v)) spread_real(to, v, used);
+    else if (v.kind == V::load) lanes ? load_reals(v, used) : load(v, used);
+    else if (v.kind == V::operation) real_operation(v, used, lanes);
+    else move_real(to, lanes ? lane_slot(home_slot(v)) : real_memory(v));
+    return to;
   }
-  void real_operation(const V& v, Used used) {
-    const Xmm to(used.real);
+  void spread_real(const Xmm& to, const V& v, Used used) {
+    if (v.kind == V::load && grid_.tensors[v.index].dtype == real_)
+      return broadcast_real(to, asm_.ptr[element(v, used)]);
+    if (is_simple(v)) return broadcast_real(to, real_memory(v));
+    broadcast_real(to, real(v, used));
+  }
+  void real_operation(const V& v, Used used, bool lanes) {
+    const Xmm to = real_register(used.real, lanes);
+    const auto x = [&] { return real(*v.args[0], used, lanes); };
     switch (v.op) {
-      case kConvert: return convert(v, used);
-      case op::id<op::Where>: return choose(v, used);
+      case kConvert: return lanes ? convert_to_reals(v, used) : convert(v, used);
+      case op::id<op::Where>: return lanes ? choose_reals(v, used) : choose(v, used);
       case op::id<op::Add>:
       case op::id<op::Sub>:
       case op::id<op::Mul>:
       case op::id<op::Div>:
       case op::id<op::LuaMin>:
       case op::id<op::LuaMax>: {
-        const Two t = two(v, used);
+        const Two t = two(v, used, lanes);
         return real_operation(v.op, to, t.x, t.operand());
       }
-      case op::id<op::Neg>: return asm_.vxorps(to, real(*v.args[0], used), constant(sign_bits()));
-      case op::id<op::Abs>: return asm_.vandps(to, real(*v.args[0], used), constant(~sign_bits()));
-      case op::id<op::Floor>: return round(to, real(*v.args[0], used), 9);
-      case op::id<op::Ceil>: return round(to, real(*v.args[0], used), 10);
+      case op::id<op::Neg>: return change_signs(to, x(), true);
+      case op::id<op::Abs>: return change_signs(to, x(), false);
+      case op::id<op::Floor>: return round(to, x(), 9);
+      case op::id<op::Ceil>: return round(to, x(), 10);
       case op::id<op::Sqrt>: {
-        const Xmm x = real(*v.args[0], used);
-        return MT_SCALAR(vsqrt, to, x, x);
+        const Xmm from = x();
+        return lanes ? MT_PACKED(vsqrt, to, from) : MT_SCALAR(vsqrt, to, from, from);
       }
-      default: return call(v, used);
+      default: return call(v, used, lanes);
     }
   }
   /// As in the immediate operand of comparisons of reals and of integers.
@@ -432,6 +458,15 @@ class ThreadValues : protected ThreadAccess {
     }
     slots_ = slots;
   }
+  void choose_reals(const V& v, Used used) {
+    const int c = take_lanes(), no = take_lanes(), m = wide_ ? kScratch : kThird;
+    mask(*v.args[0], used), save_mask(c, used.real);
+    move_real(lane_slot(no), real(*v.args[2], used, true));
+    const Xmm yes = real(*v.args[1], used, true);
+    move_real(vec(kScratch), lane_slot(no));
+    load_mask(c, m);
+    blend_reals(vec(used.real), yes, vec(kScratch), m);
+  }
   void convert(const V& v, Used used) {
     const V& x = *v.args[0];
     if (v.type == x.type) return evaluate(x, used);
@@ -452,6 +487,34 @@ class ThreadValues : protected ThreadAccess {
     }
     truncate(word, real(x, used));
   }
+  void convert_to_reals(const V& v, Used used) {
+    const V& x = *v.args[0];
+    const int r = used.real;
+    const Xmm to = vec(r);
+    if (x.type == GridType::real) return evaluate(x, used, true);
+    if (x.type == GridType::boolean) {
+      mask(x, used);
+      broadcast_real(vec(kScratch), constant_of(1));
+      if (wide_) MT_PACKED(vmovu, to | kmask(r) | Xbyak::util::T_z, vec(kScratch));
+      else asm_.vandps(to, to, vec(kScratch));
+      return;
+    }
+    wholes(x, used);
+    if (!wide_) {
+      const int place = take_lanes();
+      save_parts(place, r);
+      asm_.vxorps(Xmm(kScratch), Xmm(kScratch), Xmm(kScratch));
+      for (int l = 0; l < lanes_; ++l) {
+        const Address from = asm_.qword[lane_place(place, 8 * l)];
+        MT_SCALAR(vcvtsi2, Xmm(kThird), Xmm(kScratch), from);
+        move_real(lane_slot(place, item_ * l), Xmm(kThird));
+      }
+      return move_real(to, lane_slot(place));
+    }
+    if (item_ == 8) return asm_.vcvtqq2pd(Zmm(r), Zmm(r));
+    for (int p = 0; p < parts_; ++p) asm_.vcvtqq2ps(Ymm(r + p), Zmm(r + p));
+    if (parts_ == 2) asm_.vinsertf32x8(Zmm(r), Zmm(r), Ymm(r + 1), 1);
+  }
   /// Beyond int64 the result is its ends; NaN is 0.
   void truncate(const Reg64& word, const Xmm& from) {
     Label done, end;
@@ -469,30 +532,35 @@ class ThreadValues : protected ThreadAccess {
     asm_.not_(word);
     asm_.L(done);
   }
-  /// Calls the loop of an operation for one element.
-  void call(const V& v, Used used) {
+  /// Calls the loop of an operation for one element, or for those of all lanes.
+  void call(const V& v, Used used, bool lanes = false) {
     const GridType of = v.args[v.op == op::id<op::Where>]->type;
+    const bool bools = of == GridType::boolean || v.type == GridType::boolean;
     const Dtype dtype = of == GridType::real      ? real_
                         : of == GridType::integer ? Dtype::i64
                                                   : Dtype::b8;
-    const auto f = find_loop_(v.op, dtype);
+    const auto f = lanes && bools ? nullptr : find_loop_(v.op, dtype);
     if (!f || v.divides) return void(fine_ = false);
     (depth_ > 0 ? calls_in_loops_ : calls_elsewhere_) = true;
-    const int slots = slots_, out = take(1 + v.args.count);
-    for (int k = 0; k < v.args.count; ++k) {
-      const V& x = *v.args[size_t(k)];
-      if (x.type == GridType::real) move_real(slot(out + 1 + k), real(x, used));
-      else asm_.mov(whole_slot(out + 1 + k), whole(x, used));
+    const int slots = slots_, vectors = lane_slots_, count = 1 + v.args.count;
+    const int out = lanes ? take_lanes(count) : take(count);
+    const auto place = [&](int k) { return lanes ? lane_slot(out + k) : slot(out + k); };
+    for (int k = 1; k < count; ++k) {
+      const V& x = *v.args[size_t(k - 1)];
+      if (x.type == GridType::real) move_real(place(k), real(x, used, lanes));
+      else if (lanes) wholes(x, used), save_parts(out + k, used.real);
+      else asm_.mov(place(k), whole(x, used));
     }
-    for (int k = 0; k <= v.args.count; ++k) {
-      asm_.lea(rax, slot(out + k));
+    for (int k = 0; k < count; ++k) {
+      asm_.lea(rax, place(k));
       asm_.mov(MT_FIELD(data, k), rax);
     }
-    invoke(f, used, 1);
-    if (v.type == GridType::real) move_real(Xmm(used.real), slot(out));
-    else if (v.type == GridType::integer) asm_.mov(temporary(used.whole), whole_slot(out));
+    invoke(f, used, lanes ? lanes_ : 1);
+    if (lanes) load_lanes(out, v.type, used);
+    else if (v.type == GridType::real) move_real(Xmm(used.real), place(0));
+    else if (v.type == GridType::integer) asm_.mov(temporary(used.whole), place(0));
     else asm_.movzx(temporary(used.whole), asm_.byte[slot_place(out)]);
-    slots_ = slots;
+    slots_ = slots, lane_slots_ = vectors;
   }
   /// Calls a loop for n elements at the addresses in the frame.
   void invoke(ThreadLoop f, Used used, int n) {
@@ -521,14 +589,25 @@ class ThreadValues : protected ThreadAccess {
     for (int k = 0; k < used.whole; ++k) word(temporary(k));
     move_reals(at, used, save);
   }
-  virtual void move_reals(int at, Used used, bool save) {
-    const auto xmm = [&](const Xmm& x) {
-      if (save) move_real(slot(at++), x);
-      else move_real(x, slot(at++));
+  void move_reals(int at, Used used, bool save) {
+    const int vectors = lane_slots_;
+    const auto next = [&] { return in_lanes_ ? lane_slot(take_lanes()) : slot(at++); };
+    const auto move = [&](int r) {
+      const Xmm x = in_lanes_ ? part(r) : Xmm(r);
+      save ? move_real(next(), x) : move_real(x, next());
+    };
+    const auto move_mask = [&](int m) {
+      const int place = take_lanes();
+      save ? save_mask(place, m) : load_mask(place, m);
     };
     for (const auto& [index, h] : homes_)
-      if (h.reg >= 0 && h.type == GridType::real) xmm(Xmm(h.reg));
-    for (int k = 0; k < used.real; ++k) xmm(Xmm(k));
+      if (h.reg >= 0 && h.type == GridType::real) move(h.reg);
+    for (int k = 0; k < used.real; ++k) {
+      move(k);
+      if (in_lanes_ && wide_) move_mask(k);
+    }
+    if (masked_) move_mask(kActive);
+    lane_slots_ = vectors;
   }
   /// Sets a variable to what its temporary 0, or the first after `used`, holds.
   void set(int variable, Used used = kNone) {

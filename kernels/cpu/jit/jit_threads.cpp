@@ -46,15 +46,13 @@ class ThreadEmitter : LaneStatements {
     return fine_ && Xbyak::GetError() == 0;
   }
   size_t size() const { return asm_.getSize(); }
-  const GridPhases& phases() const { return phases_; }
-  /// Whether some steps are vectors of neighbouring threads.
-  bool by_lanes() const { return by_lanes_; }
   /// The first step of threads whose vectors could not be emitted, or -1.
   int failed_step() const { return failed_step_; }
-  int64_t kept_bytes() const { return 8 * phases_.kept_count() * padded_block(); }
-
-  /// Whether it calls functions in loops, or has no loops and calls functions.
-  bool calls_often() const { return calls_in_loops_ || (!has_loops_ && calls_elsewhere_); }
+  void set_facts(ThreadCode& code) const {
+    code.calls_often = calls_in_loops_ || (!has_loops_ && calls_elsewhere_);
+    code.by_block = once_, code.clears = phases_.clears(), code.by_lanes = by_lanes_;
+    code.kept = 8 * phases_.kept_count() * padded_block();
+  }
 
  private:
   void number_values() {
@@ -211,17 +209,13 @@ class ThreadEmitter : LaneStatements {
     asm_.mov(rax, MT_FIELD(own, 0));
     const Address at = asm_.ptr[kept_place(variable)];
     const bool real = h.type == GridType::real;
-    if (h.reg < 0 && real) {
-      move_real(xmm0, load ? at : slot(h.slot));
-      move_real(load ? slot(h.slot) : at, xmm0);
-    } else if (h.reg < 0) {
-      asm_.mov(rdx, load ? at : whole_slot(h.slot));
-      asm_.mov(load ? whole_slot(h.slot) : at, rdx);
-    } else if (real) {
-      load ? move_real(Xmm(h.reg), at) : move_real(at, Xmm(h.reg));
-    } else {
-      load ? asm_.mov(Reg64(h.reg), at) : asm_.mov(at, Reg64(h.reg));
+    if (load) {
+      real ? move_real(xmm0, at) : asm_.mov(temporary(0), at);
+      return set(variable);
     }
+    if (real) return move_real(at, real_variable(variable, xmm0));
+    evaluate_variable(variable);
+    asm_.mov(at, temporary(0));
   }
   /// Runs statements for each thread of a block, and is the first thread again.
   void threads(const List& list) {
@@ -383,35 +377,18 @@ class ThreadEmitter : LaneStatements {
   void statement(const S& s) override {
     const int slots = slots_, vectors = lane_slots_;
     if (once_) read_first_thread(s);
-    if (in_lanes_) in_lanes(s);
-    else in_thread(s);
-    slots_ = slots, lane_slots_ = vectors;
-  }
-  void in_lanes(const S& s) {
     switch (s.kind) {
-      case S::assign: assign_lanes(s); break;
-      case S::store: store_in_lanes(s); break;
-      case S::atomic_add: update_lanes(s); break;
-      case S::branch: branch_lanes(s); break;
-      case S::count: steps_->is_uneven(s) ? count_lanes(s) : count(s); break;
-      case S::loop:
-      case S::scope: loop(s); break;
-      case S::leave: leave_lanes(s); break;
-      default: fine_ = false;
-    }
-  }
-  void in_thread(const S& s) {
-    switch (s.kind) {
-      case S::assign: evaluate(*s.value, kNone), set(s.variable); break;
+      case S::assign: assign(s); break;
       case S::store: store(s); break;
-      case S::atomic_add: atomic_add(s); break;
-      case S::branch: branch(s); break;
-      case S::count: count(s); break;
+      case S::atomic_add: in_lanes_ ? atomic_update_lanes(s) : atomic_update(s); break;
+      case S::branch: in_lanes_ ? branch_lanes(s) : branch(s); break;
+      case S::count: in_lanes_ && steps_->is_uneven(s) ? count_lanes(s) : count(s); break;
       case S::loop:
       case S::scope: loop(s); break;
-      case S::leave: asm_.jmp(end_of(*s.target)); break;
+      case S::leave: in_lanes_ ? leave_lanes(s) : asm_.jmp(end_of(*s.target)); break;
       default: fine_ = false;
     }
+    slots_ = slots, lane_slots_ = vectors;
   }
   void branch(const S& s) {
     if (const S* leaves = s.exit()) return jump(*s.value, true, end_of(*leaves->target), kNone);
@@ -486,7 +463,7 @@ class ThreadEmitter : LaneStatements {
     }
     asm_.L(end);
     end_turns(turns);
-    rows_.erase(rows_.begin() + int64_t(rows), rows_.end());
+    rows_.resize(rows);
   }
   void count(const S& s) {
     const int last = take(2), step = last + 1;
@@ -516,24 +493,21 @@ class ThreadEmitter : LaneStatements {
       asm_.cmp(Reg64(h.reg), whole_slot(last));
       if (s.step->value > 0) asm_.jle(again);
       else asm_.jge(again);
-      asm_.L(end);
-      end_turns(turns);
-      return void(rows_.resize(rows));
-    }
-    if (s.value->type == GridType::integer) {
-      evaluate_variable(s.variable);
-      if (is_immediate(*s.step)) asm_.add(temporary(0), int(s.step->value));
-      else asm_.add(temporary(0), whole_slot(step));
-      asm_.jo(end);
     } else {
-      real_operation(op::id<op::Add>, xmm0, real_variable(s.variable, xmm0), slot(step));
+      if (s.value->type == GridType::integer) {
+        evaluate_variable(s.variable);
+        asm_.add(temporary(0), whole_slot(step));
+        asm_.jo(end);
+      } else {
+        real_operation(op::id<op::Add>, xmm0, real_variable(s.variable, xmm0), slot(step));
+      }
+      set(s.variable);
+      leave_count(s, last, step, end);
+      asm_.jmp(again);
     }
-    set(s.variable);
-    leave_count(s, last, step, end);
-    asm_.jmp(again);
     asm_.L(end);
     end_turns(turns);
-    rows_.erase(rows_.begin() + int64_t(rows), rows_.end());
+    rows_.resize(rows);
   }
   /// Jumps if the counter is beyond the last number, or one of them is NaN.
   void leave_count(const S& s, int last, int step, Label& end) {
@@ -563,40 +537,6 @@ class ThreadEmitter : LaneStatements {
     asm_.L(go_on);
   }
 
-  void store(const S& s) {
-    const Dtype dtype = grid_.tensors[s.place->index].dtype;
-    const bool real = s.value->type == GridType::real;
-    evaluate(*s.value, kNone);
-    const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
-    store_to(to, dtype, xmm0, temporary(0));
-  }
-  void atomic_add(const S& s) {
-    const Dtype dtype = grid_.tensors[s.place->index].dtype;
-    const bool real = s.value->type == GridType::real;
-    evaluate(*s.value, kNone);
-    const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
-    const bool adds = s.at < 0 && s.update == GridUpdate::add;
-    if (adds && dtype == Dtype::i64) return asm_.add(asm_.qword[to], temporary(0));
-    if (adds && dtype == Dtype::i32) return asm_.add(asm_.dword[to], temporary(0).cvt32());
-    load_from(to, dtype, xmm1, 2);
-    if (s.at >= 0) set(s.variable, {2, 1});
-    update(s.update, real, temporary(2), temporary(0));
-    store_to(to, dtype, xmm1, temporary(2));
-  }
-
-  /// Updates what was loaded, xmm1 or `old`, by the value in xmm0 or `value`.
-  void update(GridUpdate how, bool real, const Reg64& old, const Reg64& value) override {
-    const int op = how == GridUpdate::add   ? op::id<op::Add>
-                   : how == GridUpdate::min ? op::id<op::LuaMin>
-                                            : op::id<op::LuaMax>;
-    if (how > GridUpdate::max) fine_ = false;
-    else if (real) real_operation(op, xmm1, xmm1, xmm0);
-    else if (how == GridUpdate::add) asm_.add(old, value);
-    else
-      asm_.cmp(old, value),
-          how == GridUpdate::min ? asm_.cmovg(old, value) : asm_.cmovl(old, value);
-  }
-
   const std::set<int>& scalar_;
   int step_ = -1, failed_step_ = -1;  // of threads
   std::set<int> open_;                // variables that may be read before they are set
@@ -609,7 +549,7 @@ class ThreadEmitter : LaneStatements {
 
 }  // namespace
 
-ThreadMachineCode emit_threads(const Grid& g, FindLoop* find_loop) {
+std::vector<uint8_t> emit_threads(const Grid& g, FindLoop* find_loop, ThreadCode& code) {
   Isa isa;
   if (!jit_isa(isa)) return {};
   std::set<int> scalar;  // steps that have no vectors
@@ -622,9 +562,8 @@ ThreadMachineCode emit_threads(const Grid& g, FindLoop* find_loop) {
       continue;
     }
     buffer.resize(emitter.size());
-    const GridPhases& p = emitter.phases();
-    return {std::move(buffer), emitter.calls_often(), p.divides(),
-            p.clears(),        emitter.by_lanes(),    emitter.kept_bytes()};
+    emitter.set_facts(code);
+    return buffer;
   }
 }
 

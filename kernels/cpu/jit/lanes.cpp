@@ -193,14 +193,13 @@ int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
                            : x.op == LaneOp::iand     ? a & b
                            : x.op == LaneOp::ior      ? a | b
                            : x.op == LaneOp::ixor     ? a ^ b
-                           : x.op == LaneOp::iandnot  ? ~a & b
                            : b >= 8 * uint64_t(item_) ? 0
                            : x.op == LaneOp::shl      ? a << b
                                                       : a >> b;
     return constant(value & all);
   }
   if (unary) return x.bits == 0 ? x.in[0] : -1;
-  const bool neutral = x.op != LaneOp::isub && x.op != LaneOp::imul && x.op != LaneOp::iandnot;
+  const bool neutral = x.op != LaneOp::isub && x.op != LaneOp::imul;
   for (int k = 0; k < 2; ++k) {
     const int32_t other = x.in[1 - k];
     const bool zero = is_bits(x.in[k], 0), ones = is_bits(x.in[k], all);

@@ -51,8 +51,7 @@ enum class LaneOp : uint8_t {
   iand,
   ior,
   ixor,
-  iandnot,  // ~a & b
-  shl,      // by `bits`
+  shl,  // by `bits`
   shr,
   to_float,  // a signed integer as a float; 64 bits only in AVX-512, as imul and to_int
   to_int,    // a float truncated to an integer
