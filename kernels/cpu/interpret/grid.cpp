@@ -323,14 +323,7 @@ template <class R> struct TreeInterpreter : GridMachine {
       return kNoLanes;
     }
     const bool* const c = truth(*s.value);
-    const uint8_t* const holds = reinterpret_cast<const uint8_t*>(c);
-    if (a.mask) {
-      MT_INDEPENDENT
-      for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | (holds[l] & a.mask[l]));
-    } else {
-      MT_INDEPENDENT
-      for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | holds[l]);
-    }
+    add(out, where(a, c, true, mask(level, 1)));
     return where(a, c, false, mask(level, 2));
   }
 

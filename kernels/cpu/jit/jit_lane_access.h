@@ -307,10 +307,8 @@ class LaneAccess : protected ThreadAccess {
   template <class F> void each_lane(Used used, const F& f) {
     if (used.whole + 1 >= kWholes) return void(fine_ = false);
     const Reg64 lane = temporary(used.whole);
-    const int slots = slots_, vectors = lane_slots_, bits = take(), saved = take_lanes();
-    const int second = take_lanes();
-    if (used.real > 0) move_whole(saved, 0, true);
-    if (used.real > 1) move_whole(second, 1, true);
+    const int slots = slots_, vectors = lane_slots_, bits = take(), saved = take_lanes(2);
+    for (int k = 0; k < std::min(used.real, 2); ++k) move_whole(saved + k, k, true);
     active_bits(eax);
     Label again;
     asm_.L(again);
@@ -321,8 +319,7 @@ class LaneAccess : protected ThreadAccess {
     asm_.mov(rax, whole_slot(bits));
     asm_.test(rax, rax);
     asm_.jnz(again);
-    if (used.real > 0) move_whole(saved, 0, false);
-    if (used.real > 1) move_whole(second, 1, false);
+    for (int k = 0; k < std::min(used.real, 2); ++k) move_whole(saved + k, k, false);
     slots_ = slots, lane_slots_ = vectors;
   }
   /// Emits a loop over the active lanes that calls f(lane, address, free temporaries) for their elements.

@@ -142,17 +142,22 @@ class LaneStatements : protected LaneValues {
     asm_.L(after);
   }
 
-  /// A loop whose counter begins with another number in each lane: lanes stop one by one.
-  void count_lanes(const S& s) {
-    const int last = take(2), step = last + 1, entry = take_lanes();
-    const int64_t by = steps_->of(*s.value);
-    const bool was_masked = masked_;
-    for (const auto& [v, at] : {std::pair(s.last, last), {s.step, step}}) {
+  /// Sets the counter, and stores the last number and the step in two slots, of which it returns the first.
+  int begin_count(const S& s) {
+    const int last = take(2);
+    for (const auto& [v, at] : {std::pair(s.last, last), {s.step, last + 1}}) {
       evaluate(*v, kNone);
-      put(at, GridType::integer, kNone);
+      put(at, v->type, kNone);
     }
     evaluate(*s.value, kNone);
     set(s.variable);
+    return last;
+  }
+  /// A loop whose counter begins with another number in each lane: lanes stop one by one.
+  void count_lanes(const S& s) {
+    const int last = begin_count(s), step = last + 1, entry = take_lanes();
+    const int64_t by = steps_->of(*s.value);
+    const bool was_masked = masked_;
     Label again, some, end;
     if (!was_masked && by > 0) {  // while all lanes run
       Label all;

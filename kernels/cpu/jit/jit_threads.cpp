@@ -55,6 +55,9 @@ class ThreadEmitter : LaneStatements {
   }
 
  private:
+  static constexpr int kSaved[] = {Operand::RBP, Operand::RBX, Operand::R12,
+                                   Operand::R13, Operand::R14, Operand::R15};
+
   void number_values() {
     int64_t next = 0;  // as grid_value counts: a value that several others share, each time
     const auto number = [&](const V& v) { numbers_.emplace(&v, next++); };
@@ -103,9 +106,7 @@ class ThreadEmitter : LaneStatements {
     else asm_.xor_(Xbyak::Reg32(h.reg), Xbyak::Reg32(h.reg));
   }
   void prologue() {
-    for (const int r :
-         {Operand::RBP, Operand::RBX, Operand::R12, Operand::R13, Operand::R14, Operand::R15})
-      asm_.push(Reg64(r));
+    for (const int r : kSaved) asm_.push(Reg64(r));
     asm_.sub(rsp, 8);  // aligned for calls
     asm_.mov(rbp, rdi);
     asm_.mov(r13, MT_FIELD(place, grid_.axes[0]));
@@ -118,9 +119,7 @@ class ThreadEmitter : LaneStatements {
     if (by_lanes_) asm_.vzeroupper();
     asm_.mov(MT_FIELD(place, grid_.axes[0]), r13);
     asm_.add(rsp, 8);
-    for (const int r :
-         {Operand::R15, Operand::R14, Operand::R13, Operand::R12, Operand::RBX, Operand::RBP})
-      asm_.pop(Reg64(r));
+    for (size_t k = std::size(kSaved); k-- > 0;) asm_.pop(Reg64(kSaved[k]));
     asm_.ret();
     report_outside();
     for (Fault& f : faults_) {
@@ -466,13 +465,7 @@ class ThreadEmitter : LaneStatements {
     rows_.resize(rows);
   }
   void count(const S& s) {
-    const int last = take(2), step = last + 1;
-    for (const auto& [v, at] : {std::pair(s.last, last), {s.step, step}}) {
-      evaluate(*v, kNone);
-      put(at, v->type, kNone);
-    }
-    evaluate(*s.value, kNone);
-    set(s.variable);
+    const int last = begin_count(s), step = last + 1;
     ends_.erase(&s);
     Label again, &end = ends_[&s];
     const Turns turns = begin_turns(s);

@@ -74,23 +74,11 @@ bool is_mask(LaneOp op) {
          (op >= LaneOp::compare && op <= LaneOp::mnot);
 }
 bool commutes(LaneOp op, uint64_t bits) {
-  switch (op) {
-    using enum LaneOp;
-    case add:
-    case mul:
-    case fma:  // the factors
-    case iadd:
-    case imul:
-    case iand:
-    case ior:
-    case ixor:
-    case mand:
-    case mor:
-    case mxor: return true;
-    case compare: return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
-    case icompare: return bits == uint64_t(IntOrder::equal);
-    default: return false;
-  }
+  using enum LaneOp;
+  if (op == compare) return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
+  if (op == icompare) return bits == uint64_t(IntOrder::equal);
+  const bool integers = op >= iadd && op <= ixor && op != isub, masks = op >= mand && op <= mxor;
+  return integers || masks || op == add || op == mul || op == fma;  // of fma the factors
 }
 
 LaneBuilder::LaneBuilder(int item) : item_(item), before_(current_builder) {
