@@ -12,7 +12,9 @@ namespace {
 constexpr int kLeaf = 32;  // smaller matrices are solved by the QR iteration
 constexpr int kOne = 1;
 
-/// A matrix of `size` rows and what its parts need, each at the indices of its columns.
+/// A matrix of `size` rows, and memory for its parts: a part uses the elements of its columns. The names are those of
+/// the secular equation 1 + rho * sum of weights^2 / (poles - eigenvalue) = 0; LAPACK's permutations indx, indxc, indxp
+/// are `sorted`, `grouped` (by the halves in which a vector has elements) and `kept`.
 template <class T> struct DivideAndConquer {
   const int size;
   T *const d, *const e;  // the diagonal, replaced by eigenvalues, and the one beside it, destroyed
