@@ -628,7 +628,7 @@ test('operands in any order of their dimensions: as of contiguous copies', funct
     end},
   }
   for _, dtype in ipairs {'float32', 'float64', 'bfloat16', 'int64', 'uint8'} do
-    for _, case in ipairs {{{130, 77}, 2, 1}, {{5, 4}, 2, 1}, {{64, 300}, 2, 1}, {{300, 4}, 2, 1},
+    for _, case in ipairs {{{130, 77}, 2, 1}, {{1100, 70}, 2, 1}, {{5, 4}, 2, 1}, {{64, 300}, 2, 1}, {{300, 4}, 2, 1},
       {{7, 9, 11, 13}, 1, 3, 4, 2}, {{7, 9, 11, 13}, 4, 3, 2, 1}, {{7, 9, 11, 13}, 3, 4, 1, 2}} do
       local function random() return mt.randint(0, 3, case[1]):to(dtype):permute(unpack(case, 2)) end
       local a, a2 = random(), random()
@@ -637,6 +637,50 @@ test('operands in any order of their dimensions: as of contiguous copies', funct
         local f = call[2]
         local got, want = f(a, a2, c), f(a:contiguous(), a2:contiguous(), c)
         assert(mt.equal(got, want), ('%s of %s, %s'):format(call[1], dtype, table.concat(case[1], ' x ')))
+      end
+    end
+  end
+end)
+
+test('permuted operands with broadcasting, of more than a tile: as element by element', function()
+  mt.manual_seed(4)
+  local function random(n) return mt.randint(1, n + 1, {1}):item() end
+  local function numbered(shape, dtype) -- the value of an element is its offset in memory, modulo 251
+    local n = 1
+    for _, size in ipairs(shape) do n = n * size end
+    return mt.range(0, n - 1):remainder(251):to(dtype):view(shape)
+  end
+  local function offsets(x, shape) -- those of a tensor of this shape that x is expanded to, in row-major order
+    local at, offset, place = {}, {}, 0
+    for d = 1, #shape do at[d] = 0 end
+    local step = x:expand(shape):stride()
+    for i = 1, x:expand(shape):numel() do
+      offset[i] = place
+      local d = #shape
+      at[d], place = at[d] + 1, place + step[d]
+      while d > 1 and at[d] == shape[d] do
+        place, at[d] = place - shape[d] * step[d] + step[d - 1], 0
+        d = d - 1
+        at[d] = at[d] + 1
+      end
+    end
+    return offset
+  end
+  for case = 1, 40 do
+    local dtype = ({'float32', 'float64', 'int64', 'uint8', 'bfloat16'})[case % 5 + 1]
+    local sizes = ({{300, 310}, {1500, 67}, {9, 130, 70}, {3, 200, 2, 90}})[case % 4 + 1]
+    local memory, order = {}, mt.randperm(#sizes):tolist()
+    for d, size in ipairs(sizes) do memory[d] = size + random(3) end
+    local x = numbered(memory, dtype):permute(unpack(order))
+    local shape, narrow = x.shape, {}
+    for d, size in ipairs(shape) do narrow[d] = random(3) == 1 and 1 or size end
+    local y = numbered(narrow, dtype)
+    local in_x, in_y = offsets(x, shape), offsets(y, shape)
+    local copy, negative, sum = x:contiguous():double():data(), (-x:to('float32')):data(), (x:double() + y):data()
+    for i = 1, #in_x do
+      local a, b = in_x[i] % 251, in_y[i] % 251
+      if copy[i - 1] ~= a or negative[i - 1] ~= -a or sum[i - 1] ~= a + b then
+        error(('%s, case %d, element %d: %g %g %g'):format(dtype, case, i, copy[i - 1], negative[i - 1], sum[i - 1]))
       end
     end
   end

@@ -264,9 +264,12 @@ void run_row(Operand* operand, int used, char* (&data)[Operands], int64_t n, boo
 
 /// Copies a rectangle: out[r * out_row + i * to] = in[r * in_row + i * from], `item` bytes each.
 inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* in, int64_t in_row,
-                           int64_t from, int64_t rows, int64_t n, int64_t item) {
-  if (to == 1 && in_row == 1) return transpose_items(out, out_row, in, from, rows, n, item);
-  if (from == 1 && out_row == 1) return transpose_items(out, to, in, in_row, n, rows, item);
+                           int64_t from, int64_t rows, int64_t n, int64_t item,
+                           const Prefetch& next) {
+  if (to == 1 && in_row == 1) return transpose_items(out, out_row, in, from, rows, n, item, next);
+  if (from == 1 && out_row == 1)
+    return transpose_items(out, to, in, in_row, n, rows, item,
+                           {next.input, out + 64 * to, to * item, item});
   for (int64_t r = 0; r < rows; ++r, out += out_row * item, in += in_row * item)
     move_run(out, to, in, from, n, item);
 }
@@ -275,26 +278,31 @@ inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* i
 /// another one. The loop runs `along` the dimension in which most operands are contiguous, row by
 /// row `across` the tile; the other operands are transposed through buffers.
 template <int Operands> struct Tiles {
-  static constexpr int64_t kRow = 256, kRows = kGrain / kRow, kTileBytes = 16384;
+  static constexpr int64_t kTileBytes = 16384;
 
   const Operand* const operand;
   const int used, ndim;
   const int64_t* const size;
+  const bool large;  // the operands exceed the cache
   int along = -1, across = -1, one = -1;
-  int64_t high = kRows;  // rows of a tile
+  int64_t wide = 256, high;  // the largest tile: elements of a row, and rows
+  int64_t span;              // elements of a row that one thread claims
 
   /// The number of operands that are contiguous along a dimension, times the loop's row length.
   int64_t gain(int dim) const {
     int64_t n = 0;
-    for (int k = 0; k < used; ++k)
-      n += operand[k].stride[dim] == 1 && operand[k].stride[ndim - 1] != 0;
+    for (int k = 0; k < used; ++k) {
+      const int64_t step = operand[k].stride[ndim - 1];
+      n += operand[k].stride[dim] == 1 && (dim == ndim - 1 || (step != 0 && step != 1));
+    }
     return n * smaller<int64_t>(size[dim], 64);
   }
   Tiles(const Operand* operands, int many, int dims, const int64_t* sizes, bool takes_one)
       : operand(operands),
         used(many),
         ndim(dims),
-        size(sizes) {
+        size(sizes),
+        large(count(dims, sizes) > 2 * kGrain) {
     const int last = ndim - 1;
     int64_t most = 0;
     for (int d = 0; d < last; ++d)
@@ -303,42 +311,47 @@ template <int Operands> struct Tiles {
     along = last;
     if (most > gain(last)) along = across, across = last;
     for (int k = 0; k < used; ++k) {
-      const int64_t step = operand[k].stride[along];
-      if (step == 0 && takes_one && one < 0) one = k - 1;
-      else if (step != 1) high = smaller(high, rows_in_buffer(operand[k].item));
+      if (operand[k].stride[along] == 0 && takes_one && one < 0) one = k - 1;
+      else if (in_buffer(k)) wide = smaller(wide, 512 / operand[k].item);
     }
+    wide = smaller(wide, size[along]);
+    high = smaller(size[across], kGrain / wide);
+    for (int k = 0; k < used; ++k)
+      if (in_buffer(k)) high = smaller(high, rows_in_buffer(operand[k].item));
+    span = kGrain / high / wide * wide;
   }
   explicit operator bool() const { return along >= 0; }
+  bool in_buffer(int k) const { return operand[k].stride[along] != 1 && (k == 0 || k != one + 1); }
   /// The rows that fit in a buffer: a whole number of cache lines of a transposed operand.
   int64_t rows_in_buffer(int64_t item) const {
     const int64_t line = 64 / item;
-    return kTileBytes / item / smaller(kRow, size[along]) / line * line;
+    return kTileBytes / item / wide / line * line;
   }
 
-  /// The number of pieces, each of at most kRow x kRows positions.
+  /// The number of pieces, each of at most span x high positions.
   int64_t pieces() const {
-    return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow) *
-           ceil_div(size[across], kRows);
+    return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], span) *
+           ceil_div(size[across], high);
   }
   template <class Loop> void piece(int64_t i, const Loop& loop) const {
-    const int64_t groups = ceil_div(size[across], kRows), panels = ceil_div(size[along], kRow);
-    const int64_t begin = i % groups * kRows, end = smaller(size[across], begin + kRows);
-    const int64_t first = i / groups % panels * kRow, n = smaller(kRow, size[along] - first);
+    const int64_t spans = ceil_div(size[along], span), groups = ceil_div(size[across], high);
+    const int64_t begin = i % spans * span, end = smaller(size[along], begin + span);
+    const int64_t first = i / spans % groups * high, rows = smaller(high, size[across] - first);
     char* data[Operands] = {};
     for (int k = 0; k < used; ++k)
       data[k] =
           operand[k].data +
-          (first * operand[k].stride[along] + begin * operand[k].stride[across]) * operand[k].item;
-    i /= groups * panels;
+          (begin * operand[k].stride[along] + first * operand[k].stride[across]) * operand[k].item;
+    i /= groups * spans;
     for (int d = ndim - 1; d >= 0; --d) {
       if (d == along || d == across) continue;
       for (int k = 0; k < used; ++k)
         data[k] += i % size[d] * operand[k].stride[d] * operand[k].item;
       i /= size[d];
     }
-    for (int64_t at = begin; at < end; at += high) {
-      tile(data, smaller(high, end - at), n, loop);
-      for (int k = 0; k < used; ++k) data[k] += high * operand[k].stride[across] * operand[k].item;
+    for (int64_t at = begin; at < end; at += wide) {
+      tile(data, rows, smaller(wide, end - at), loop);
+      for (int k = 0; k < used; ++k) data[k] += wide * operand[k].stride[along] * operand[k].item;
     }
   }
   template <class Loop>
@@ -349,25 +362,41 @@ template <int Operands> struct Tiles {
     bool one_row = true;          // contiguous rows are processed as one
     for (int k = 0; k < used; ++k) {
       const Operand& o = operand[k];
-      const int64_t step = o.stride[along], row = o.stride[across];
-      const bool repeats = k > 0 && k == one + 1;
-      data[k] = at[k], next[k] = row * o.item;
-      if (step != 1 && !repeats) {
-        data[k] = buffer[k], next[k] = n * o.item;
-        if (k > 0) move_rectangle(buffer[k], n, 1, at[k], row, step, rows, n, o.item);
-      }
-      one_row &= next[k] == (repeats ? 0 : n * o.item);
+      data[k] = at[k], next[k] = o.stride[across] * o.item;
+      if (in_buffer(k)) data[k] = buffer[k], next[k] = n * o.item;
+      one_row &= next[k] == (k > 0 && k == one + 1 ? 0 : n * o.item);
     }
+    Prefetch fetch{large};
+    if (!in_buffer(0)) fetch = {large, at[0], next[0], operand[0].item};
+    for (int k = 1; k < used; ++k)
+      if (const Operand& o = operand[k]; in_buffer(k))
+        move_rectangle(buffer[k], n, 1, at[k], o.stride[across], o.stride[along], rows, n, o.item,
+                       fetch);
     if (one_row) loop(data, rows * n, one);
     for (int64_t r = one_row ? rows : 0; r < rows; ++r) {
       loop(data, n, one);
       for (int k = 0; k < used; ++k) data[k] += next[k];
     }
     const Operand& o = operand[0];
-    if (o.stride[along] != 1)
-      move_rectangle(at[0], o.stride[across], o.stride[along], buffer[0], n, 1, rows, n, o.item);
+    if (in_buffer(0))
+      move_rectangle(at[0], o.stride[across], o.stride[along], buffer[0], n, 1, rows, n, o.item,
+                     {large});
   }
 };
+
+/// Runs `loop` in tiles as for_blocks does; returns false if no operand has to be transposed.
+template <int Operands, class Prepare, class Loop>
+bool in_tiles(int used, int ndim, const int64_t* size, int cost, bool takes_one,
+              const Prepare& prepare, const Loop& loop) {
+  if (ndim < 2) return false;
+  Operand all[Operands];
+  prepare(all);
+  const Tiles<Operands> tiles(all, used, ndim, size, takes_one);
+  if (!tiles) return false;
+  parallel(tiles.pieces(), count(ndim, size) * cost > 2 * kGrain,
+           [&](int64_t i) { tiles.piece(i, loop); });
+  return true;
+}
 
 /// Runs `loop(pointers, n, one)` over all blocks, where `one` is the index of the input, from 0,
 /// that is one element for the whole block, or -1. `prepare(operands)` sets `operands[0]`, the
@@ -375,14 +404,8 @@ template <int Operands> struct Tiles {
 template <int Operands, class Prepare, class Loop>
 void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
                 const Prepare& prepare, const Loop& loop) {
+  if (in_tiles<Operands>(used, ndim, size, cost, takes_one, prepare, loop)) return;
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
-  if (ndim > 1) {
-    Operand all[Operands];
-    prepare(all);
-    if (const Tiles<Operands> tiles(all, used, ndim, size, takes_one); tiles)
-      return parallel(tiles.pieces(), total * cost > 2 * kGrain,
-                      [&](int64_t i) { tiles.piece(i, loop); });
-  }
   parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
     Operand operand[Operands];
     prepare(operand);

@@ -82,27 +82,48 @@ void transpose_rest(T* out, int64_t out_row, const T* in, int64_t in_row, int64_
     }
 }
 
+/// What a transposition prefetches if `input` is set: the next square of its input, whose rows are
+/// on different pages, and the same positions of a matrix that is written afterwards.
+struct Prefetch {
+  bool input = false;
+  const char* at = nullptr;
+  int64_t row = 0, item = 0;  // bytes
+
+  /// For a square with sides of `line` elements at [i, j].
+  __attribute__((noinline)) void square(int64_t line, const void* in, int64_t in_row, int64_t i,
+                                        int64_t j) const {
+    for (int64_t k = 0; k < line; ++k) {
+      __builtin_prefetch(static_cast<const char*>(in) + k * in_row);
+      for (int64_t b = 0; b < line * item; b += 64)
+        __builtin_prefetch(at + (i + k) * row + j * item + b, 1);
+    }
+  }
+};
+
 /// out[i, j] = in[j, i].
 template <class T>
-void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows,
-               int64_t columns) {
+void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows, int64_t columns,
+               const Prefetch& next) {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
   for (int64_t j = 0; j < columns && !mt_interrupted; j += line)
     for (int64_t i = 0; i < rows; i += line) {
       T* to = out + i * out_row + j;
       const T* from = in + j * in_row + i;
-      if (i + line <= rows && j + line <= columns) transpose_square(to, out_row, from, in_row);
-      else
+      if (i + line > rows || j + line > columns) {
         transpose_rest(to, out_row, from, in_row, smaller(line, rows - i),
                        smaller(line, columns - j));
+        continue;
+      }
+      if (next.input) next.square(line, from + line * in_row, in_row * int64_t(sizeof(T)), i, j);
+      transpose_square(to, out_row, from, in_row);
     }
 }
 /// Transposes elements of `item` bytes.
 inline void transpose_items(char* out, int64_t out_row, const char* in, int64_t in_row,
-                            int64_t rows, int64_t columns, int64_t item) {
+                            int64_t rows, int64_t columns, int64_t item, const Prefetch& next) {
   const auto go = [&](auto* to) {
     const auto* from = reinterpret_cast<const std::remove_pointer_t<decltype(to)>*>(in);
-    transpose(to, out_row, from, in_row, rows, columns);
+    transpose(to, out_row, from, in_row, rows, columns, next);
   };
   if (item == 4) go(reinterpret_cast<float*>(out));
   else if (item == 8) go(reinterpret_cast<double*>(out));

@@ -1,4 +1,4 @@
-// copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in blocks of cache lines
+// copy.cpp -- the copy verb on the CPU: rows, conversions, any order of dimensions
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/cpu/simd/storage_types.h"
 #include "kernels/cpu/verbs/copy_bytes.h"
@@ -43,38 +43,6 @@ void convert_reduced(Dtype to, Dtype from, char* out, const char* in, int64_t n)
     if (is_reduced_float(to)) store_converted(to, target, middle, here);
     else converts[int(to)][int(Dtype::f32)](target, bytes, here);
   }
-}
-
-// ---- transposition ------------------------------------------------------------------------------
-
-/// Runs copies that write along the last dimension and read along another: transposed matrices, one
-/// for every position of the other dimensions. Returns false for any other copy.
-bool transposed(const Copy& c) {
-  const int last = c.ndim - 1;
-  if (c.ndim < 2 || c.out_stride[last] != 1 || c.in_stride[last] == 1) return false;
-  int other = 0;
-  while (other < last && c.in_stride[other] != 1) ++other;
-  if (other == last || c.size[other] < 4 || c.size[last] < 4) return false;
-  int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims], outer = 1;
-  int n = 0;
-  for (int d = 0; d < last; ++d) {
-    if (d == other) continue;
-    size[n] = c.size[d], out_stride[n] = c.out_stride[d], in_stride[n] = c.in_stride[d];
-    outer *= size[n++];
-  }
-  const int64_t rows = c.size[other], columns = c.size[last], item = item_size(c.to);
-  constexpr int64_t kPanel = 128;
-  const int64_t panels = ceil_div(rows, kPanel);
-  parallel(outer * panels, outer * rows * columns > 2 * kGrain, [&](int64_t piece) {
-    const int64_t at = piece / panels, first = piece % panels * kPanel;
-    const int64_t here = smaller(kPanel, rows - first);
-    char* out = static_cast<char*>(c.out) +
-                (offset_of(at, n, size, out_stride) + first * c.out_stride[other]) * item;
-    const char* in =
-        static_cast<const char*>(c.in) + (offset_of(at, n, size, in_stride) + first) * item;
-    transpose_items(out, c.out_stride[other], in, c.in_stride[last], here, columns, item);
-  });
-  return true;
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
@@ -177,22 +145,22 @@ void copy(const Copy& call) {
   if (count(c.ndim, c.size) == 0) return;
   int64_t* const stride[2] = {c.out_stride, c.in_stride};
   c.ndim = collapse(c.ndim, c.size, stride);
-  if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
   const bool same = c.to == c.from;
   const bool reduced = is_reduced_float(c.to) || is_reduced_float(c.from);
-  const ConvertLoop run = reduced ? nullptr : converts[int(c.to)][int(c.from)];
+  const ConvertLoop convert = reduced ? nullptr : converts[int(c.to)][int(c.from)];
   const int64_t item = item_size(c.to);
-  for_blocks<2>(
-      2, c.ndim, c.size, 1, false,
-      [&](Operand* operand) {
-        operand[0].set(c.out, item_size(c.to), c.ndim, c.size, c.out_stride);
-        operand[1].set(const_cast<void*>(c.in), item_size(c.from), c.ndim, c.size, c.in_stride);
-      },
-      [&](char* const* data, int64_t n, int) {
-        if (same) __builtin_memcpy(data[0], data[1], n * item);
-        else if (reduced) convert_reduced(c.to, c.from, data[0], data[1], n);
-        else run(data[0], data[1], n);
-      });
+  const auto prepare = [&](Operand* operand) {
+    operand[0].set(c.out, item, c.ndim, c.size, c.out_stride);
+    operand[1].set(const_cast<void*>(c.in), item_size(c.from), c.ndim, c.size, c.in_stride);
+  };
+  const auto run = [&](char* const* data, int64_t n, int) {
+    if (same) __builtin_memcpy(data[0], data[1], n * item);
+    else if (reduced) convert_reduced(c.to, c.from, data[0], data[1], n);
+    else convert(data[0], data[1], n);
+  };
+  if (same && (one_row(c) || in_tiles<2>(2, c.ndim, c.size, 1, false, prepare, run) || by_rows(c)))
+    return;
+  for_blocks<2>(2, c.ndim, c.size, 1, false, prepare, run);
 }
 
 }  // namespace MT_ISA
