@@ -89,11 +89,12 @@ struct Prefetch {
   const char* at = nullptr;
   int64_t row = 0, item = 0;  // bytes
 
-  /// For a square with sides of `line` elements at [i, j].
-  __attribute__((noinline)) void square(int64_t line, const void* in, int64_t in_row, int64_t i,
-                                        int64_t j) const {
+  /// For a square with sides of `line` elements at [i, j]. Always inlined: GCC removes calls of a
+  /// function that only prefetches.
+  MT_SIMD void square(int64_t line, const void* from, int64_t from_row, int64_t i,
+                      int64_t j) const {
     for (int64_t k = 0; k < line; ++k) {
-      __builtin_prefetch(static_cast<const char*>(in) + k * in_row);
+      __builtin_prefetch(static_cast<const char*>(from) + k * from_row);
       for (int64_t b = 0; b < line * item; b += 64)
         __builtin_prefetch(at + (i + k) * row + j * item + b, 1);
     }
