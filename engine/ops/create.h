@@ -59,6 +59,8 @@ Tensor logspace(double first, double last, int64_t n, double base, Dtype = defau
 Tensor clone(const Tensor&);
 /// The same tensor if it is contiguous or undefined, otherwise a copy.
 Tensor contiguous(const Tensor&);
+/// Whether x is stored by columns, so that a loop along a row reads a cache line per element.
+bool is_column_major(const Tensor& x);
 /// Converts the dtype, or returns the same tensor if it has it: floats are truncated to integers.
 Tensor to(const Tensor&, Dtype);
 /// Copies to a device, or returns x if it is there: mt::to(x, mt::device_named("cuda")).

@@ -78,7 +78,8 @@ bool is_repeated_element(const TensorImpl& t) {
   return true;
 }
 
-/// Whether x is stored by columns, so that a loop along a row reads a cache line per element.
+}  // namespace
+
 bool is_column_major(const Tensor& x) {
   const TensorImpl& t = *x.impl();
   const int last = t.ndim - 1;
@@ -87,6 +88,8 @@ bool is_column_major(const Tensor& x) {
     if (t.stride[d] == 1 && t.size[d] >= 8) return true;
   return false;
 }
+
+namespace {
 
 /// A plain number has the dtype d of the tensors next to it. Next to storage-only floats it is float32 in
 /// x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 (`wide_numbers`), the dtype that they are computed in, so

@@ -370,12 +370,12 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35354, ['kernels/cpu/verbs'] = 5932, ['kernels/cpu/simd'] = 1542, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8000, ['kernels/cpu/interpret'] = 2133, ['kernels/cpu/libraries'] = 2428,
+  ['kernels'] = 35369, ['kernels/cpu/verbs'] = 5900, ['kernels/cpu/simd'] = 1587, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8000, ['kernels/cpu/interpret'] = 2133, ['kernels/cpu/libraries'] = 2430,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
-  ['engine'] = 36772, ['engine/core'] = 2557, ['engine/autograd'] = 2860, ['engine/ops'] = 11289,
+  ['engine'] = 36781, ['engine/core'] = 2557, ['engine/autograd'] = 2860, ['engine/ops'] = 11294,
   ['engine/linalg'] = 1754, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,
-  ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9330,
+  ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9334,
   ['bindings'] = 38579, ['bindings/core'] = 4109, ['bindings/functions'] = 6244, ['bindings/program'] = 1411,
   ['bindings/lua/core'] = 1297, ['bindings/lua/nn'] = 3375, ['bindings/lua/optim'] = 1748,
   ['bindings/lua/data'] = 2679, ['bindings/lua/io'] = 597, ['bindings/lua/help'] = 1147, ['bindings/lua/script'] = 2920,

@@ -1,6 +1,7 @@
 // apply.cpp -- expression programs on tensors: dtypes, broadcasting, the verb, the recorded gradient
 #include "engine/compiler/program/apply.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -143,8 +144,11 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
     if (run(e, dtype, space, results, inputs, numbers, device)) return results;
   }
   std::vector<Tensor> converted;
-  for (size_t k = 0; (!alike || calculated != dtype) && k < inputs.size(); ++k)
-    converted.push_back(to(inputs[k].detach(), calculated));
+  const bool copies = std::any_of(inputs.begin(), inputs.end(), is_column_major);
+  for (size_t k = 0; (copies || !alike || calculated != dtype) && k < inputs.size(); ++k) {
+    const Tensor x = to(inputs[k].detach(), calculated);
+    converted.push_back(is_column_major(x) ? contiguous(x) : x);
+  }
   const std::vector<Tensor>& in = converted.empty() ? inputs : converted;
   std::vector<Tensor> results = results_in(calculated);
   if (!fits || !run(e, calculated, space, results, in, numbers, device)) {

@@ -104,7 +104,7 @@ struct Prefetch {
 /// out[i, j] = in[j, i].
 template <class T>
 void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows, int64_t columns,
-               const Prefetch& next) {
+               const Prefetch& next = {}) {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
   for (int64_t j = 0; j < columns && !mt_interrupted; j += line)
     for (int64_t i = 0; i < rows; i += line) {
