@@ -318,6 +318,31 @@ test('mt.memory_stats counts the bytes of the CPU', function()
   assert(after.peak >= now.allocated and after.reserved >= after.allocated)
 end)
 
+test('blocks that are used again move to huge pages and keep their contents', function()
+  local count, last = 2 ^ 20, nil
+  local function on_huge_pages(x)
+    local address, inside = tonumber(require 'ffi'.cast('uintptr_t', x:data())), false
+    for line in io.lines '/proc/self/smaps' do
+      local first, after = line:match '^(%x+)%-(%x+) '
+      if first then inside = tonumber(first, 16) <= address and address < tonumber(after, 16) end
+      if inside and line:find '^VmFlags' then return line:find ' hg' ~= nil end
+    end
+  end
+  for use = 1, 40 do
+    local x = mt.full({count}, use, {device = 'cpu'})
+    local view = x:narrow(1, count / 2, 5)
+    x = x + 1
+    eq({x:min():item(), x:max():item(), view:sum():item()}, {use + 1, use + 1, 5 * use})
+    last = x
+    view = nil
+    collect()
+  end
+  local modes = io.open '/sys/kernel/mm/transparent_hugepage/enabled'
+  if not modes or max_growth > 64 then return end
+  modes:close()
+  assert(on_huge_pages(last), 'small pages')
+end)
+
 test('more than the machine has is refused before the system kills who takes it', function()
   local meminfo = assert(io.open '/proc/meminfo'):read '*a'
   local kib = tonumber(meminfo:match 'MemTotal: *(%d+)') + tonumber(meminfo:match 'SwapTotal: *(%d+)')

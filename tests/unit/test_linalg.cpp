@@ -1,5 +1,10 @@
 // test_linalg.cpp -- linear algebra and contractions from C++: 0-based messages, several results
 #include "engine/linalg/linalg.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/libraries/lapack_blocks.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {
@@ -43,6 +48,27 @@ MT_TEST("a tensor changed in place since is refused", "[linalg]") {
   const Tensor y = linalg::solve(twice, ones({3}, Dtype::f64)).sum();
   fill_(twice, 1);
   CHECK(contains(error_of([&] { y.backward(); }), "changed in place"));
+}
+
+MT_TEST("after an interrupt pivots and orders are valid, and no NaN is overlooked", "[linalg]") {
+  linalg::det(ones({1, 1}));  // opens OpenBLAS
+  const int n = 600;
+  const auto are_valid = [](const std::vector<int>& from_one) {
+    return std::ranges::all_of(from_one, [](int i) { return i >= 1 && i <= n; });
+  };
+  std::vector<double> a(n * n), q(n * n), d(n, 1), e(n);
+  for (int i = 0; i < n; ++i) a[i * (n + 1)] = 1;
+  std::vector<int> pivots(n, -1), order(n);
+  mt_interrupted = 1;
+  lapack::lu(n, n, a.data(), pivots.data());
+  const int info = lapack::tridiagonal_eigen(n, d.data(), e.data(), q.data(), order.data());
+  a.back() = NAN;
+  const bool finite = lapack::finite(a.data(), n * n);
+  mt_interrupted = 0;
+  CHECK(are_valid(pivots));
+  CHECK(are_valid(order));
+  CHECK(info != 0);
+  CHECK(!finite);
 }
 
 MT_TEST("einsum agrees with matmul bit for bit where it is one", "[linalg]") {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/cpu/libraries/lapack_blocks.h"
 
@@ -63,11 +64,12 @@ template <class T> bool finite_piece(const T* x, int64_t n) {
 
 template <class T> bool finite(const T* x, int64_t n) {
   constexpr int64_t kPiece = 1 << 16;
-  std::atomic<bool> all{true};
-  parallel((n + kPiece - 1) / kPiece, true, [&](int64_t i) {
-    if (!finite_piece(x + i * kPiece, std::min(kPiece, n - i * kPiece))) all = false;
+  const int64_t pieces = (n + kPiece - 1) / kPiece;
+  std::atomic<int64_t> finite_pieces{0};  // an interrupt skips pieces: they may have NaNs
+  parallel(pieces, true, [&](int64_t i) {
+    finite_pieces += finite_piece(x + i * kPiece, std::min(kPiece, n - i * kPiece));
   });
-  return all;
+  return finite_pieces == pieces;
 }
 
 template <class T> int lu(int m, int n, T* a, int* pivots) {
@@ -75,6 +77,7 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
   const Columns<T> in{a, lead(m)};
   const int k = std::min(m, n), panel = k < kMinSplit ? k : kPanel;
   int info = 0;
+  std::iota(pivots, pivots + k, 1);  // a panel that an interrupt skips exchanges no rows
   const auto factor = [&](int j, int columns) {
     const int rows = m - j, w = std::min(rows, columns);
     int failed = 0;

@@ -3,6 +3,7 @@
 // Divide and conquer as in LAPACK's stedc (Cuppen 1981, Gu and Eisenstat 1995): two halves and a matrix of rank one,
 // whose eigenvalues are the roots of a secular equation. LAPACK finds the deflation and single roots.
 #include <cmath>
+#include <numeric>
 
 #include "kernels/cpu/libraries/lapack_blocks.h"
 
@@ -35,13 +36,13 @@ template <class T> struct DivideAndConquer {
     const T beside = e[second - 1];
     d[second - 1] -= std::abs(beside);
     d[second] -= std::abs(beside);
-    int info[2] = {0, 0};
+    int info[2] = {1, 1};                 // of a half that an interrupt skips
     const bool spread = n <= 4 * kStrip;  // larger halves use all threads one after the other
     const auto solve_half = [&](int64_t i) {
       info[i] = i == 0 ? solve(first, n1) : solve(second, n - n1);
     };
     parallel(2, spread, solve_half);
-    if (info[0] != 0 || info[1] != 0 || mt_interrupted) return info[0] + info[1];
+    if (info[0] != 0 || info[1] != 0) return info[info[0] == 0];
     return Merge{*this, first, n, n1, beside}.run();
   }
 
@@ -174,6 +175,7 @@ template <class T> int tridiagonal_eigen(int n, T* d, T* e, T* q, int* order) {
     d[i] = std::ldexp(d[i], -exponent), e[i] = std::ldexp(e[i], -exponent);
   const DivideAndConquer<T> all{n, d, e, {q, n}, order};
   if (!all.allocated()) return kNoMemory;
+  std::iota(order, order + n, 1);  // the sort reads it also after an interrupt
   const int info = all.solve(0, n);
   // Rounding can exchange close eigenvalues.
   std::stable_sort(order, order + n, [d](int i, int j) { return d[i - 1] < d[j - 1]; });
