@@ -370,8 +370,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35369, ['kernels/cpu/verbs'] = 5900, ['kernels/cpu/simd'] = 1587, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8000, ['kernels/cpu/interpret'] = 2133, ['kernels/cpu/libraries'] = 2430,
+  ['kernels'] = 35374, ['kernels/cpu/verbs'] = 5900, ['kernels/cpu/simd'] = 1587, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8000, ['kernels/cpu/interpret'] = 2133, ['kernels/cpu/libraries'] = 2435,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
   ['engine'] = 36781, ['engine/core'] = 2557, ['engine/autograd'] = 2860, ['engine/ops'] = 11294,
   ['engine/linalg'] = 1754, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,
