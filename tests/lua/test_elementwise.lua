@@ -676,7 +676,8 @@ test('permuted operands with broadcasting, of more than a tile: as element by el
     for d, size in ipairs(shape) do narrow[d] = random(3) == 1 and 1 or size end
     local y = numbered(narrow, dtype)
     local in_x, in_y = offsets(x, shape), offsets(y, shape)
-    local copy, negative, sum = x:contiguous():double():data(), (-x:to('float32')):data(), (x:double() + y):data()
+    local copy, negative = x:contiguous():double():cpu():data(), (-x:to('float32')):cpu():data()
+    local sum = (x:double() + y):cpu():data()
     for i = 1, #in_x do
       local a, b = in_x[i] % 251, in_y[i] % 251
       if copy[i - 1] ~= a or negative[i - 1] ~= -a or sum[i - 1] ~= a + b then
