@@ -59,9 +59,10 @@ template <class T> struct DivideAndConquer {
   struct Merge {
     const DivideAndConquer& all;
     const int first, n, n1;
-    T rho;  // the element that connects the parts
-    int k = 0, top = 0, both = 0,
-        bottom = 0;  // columns that change, and those of them with elements in the parts
+    T rho;      // the element that connects the parts
+    int k = 0;  // columns that change
+    int top = 0, both = 0,
+        bottom = 0;  // of them: with elements in the upper half, in both, in the lower
 
     T* column(int i) const { return all.q.at(first, first + i); }
     T* diagonal() const { return all.d + first; }
