@@ -281,7 +281,7 @@ end
 
 --- Raises an error if f gives other results for numbers than for symbols that represent them.
 local function check_lookups(f, kinds)
-  local samples = {1, 2, 3, 4, 0, -1, 0.5, 7.25}
+  local samples, before = {1, 2, 3, 4, 0, -1, 0.5, 7.25}, symbols.session
   for first = 1, #samples do
     local s, numbers, same = session(kinds, false, true), {}, {}
     for i = 1, #kinds do
@@ -302,6 +302,7 @@ local function check_lookups(f, kinds)
       end
     end
   end
+  symbols.session = before
 end
 
 --- The program of f; `kinds` has 'tensor' or 'number' for each argument; `whole`: the tensors are of integers.
@@ -331,7 +332,6 @@ local function attempt(f, kinds, whole, frozen)
     for of in pairs(s.clones) do
       if indexes(of) then
         check_lookups(f, kinds)
-        symbols.session = s
         break
       end
     end

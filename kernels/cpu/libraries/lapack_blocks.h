@@ -97,26 +97,27 @@ constexpr int kMinColumns = 16;  // fewer right sides are solved as a whole
 struct Strip {
   int first, count;
 };
+/// The strips of begin .. end - 1.
+struct Strips {
+  int begin, end, width;
+  int64_t count() const { return (std::max(end - begin, 0) + width - 1) / width; }
+  Strip operator[](int64_t i) const {
+    const int first = begin + int(i) * width;
+    return {first, std::min(width, end - first)};
+  }
+};
 
 /// Calls `next()` and `f(strip)` for the strips of begin .. end - 1. A thread begins with `next`, which computes
 /// what the following step needs first: that is slow because it is serial, so others work on strips meanwhile.
 void for_next_and_strips(const auto& next, int begin, int end, const auto& f) {
-  const int64_t strips = (std::max(end - begin, 0) + kStrip - 1) / kStrip;
-  parallel(1 + strips, true, [&](int64_t i) {
-    if (i == 0) return next();
-    const int first = begin + int(i - 1) * kStrip;
-    f(Strip{first, std::min(kStrip, end - first)});
-  });
+  const Strips strips{begin, end, kStrip};
+  parallel(1 + strips.count(), true, [&](int64_t i) { i == 0 ? next() : f(strips[i - 1]); });
 }
 
 /// Calls `f(strip)` for the strips of begin .. end - 1.
 void for_strips(int begin, int end, int width, const auto& f) {
-  if (begin >= end) return;
-  const int64_t strips = (end - begin + width - 1) / width;
-  parallel(strips, true, [&](int64_t i) {
-    const int first = begin + int(i) * width;
-    f(Strip{first, std::min(width, end - first)});
-  });
+  const Strips strips{begin, end, width};
+  parallel(strips.count(), true, [&](int64_t i) { f(strips[i]); });
 }
 
 /// Columns of a matrix: row i of column j is at(i, j). All matrices of a call have as many rows.

@@ -22,7 +22,7 @@ template <class T> struct DivideAndConquer {
   const Columns<T> q;    // eigenvectors; 0 before
   int* const order;      // the columns by increasing eigenvalue, from 1 within a part
   const Array<T> halves{1.0 * size * size}, z{1.0 * size}, poles{1.0 * size}, weights{1.0 * size};
-  const Array<int> sorted{1.0 * size}, grouped{1.0 * size}, kept{1.0 * size}, types{size + 4.0};
+  const Array<int> sorted{1.0 * size}, grouped{1.0 * size}, kept{1.0 * size}, types{1.0 * size};
 
   bool allocated() const {
     return halves.at && z.at && poles.at && weights.at && sorted.at && grouped.at && kept.at &&
@@ -51,7 +51,7 @@ template <class T> struct DivideAndConquer {
     T work[2 * kLeaf];
     int info = 0;
     MT_ROUTINE(steqr)("I", &n, d + first, e + first, q.at(first, first), &q.ld, work, &info, 1);
-    for (int i = 0; i < n; ++i) order[first + i] = i + 1;
+    std::iota(order + first, order + first + n, 1);
     return info;
   }
 
@@ -72,7 +72,7 @@ template <class T> struct DivideAndConquer {
       deflate(&info);
       if (info != 0) return info;
       if (k == 0) {
-        for (int i = 0; i < n; ++i) order[i] = i + 1;
+        std::iota(order, order + n, 1);
         return 0;
       }
       if (info = find_roots(); info != 0) return info;

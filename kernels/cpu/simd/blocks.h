@@ -384,7 +384,7 @@ template <int Operands> struct Tiles {
   }
 };
 
-/// Runs `loop` in tiles as for_blocks does; returns false if no operand has to be transposed.
+/// The half of for_blocks that runs in tiles; returns false if no operand has to be transposed.
 template <int Operands, class Prepare, class Loop>
 bool in_tiles(int used, int ndim, const int64_t* size, int cost, bool takes_one,
               const Prepare& prepare, const Loop& loop) {
@@ -398,13 +398,10 @@ bool in_tiles(int used, int ndim, const int64_t* size, int cost, bool takes_one,
   return true;
 }
 
-/// Runs `loop(pointers, n, one)` over all blocks, where `one` is the index of the input, from 0,
-/// that is one element for the whole block, or -1. `prepare(operands)` sets `operands[0]`, the
-/// output, and the inputs.
+/// The other half: in the order of the output.
 template <int Operands, class Prepare, class Loop>
-void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
-                const Prepare& prepare, const Loop& loop) {
-  if (in_tiles<Operands>(used, ndim, size, cost, takes_one, prepare, loop)) return;
+void in_chunks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
+               const Prepare& prepare, const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
   parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
     Operand operand[Operands];
@@ -444,6 +441,16 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_on
       at += n;
     }
   });
+}
+
+/// Runs `loop(pointers, n, one)` over all blocks, where `one` is the index of the input, from 0,
+/// that is one element for the whole block, or -1. `prepare(operands)` sets `operands[0]`, the
+/// output, and the inputs.
+template <int Operands, class Prepare, class Loop>
+void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
+                const Prepare& prepare, const Loop& loop) {
+  if (!in_tiles<Operands>(used, ndim, size, cost, takes_one, prepare, loop))
+    in_chunks<Operands>(used, ndim, size, cost, takes_one, prepare, loop);
 }
 
 }  // namespace MT_ISA

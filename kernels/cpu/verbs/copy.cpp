@@ -158,9 +158,10 @@ void copy(const Copy& call) {
     else if (reduced) convert_reduced(c.to, c.from, data[0], data[1], n);
     else convert(data[0], data[1], n);
   };
-  if (same && (one_row(c) || in_tiles<2>(2, c.ndim, c.size, 1, false, prepare, run) || by_rows(c)))
-    return;
-  for_blocks<2>(2, c.ndim, c.size, 1, false, prepare, run);
+  if (same && one_row(c)) return;
+  if (in_tiles<2>(2, c.ndim, c.size, 1, false, prepare, run)) return;
+  if (same && by_rows(c)) return;
+  in_chunks<2>(2, c.ndim, c.size, 1, false, prepare, run);
 }
 
 }  // namespace MT_ISA

@@ -1,8 +1,8 @@
 // matmul.cpp -- the matrix product on CPUs: our kernels up to some size, then oneDNN or OpenBLAS
 
 #include <omp.h>
-#include <atomic>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
