@@ -131,7 +131,21 @@ ConvLayouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any
           any ? Layout(kF32, 5 - skip, ws + skip, nullptr) : Layout()};
 }
 
+/// `n` images with the channels of a position side by side.
+Layout channels_last(int64_t n, int64_t channels, const int64_t* size) {
+  const int64_t sizes[] = {n, channels, size[0], size[1]},
+                strides[] = {area(size) * channels, 1, size[1] * channels, channels};
+  return Layout(kF32, 4, sizes, strides);
+}
+
 Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
+  ConvLayouts layouts = layouts_of(c, c, chunk, true);
+  // In oneDNN 2.6 this is 1.6 times as fast as its own choice: jit:avx512_core, 3 x 3, 28 to 128 pixels.
+  if (algorithm == Algorithm::direct && c.part == ConvPart::weight && c.dtype == Dtype::f32 &&
+      open()->avx512 && c.groups == 1 && c.stride[0] * c.stride[1] == 1 && area(c.kernel) > 1) {
+    layouts.source = channels_last(chunk, c.inputs, c.size);
+    layouts.result = channels_last(chunk, c.outputs, c.out);
+  }
   int64_t before[2], after[2];
   for (int d = 0; d < 2; ++d) {
     before[d] = -c.offset[d];
@@ -141,8 +155,7 @@ Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
   const Pass pass = c.part == ConvPart::output  ? Pass::forward
                     : c.part == ConvPart::input ? Pass::data
                                                 : Pass::weights;
-  return Primitive::convolution(pass, algorithm, layouts_of(c, c, chunk, true),
-                                {2, c.stride, c.dilation, before, after});
+  return Primitive::convolution(pass, algorithm, layouts, {2, c.stride, c.dilation, before, after});
 }
 
 /// Sets the reorder between the plain and the primitive's layout; returns false if there is none.
@@ -171,7 +184,7 @@ Plan plan_for(const Conv& c) {
   if (const int64_t chunk = winograd_chunk(c))
     choose(plan, c, Algorithm::winograd, chunk, channel_cuts(c, chunk, 2, 32));
   if (const int64_t chunk = direct_chunk(c); !plan.run)
-    choose(plan, c, Algorithm::direct, chunk, channel_cuts(c, chunk, 4, 16));
+    choose(plan, c, Algorithm::direct, chunk, channel_cuts(c, chunk, 4, chunk < c.batch ? 32 : 16));
   if (!plan.run) return {};
   const ConvLayouts plain = layouts_of(c, plan.piece, plan.chunk, false);
   const bool output = c.part == ConvPart::output, input = c.part == ConvPart::input,
@@ -321,22 +334,65 @@ struct Call {
   }
 };
 
+/// With stride 1 the gradient of x is the convolution of y with the reversed weight, for which oneDNN 2.6 has
+/// kernels that are nearly twice as fast. Other convolutions are returned as they are.
+Conv forward_form(const Conv& c) {
+  if (c.part != ConvPart::input || c.stride[0] * c.stride[1] != 1) return c;
+  Conv f = c;
+  f.part = ConvPart::output;
+  std::swap(f.inputs, f.outputs), std::swap(f.x, f.y);
+  for (int d = 0; d < 2; ++d) {
+    std::swap(f.size[d], f.out[d]);
+    f.offset[d] = -c.offset[d] - (c.kernel[d] - 1) * c.dilation[d];
+    if (f.offset[d] > 0 || f.out[d] + f.offset[d] + (c.kernel[d] - 1) * c.dilation[d] < f.size[d])
+      return c;  // oneDNN takes no negative padding
+  }
+  return f;
+}
+
+int64_t weight_count(const Conv& c) { return c.groups * c.outputs * c.inputs * area(c.kernel); }
+
+/// The bytes of the reversed weight of forward_form(c), before the rest of the scratch memory.
+int64_t reversed_bytes(const Conv& c, const Conv& form) {
+  const bool reversed = c.part != form.part && area(c.kernel) > 1;
+  return reversed ? aligned(weight_count(c) * item_size(c.dtype)) : 0;
+}
+
+/// Each kernel of `count` elements with its elements in reverse order.
+template <class T>
+void reverse_kernels(const void* from0, void* to0, int64_t kernels, int64_t count) {
+  const T* from = static_cast<const T*>(from0);
+  T* to = static_cast<T*>(to0);
+  parallel_strips(kernels, [&](int64_t first, int64_t end) {
+    for (int64_t k = first * count; k < end * count; k += count)
+      for (int64_t i = 0; i < count; ++i) to[k + i] = from[k + count - 1 - i];
+  });
+}
+
 }  // namespace
 
 int64_t convolution_scratch(const Conv& c) {
-  const auto plan = wanted_plan(c);
-  return plan ? Call{c, *plan}.bytes() : 0;
+  const Conv form = forward_form(c);
+  const auto plan = wanted_plan(form);
+  return plan ? Call{form, *plan}.bytes() + reversed_bytes(c, form) : 0;
 }
 
 bool convolve(const Conv& c) {
-  const auto plan = c.scratch ? wanted_plan(c) : nullptr;
+  Conv form = forward_form(c);
+  const auto plan = c.scratch ? wanted_plan(form) : nullptr;
   if (!plan) return false;
   count_onednn();
-  return Call{c, *plan}.run();
+  if (const int64_t bytes = reversed_bytes(c, form)) {
+    const int64_t taps = area(c.kernel), kernels = weight_count(c) / taps;
+    (c.dtype == Dtype::bf16 ? reverse_kernels<uint16_t> : reverse_kernels<float>)(c.w, c.scratch,
+                                                                                  kernels, taps);
+    form.w = c.scratch, form.scratch = static_cast<char*>(c.scratch) + bytes;
+  }
+  return Call{form, *plan}.run();
 }
 
 const char* convolution_kernel(const Conv& c) {
-  const auto plan = wanted_plan(c);
+  const auto plan = wanted_plan(forward_form(c));
   return plan ? plan->run.kernel() : "";
 }
 
