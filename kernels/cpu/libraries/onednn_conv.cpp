@@ -334,65 +334,22 @@ struct Call {
   }
 };
 
-/// With stride 1 the gradient of x is the convolution of y with the reversed weight, for which oneDNN 2.6 has
-/// kernels that are nearly twice as fast. Other convolutions are returned as they are.
-Conv forward_form(const Conv& c) {
-  if (c.part != ConvPart::input || c.stride[0] * c.stride[1] != 1) return c;
-  Conv f = c;
-  f.part = ConvPart::output;
-  std::swap(f.inputs, f.outputs), std::swap(f.x, f.y);
-  for (int d = 0; d < 2; ++d) {
-    std::swap(f.size[d], f.out[d]);
-    f.offset[d] = -c.offset[d] - (c.kernel[d] - 1) * c.dilation[d];
-    if (f.offset[d] > 0 || f.out[d] + f.offset[d] + (c.kernel[d] - 1) * c.dilation[d] < f.size[d])
-      return c;  // oneDNN takes no negative padding
-  }
-  return f;
-}
-
-int64_t weight_count(const Conv& c) { return c.groups * c.outputs * c.inputs * area(c.kernel); }
-
-/// The bytes of the reversed weight of forward_form(c), before the rest of the scratch memory.
-int64_t reversed_bytes(const Conv& c, const Conv& form) {
-  const bool reversed = c.part != form.part && area(c.kernel) > 1;
-  return reversed ? aligned(weight_count(c) * item_size(c.dtype)) : 0;
-}
-
-/// Each kernel of `count` elements with its elements in reverse order.
-template <class T>
-void reverse_kernels(const void* from0, void* to0, int64_t kernels, int64_t count) {
-  const T* from = static_cast<const T*>(from0);
-  T* to = static_cast<T*>(to0);
-  parallel_strips(kernels, [&](int64_t first, int64_t end) {
-    for (int64_t k = first * count; k < end * count; k += count)
-      for (int64_t i = 0; i < count; ++i) to[k + i] = from[k + count - 1 - i];
-  });
-}
-
 }  // namespace
 
 int64_t convolution_scratch(const Conv& c) {
-  const Conv form = forward_form(c);
-  const auto plan = wanted_plan(form);
-  return plan ? Call{form, *plan}.bytes() + reversed_bytes(c, form) : 0;
+  const auto plan = wanted_plan(c);
+  return plan ? Call{c, *plan}.bytes() : 0;
 }
 
 bool convolve(const Conv& c) {
-  Conv form = forward_form(c);
-  const auto plan = c.scratch ? wanted_plan(form) : nullptr;
+  const auto plan = c.scratch ? wanted_plan(c) : nullptr;
   if (!plan) return false;
   count_onednn();
-  if (const int64_t bytes = reversed_bytes(c, form)) {
-    const int64_t taps = area(c.kernel), kernels = weight_count(c) / taps;
-    (c.dtype == Dtype::bf16 ? reverse_kernels<uint16_t> : reverse_kernels<float>)(c.w, c.scratch,
-                                                                                  kernels, taps);
-    form.w = c.scratch, form.scratch = static_cast<char*>(c.scratch) + bytes;
-  }
-  return Call{form, *plan}.run();
+  return Call{c, *plan}.run();
 }
 
 const char* convolution_kernel(const Conv& c) {
-  const auto plan = wanted_plan(forward_form(c));
+  const auto plan = wanted_plan(c);
   return plan ? plan->run.kernel() : "";
 }
 
