@@ -36,7 +36,8 @@ Conv arguments(Role result, const Tensor& one, const Tensor& bias, const Geometr
 /// padding or one of narrow images, where it is slower.
 Conv forward_form(const Conv& c) {
   constexpr int64_t kMinWidth = 6;
-  if (c.part != ConvPart::input || c.stride[0] != 1 || c.stride[1] != 1 || c.size[1] < kMinWidth)
+  if (c.part != ConvPart::input || c.dtype != Dtype::f32 || c.stride[0] != 1 || c.stride[1] != 1 ||
+      c.size[1] < kMinWidth)
     return c;
   Conv f = c;
   f.part = ConvPart::output;

@@ -314,10 +314,7 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const ConvLayou
   const int64_t* const skipped = between;
   const void* const no_bias = nullptr;
   void* made = nullptr;
-  // For inference oneDNN 2.6 chooses kernels that are up to twice as fast, except that it then transforms
-  // Winograd's weights by a slow reorder.
-  const bool direct = pass == Pass::forward && algorithm == Algorithm::direct;
-  const int kind = direct ? kInference : kTraining;
+  const int kind = pass == Pass::inference ? kInference : kTraining;
   void* const forward = described(nullptr, dnnl.dnnl_dilated_convolution_forward_desc_init,
                                   dnnl.dnnl_convolution_forward_primitive_desc_create, kind, how, x,
                                   w, b, y, stride, skipped, before, after);
@@ -329,7 +326,7 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const ConvLayou
     made = described(forward, dnnl.dnnl_dilated_convolution_backward_weights_desc_init,
                      dnnl.dnnl_convolution_backward_weights_primitive_desc_create, how, x, dw,
                      no_bias, y, stride, skipped, before, after);
-  if (pass == Pass::forward) return compiled(forward);
+  if (pass == Pass::forward || pass == Pass::inference) return compiled(forward);
   if (forward) dnnl.dnnl_primitive_desc_destroy(forward);
   return compiled(made);
 }

@@ -40,7 +40,8 @@ const char* why();
 // The values of dnnl_types.h, which are the same in both versions.
 enum Type { kF16 = 1, kBF16 = 2, kF32 = 3 };
 enum class Algorithm { direct = 1, winograd = 2, automatic = 3 };
-enum class Pass { forward, data, weights };  // forward, or the gradient by this argument
+/// Forward, for training or by the kernels for inference, or the gradient by an argument.
+enum class Pass { forward, inference, data, weights };
 /// An argument of a primitive. A reorder has kSource and kResult; a gradient has the layout of the
 /// tensor that it belongs to.
 enum Argument {
