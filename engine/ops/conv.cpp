@@ -51,6 +51,57 @@ Conv forward_form(const Conv& c) {
   return f;
 }
 
+// ---- strides that divide the kernel ---------------------------------------------------------------
+
+// Blocks of stride x stride positions become channels, and the convolution of the blocks has stride 1, for which
+// oneDNN has faster kernels. Patches of an image, such as those of a vision transformer, become a matrix product.
+
+/// The convolution of the blocks; its stride is 0 if there is none.
+Geometry blocks_of(const Geometry& g) {
+  Geometry b = g;
+  for (int d = 0; d < 2; ++d) {
+    if (g.dilation[d] != 1 || g.kernel[d] % g.stride[d] != 0 || area(g.stride) == 1) return {};
+    b.inputs *= g.stride[d], b.kernel[d] /= g.stride[d];
+    b.size[d] = g.out[d] + b.kernel[d] - 1, b.stride[d] = 1, b.offset[d] = 0;
+  }
+  return b;
+}
+
+/// x (a, b, h s, w t) as (a, b s t, h, w), of a stride (s, t).
+Tensor to_blocks(const Tensor& x, const int64_t* stride) {
+  const int64_t s = stride[0], t = stride[1], h = x.size(2) / s, w = x.size(3) / t;
+  const Tensor split = reshape(x, {x.size(0), x.size(1), h, s, w, t});
+  return reshape(permute(split, {0, 1, 3, 5, 2, 4}), {x.size(0), x.size(1) * s * t, h, w});
+}
+Tensor from_blocks(const Tensor& x, const int64_t* stride) {
+  const int64_t s = stride[0], t = stride[1], c = x.size(1) / (s * t), h = x.size(2), w = x.size(3);
+  const Tensor split = reshape(x, {x.size(0), c, s, t, h, w});
+  return reshape(permute(split, {0, 1, 4, 2, 5, 3}), {x.size(0), c, h * s, w * t});
+}
+
+/// x, extended by zeros and cropped to what the windows cover, or back (sign -1).
+Tensor fit(const Tensor& x, const Geometry& g, const Geometry& blocks, int64_t sign) {
+  std::vector<int64_t> sides;
+  for (int d = 1; d >= 0; --d) {
+    sides.push_back(-g.offset[d] * sign);
+    sides.push_back((blocks.size[d] * g.stride[d] + g.offset[d] - g.size[d]) * sign);
+  }
+  return sides == std::vector<int64_t>(4) ? x : pad(x, sides);
+}
+
+Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geometry& g);
+
+Tensor compute_in_blocks(Role result, const Tensor* given, const Tensor& bias, const Geometry& g,
+                         const Geometry& blocks) {
+  const Tensor &x = given[kX], &w = given[kW];
+  const Tensor operands[] = {result == kX ? x : to_blocks(fit(x, g, blocks, 1), g.stride),
+                             result == kW ? w : to_blocks(w, g.stride), given[kY]};
+  const Tensor out = compute(result, operands, bias, blocks);
+  return result == kY   ? out
+         : result == kW ? from_blocks(out, g.stride)
+                        : fit(from_blocks(out, g.stride), g, blocks, -1);
+}
+
 /// Calls the verb. `given` holds the two other tensors at the indices of their roles.
 Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geometry& g) {
   NoGrad off;
@@ -62,6 +113,12 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geom
                            to_compute_dtype(given[kY])};
     return to(compute(result, wide, to_compute_dtype(bias), g), one.dtype());
   };
+  const Geometry blocks = blocks_of(g);
+  const bool in_blocks =
+      cpu && blocks.stride[0] > 0 && one.numel() > 0 && (result != kY || area(blocks.kernel) == 1);
+  if (in_blocks &&
+      onednn::convolution_scratch(forward_form(arguments(result, one, bias, blocks))) > 0)
+    return compute_in_blocks(result, given, bias, g, blocks);
   const Conv forward = forward_form(c);
   const int64_t for_onednn = cpu ? onednn::convolution_scratch(forward) : 0;
   if (for_onednn > 0) c = forward;

@@ -66,11 +66,12 @@ int64_t direct_chunk(const Conv& c) {
   const double bytes =
       double(item_size(c.dtype)) * double(c.groups) *
       (double(c.inputs) * double(area(c.size)) + double(c.outputs) * double(area(c.out)));
-  const bool heavy =
-      c.groups == 1 && 4 * double(c.inputs * c.outputs * area(c.kernel)) > kHeavyWeight;
+  const double weight = c.groups == 1 ? 4 * double(c.inputs * c.outputs * area(c.kernel)) : 0;
+  const bool heavy = weight > kHeavyWeight;
   const double by_work =
       heavy ? double(c.batch) : std::max(double(c.batch) / 8, kChunkWork / work_of_image(c));
-  return divisor(c.batch, int64_t(std::min({double(kChunkBytes) / bytes, by_work, 1e9})));
+  const double by_bytes = std::max(double(kChunkBytes), heavy ? weight : 0) / bytes;
+  return divisor(c.batch, int64_t(std::min({by_bytes, by_work, 1e9})));
 }
 
 /// The number of parts that the channels of the result are split into, to get `wanted` pieces.
