@@ -25,20 +25,25 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
   return reduce_loss(abs(x - target), how);
 }
 
+/// The integral of the difference d clamped to delta: d^2 / 2, or delta (|d| - delta / 2) beyond delta.
+static Tensor huber(const Tensor& d, double delta) {
+  const Tensor c = clamp(d, -delta, delta);
+  return addcmul(c * d, c, c, -0.5);
+}
+
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, double beta) {
   check_same_shape("smooth_l1_loss", x, target);
   if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
-  const Tensor difference = x - target, d = abs(difference);
-  if (beta == 0) return reduce_loss(d, how);
-  return reduce_loss(where(lt(d, beta), square(difference) * (0.5 / beta), d - (0.5 * beta)), how);
+  const Tensor d = x - target;
+  if (beta == 0) return reduce_loss(abs(d), how);
+  const Tensor loss = reduce_loss(huber(d, beta), how);
+  return beta == 1 ? loss : loss / beta;
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction how, double delta) {
   check_same_shape("huber_loss", x, target);
   if (!(delta > 0)) fail("huber_loss: delta is {}, it must be above 0", show(delta));
-  const Tensor difference = x - target, d = abs(difference);
-  const Tensor far = (d - (0.5 * delta)) * delta;
-  return reduce_loss(where(le(d, delta), square(difference) * 0.5, far), how);
+  return reduce_loss(huber(x - target, delta), how);
 }
 
 namespace {
