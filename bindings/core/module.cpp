@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <algorithm>
 #include <bit>
 
 #include <chrono>

@@ -157,15 +157,13 @@ int call_plainly(lua_State* L) {
   return lua_gettop(L) - 2;
 }
 int push_path(lua_State* L) { return lua::push_text(L, program_path()), 1; }
-/// run_processes(count, restarts, hosts, words): returns the status, or 2 and why the hosts are wrong.
+/// run_processes(count, most, restarts, hosts, words): returns the status.
 int start_processes(lua_State* L) {
-  Processes p{int(lua_tointeger(L, 1)), int(lua_tointeger(L, 2)), lua_tostring(L, 3)};
+  const Processes p{int(lua_tointeger(L, 1)), int(lua_tointeger(L, 2)), int(lua_tointeger(L, 3)),
+                    lua_tostring(L, 4)};
   std::vector<std::string> words = {kStarted};
-  lua::each_entry(L, 4, [&](int) { words.emplace_back(lua::text_at(L, -1)); });
-  const std::string why = check_hosts(p);
-  lua_pushinteger(L, why.empty() ? run_processes(p, words) : 2);
-  if (why.empty()) return 1;
-  return lua::push_text(L, why), 2;
+  lua::each_entry(L, 5, [&](int) { words.emplace_back(lua::text_at(L, -1)); });
+  return lua_pushinteger(L, run_processes(p, words)), 1;
 }
 /// -E: returns the paths of Lua without those of the environment.
 int ignore_environment(lua_State* L) {

@@ -22,7 +22,6 @@
 #include <thread>
 
 #include "bindings/program/program.h"
-#include "engine/core/error.h"
 #include "engine/dist/process_group.h"
 
 namespace mt::program {
@@ -240,40 +239,17 @@ void handle_signals() {
   handle(SIGCHLD, on_child);
 }
 
-struct Host {
-  std::string name;
-  int places;
-};
-/// The machines of a list such as a:4,b:4.
-std::vector<Host> hosts_of(const std::string& list) {
-  std::vector<Host> hosts;
-  for (size_t at = 0; at <= list.size();) {
-    const std::string word = list.substr(at, list.find(',', at) - at);
-    at += word.size() + 1;
-    const size_t colon = word.find(':');
-    char* end = nullptr;
-    const long places = colon == word.npos ? 1 : std::strtol(word.c_str() + colon + 1, &end, 10);
-    if (word.empty() || colon == 0 || (end && *end) || places < 1 || places > 65536)
-      fail("--hosts: machines with numbers of processes are needed, as in a:4,b:4, got '{}'", list);
-    hosts.push_back({word.substr(0, colon), int(places)});
-  }
-  return hosts;
-}
-
 std::vector<std::string> command_of(const Processes& p, const std::vector<std::string>& words) {
   const int cores = std::max(1, int(std::thread::hardware_concurrency()));
-  int most = p.count;  // processes of a machine
   std::vector<std::string> command = {"mpirun", "-n", std::to_string(p.count), "--bind-to", "none"};
   if (!p.hosts.empty()) {
-    most = 0;
-    for (const Host& host : hosts_of(p.hosts)) most = std::max(most, host.places);
     command.insert(command.end(), {"--host", p.hosts});
     // A machine that does not answer any more is noticed after 10 s, not minutes.
     setenv("OMPI_MCA_oob_tcp_keepalive_time", "4", false);
     setenv("OMPI_MCA_oob_tcp_keepalive_intvl", "2", false);
     setenv("OMPI_MCA_oob_tcp_keepalive_probes", "3", false);
   }
-  setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / most)).c_str(), false);
+  setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / p.most)).c_str(), false);
   setenv("MTORCH_RESTART", "0", true);
   setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", false);  // no process does anything at SIGTERM
   for (char** variable = environ; *variable; ++variable) {
@@ -298,22 +274,7 @@ std::string program_path() {
   return path;
 }
 
-std::string check_hosts(Processes& p) {
-  int places = 0;
-  try {
-    if (p.hosts.empty()) return "";
-    for (const Host& host : hosts_of(p.hosts)) places += host.places;
-  } catch (const Error& e) { return e.what(); }
-  if (p.count == 0) p.count = places;
-  if (p.count > places)
-    return fmt::format("--hosts {} has {} places, fewer than --processes {}", p.hosts, places,
-                       p.count);
-  return "";
-}
-
-int run_processes(const Processes& given, const std::vector<std::string>& words) {
-  Processes p = given;
-  p.count = std::max(1, p.count);
+int run_processes(const Processes& p, const std::vector<std::string>& words) {
   std::vector<std::string> command = command_of(p, words);
   handle_signals();
   for (int restart = 0;; ++restart) {

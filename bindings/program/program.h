@@ -40,11 +40,9 @@ std::string program_path();
 
 /// `mtorch --processes N --hosts a:4,b:4 --restarts N`
 struct Processes {
-  int count = 0, restarts = 0;  // count 0: not given
+  int count, most, restarts;  // most: the largest number of them on one machine
   std::string hosts;
 };
-/// Why the hosts are wrong, or nothing; without a count it becomes that of the hosts' places.
-std::string check_hosts(Processes&);
 /// Starts the processes of this program with these words by mpirun, says how one that failed has ended, and starts all
 /// again while restarts are left; returns the exit status. Each process has its part of the cores as threads unless
 /// OMP_NUM_THREADS is set.

@@ -1,10 +1,8 @@
 // repl.cpp -- the interactive prompt: prints results, continues unfinished input, and survives
 // errors
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <clocale>
-
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>

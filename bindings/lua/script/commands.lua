@@ -31,12 +31,31 @@ function commands.watch(words)
   if not words[1] or words[1] == '-' then return usage 'watch needs a script: mtorch watch train.lua' end
 end
 
+--- The number of processes of the machines in a list such as a:4,b:4, and of the one with the most; nil if it is wrong.
+local function places_of(hosts)
+  local sum, most = 0, 0
+  for word in (hosts .. ','):gmatch '([^,]*),' do
+    local places = word:find '^[^:]+$' and 1 or tonumber(word:match '^[^:]+:(%d+)$') or 0
+    if places < 1 or places > 65536 then return nil end
+    sum, most = sum + places, math.max(most, places)
+  end
+  return sum, most
+end
+
 --- Starts the processes that the options ask for.
 local function launch(o, rest)
   if #rest == 0 and #o.code == 0 then return usage '--processes needs a script' end
-  local status, sentence = core.program.run_processes(o.processes or 0, o.restarts or 0, o.hosts or '', o.others)
-  if sentence then return usage(sentence) end
-  return status
+  local count, most, places = o.processes, o.processes or 1, nil
+  if o.hosts then
+    places, most = places_of(o.hosts)
+    if not places then
+      return usage(("--hosts: machines with numbers of processes are needed, as in a:4,b:4, got '%s'"):format(o.hosts))
+    end
+    if (count or 0) > places then
+      return usage(('--hosts %s has %d places, fewer than --processes %d'):format(o.hosts, places, count))
+    end
+  end
+  return core.program.run_processes(count or places or 1, most, o.restarts or 0, o.hosts or '', o.others)
 end
 
 --- Does what the options, or a sentence of an error, and the first word of the rest ask for; `arguments` follow it.
