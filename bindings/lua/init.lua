@@ -56,6 +56,12 @@ function core.fail(message, ...)
   raise(message)
 end
 
+--- Raises the error of core.fail(message, ..) unless the condition is true. The arguments are computed in any case, so
+--- what runs at each step of a training has an `if` of its own.
+function core.check(condition, ...)
+  if not condition then core.fail(...) end
+end
+
 --- Returns the function itself, or the declared constructor of a class.
 local function declared(value)
   return type(value) == 'table' and (rawget(value, '__signature') or rawget(value, '__init')) or value

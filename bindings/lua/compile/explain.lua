@@ -257,22 +257,16 @@ local function options_of(...)
   local n = select('#', ...)
   local last = n > 0 and (select(n, ...))
   if type(last) ~= 'table' or mt.is_tensor(last) or last[1] ~= nil then return {}, n end
-  for key in pairs(last) do
-    if key ~= 'show' then core.fail("explain: unknown option '%s'; there is 'show'", tostring(key)) end
-  end
-  if last.show and not explain.shows[last.show] then
-    core.fail("explain: show is '%s'; it can be '%s'", tostring(last.show),
-      table.concat(util.sorted_keys(explain.shows), "', '"))
-  end
+  local shows = table.concat(util.sorted_keys(explain.shows), "'|'")
+  core.check_options('explain', last, {show = ("'%s'"):format(shows)})
   return last, n - 1
 end
 
 --- Grid kernels: a launch is described as a call, and the kernel itself by its last launch or its CUDA C.
 explain.describers[1] = function(f, text, options)
   if type(f) ~= 'table' or tostring(f) ~= 'kernel ' .. tostring(rawget(f, 'name')) then return end
-  if options.show and options.show ~= 'cuda' then
-    core.fail("explain: of a kernel there is {show='cuda'}; what it computes is in its source")
-  end
+  core.check(not options.show or options.show == 'cuda',
+    "explain: of a kernel there is {show='cuda'}; what it computes is in its source")
   if options.show then
     text:line('%s', f:cuda_source())
     return true

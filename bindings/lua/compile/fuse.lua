@@ -5,6 +5,7 @@ local captured = require 'mtorch.compile.captured'
 local gradient = core.gradient()
 local records = require('mtorch.compile.map').records
 local recording = require 'mtorch.compile.recording'
+local util = require 'mtorch.core.util'
 local native = require('mtorch.compile.trace').native
 
 local max_recordings = 8 -- of one function
@@ -42,6 +43,9 @@ local function run_recorded(fn, inputs, given, after)
   return nil, why
 end
 
+--- The results that have a gradient.
+local function without(plain, results) return util.filter(results, function(_, k) return not plain[k] end) end
+
 --- Records the gradient: fn(arguments, gradients of results..) with copies of all.
 local function record_gradient(self, entry, arguments, list, plain, wanted_captures)
   local incoming = {}
@@ -49,11 +53,9 @@ local function record_gradient(self, entry, arguments, list, plain, wanted_captu
     return recording.copy_of(x):requires_grad_(x.requires_grad)
   end)
   local tensors = #inputs
-  for k, y in ipairs(list) do
-    if not plain[k] then
-      incoming[#incoming + 1] = mt.ones(y.shape, {dtype = y.dtype, device = y.device})
-      inputs[#inputs + 1] = incoming[#incoming]
-    end
+  for _, y in ipairs(without(plain, list)) do
+    incoming[#incoming + 1] = mt.ones(y.shape, {dtype = y.dtype, device = y.device})
+    inputs[#inputs + 1] = incoming[#incoming]
   end
   local wanted, places, n = {}, {}, 0
   for k = 1, tensors do
@@ -62,13 +64,10 @@ local function record_gradient(self, entry, arguments, list, plain, wanted_captu
   for k, x in ipairs(wanted_captures) do wanted[#wanted + 1], places[#places + 1] = x, tensors + k end
   local random = mt.get_rng_state()
   local recorder, found = run_recorded(function(...)
-    local results, reached = {}, {}
+    local results = {}
     recording.describe(pack(self.f(...)), given, {}, results)
-    for k, y in ipairs(results) do
-      if not plain[k] then reached[#reached + 1] = y end
-    end
     native.function_gradient(core.step_recording.handle)
-    return mt.grad(reached, wanted, {grad_outputs = incoming, allow_unused = true})
+    return mt.grad(without(plain, results), wanted, {grad_outputs = incoming, allow_unused = true})
   end, inputs, given, function() mt.set_rng_state(random) end)
   if not recorder then return found end
   local results, kept = {}, {}
@@ -96,11 +95,10 @@ end
 --- The gradients by operations, of inputs and captured tensors, which can be differentiated again.
 local function gradients_by_operations(self, entry, captures, plain, inputs, incoming)
   local other = captured.changed(entry.captured)
-  if other then
-    core.fail('fuse: the gradient of a gradient runs the function again, but %s; pass it as an argument', other)
-  end
+  core.check(not other,
+    'fuse: the gradient of a gradient runs the function again, but %s; pass it as an argument', other)
   local recorded = mt.set_grad_enabled(true)
-  local given, wanted, next_input, list, reached = {n = entry.n}, {}, 0, {}, {}
+  local given, wanted, next_input, list = {n = entry.n}, {}, 0, {}
   for i = 1, entry.n do
     local x = entry[i].value
     if entry[i].shape then
@@ -111,17 +109,15 @@ local function gradients_by_operations(self, entry, captures, plain, inputs, inc
     end
     given[i] = x
   end
-  for _, x in ipairs(captures) do wanted[#wanted + 1] = x end
+  util.append(wanted, captures)
   recording.describe(pack(self.f(unpack(given, 1, entry.n))), given, {}, list)
-  for k, y in ipairs(list) do
-    if not plain[k] then reached[#reached + 1] = y end
-  end
   local by, places, found = {}, {}, {}
   for k, x in ipairs(wanted) do
     found[k] = false
     if x then by[#by + 1], places[#places + 1] = x, k end
   end
-  local gradients = mt.grad(reached, by, {grad_outputs = incoming, create_graph = recorded, allow_unused = true})
+  local options = {grad_outputs = incoming, create_graph = recorded, allow_unused = true}
+  local gradients = mt.grad(without(plain, list), by, options)
   for k, g in ipairs(gradients) do found[places[k]] = g end
   mt.set_grad_enabled(recorded)
   return found

@@ -99,9 +99,8 @@ local function recorded(name, k, kinds, results, arguments, tensors, wanted)
     ctx:mark_non_differentiable(unpack(bools))
     return unpack(results)
   end, backward = function(ctx, ...)
-    if mt.is_grad_enabled() then
-      core.fail('%s: a function with a loop whose end depends on an element has no second derivatives', name)
-    end
+    core.check(not mt.is_grad_enabled(),
+      '%s: a function with a loop whose end depends on an element has no second derivatives', name)
     local saved, dx = {ctx:saved_tensors()}, {}
     for s, r in ipairs(values) do
       local g = select(r, ...)

@@ -65,9 +65,8 @@ local function program_for(record, kinds, whole)
     end
   end
   local most, more = taken(record.f)
-  if #kinds > most and not more then
-    core.fail('%s: the function takes %d argument%s and got %d', record.name, most, most == 1 and '' or 's', #kinds)
-  end
+  core.check(#kinds <= most or more,
+    '%s: the function takes %d argument%s and got %d', record.name, most, most == 1 and '' or 's', #kinds)
   local made = trace.compile(record.f, kinds, record.name, whole)
   table.insert(list, 1, made)
   list[max_programs + 1] = nil
@@ -182,10 +181,8 @@ local function check_reduction(f, pair, identity)
   for _, a in ipairs(samples) do
     for _, both in ipairs{{identity, a}, {a, identity}} do
       local y = on_numbers(f, pair, both[1], both[2])
-      if not close(y, a) then
-        core.fail('reduce: the identity %g is not neutral: f(%g, %g) is %g; f joins two results; do what concerns ' ..
-          'one element before, by mt.map', identity, both[1], both[2], y)
-      end
+      core.check(close(y, a), 'reduce: the identity %g is not neutral: f(%g, %g) is %g; f joins two results; do ' ..
+        'what concerns one element before, by mt.map', identity, both[1], both[2], y)
     end
   end
   for _, a in ipairs(samples) do
@@ -193,10 +190,8 @@ local function check_reduction(f, pair, identity)
       for _, c in ipairs(samples) do
         local left = on_numbers(f, pair, on_numbers(f, pair, a, b), c)
         local right = on_numbers(f, pair, a, on_numbers(f, pair, b, c))
-        if not close(left, right) then
-          core.fail('reduce: f is not associative: f(f(%g, %g), %g) is %g, f(%g, f(%g, %g)) is %g', a, b, c, left, a, b,
-            c, right)
-        end
+        core.check(close(left, right),
+          'reduce: f is not associative: f(f(%g, %g), %g) is %g, f(%g, f(%g, %g)) is %g', a, b, c, left, a, b, c, right)
       end
     end
   end

@@ -277,10 +277,8 @@ local function entry_for(self, mode, n, ...)
   if misfits == 1 then changed = moved_away end
   local given = pack(...)
   for i = 1, n do
-    if not is_plain(given[i]) then
-      core.fail('compile: argument %d of a compiled step must be a tensor or a number, got %s', i,
-        core.describe(given[i]))
-    end
+    core.check(is_plain(given[i]),
+      'compile: argument %d of a compiled step must be a tensor or a number, got %s', i, core.describe(given[i]))
   end
   local entry = shared.entry(mode, given)
   entry.calls, entry.replays, entry.moved, entry.changed = 0, 0, 0, changed

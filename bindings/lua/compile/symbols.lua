@@ -86,9 +86,8 @@ local function where(c, a, b) return operation(op 'where', c, a, b) end
 local function arithmetic(name)
   local of = op(name)
   return function(a, b)
-    if type(a) == 'boolean' or type(b) == 'boolean' then
-      core.fail('arithmetic on a boolean; choose a number by it: condition and 1 or 0')
-    end
+    core.check(type(a) ~= 'boolean' and type(b) ~= 'boolean',
+      'arithmetic on a boolean; choose a number by it: condition and 1 or 0')
     return (operation(of, a, b))
   end
 end
@@ -103,10 +102,8 @@ local function function_of(of)
         or '', n)
     end
     for i = of.inputs + 1, n do
-      if is_symbol((select(i, ...))) then
-        core.fail('%s: argument %d is a parameter, the same for all elements; give it a plain number',
-          of.name, i)
-      end
+      core.check(not is_symbol((select(i, ...))),
+        '%s: argument %d is a parameter, the same for all elements; give it a plain number', of.name, i)
     end
     local y = operation(of, ...)
     if is_symbol(y) and symbols.session.bools[y.id] then return (decide(y)) end

@@ -41,10 +41,8 @@ function Session:placeholder(value, read, where_from, place)
     if rawequal(value, math) then return math_of_symbols end
     return self:captured(value, read, where_from, place)
   elseif mt.is_tensor(value) then
-    if value:dim() ~= 0 then
-      core.fail("the captured tensor '%s' is %s; only a 0-d tensor can be captured, give others as arguments",
-        where_from, tostring(value.shape))
-    end
+    core.check(value:dim() == 0, "the captured tensor '%s' is %s; only a 0-d tensor can be captured, give others as " ..
+      "arguments", where_from, value.shape)
     return self:leaf('input', self.operands, self.inputs, read, where_from, place)
   end
   self:guard(read, value, where_from, place)
@@ -93,10 +91,8 @@ ffi.metatype(Captured, {
   __index = function(self, key)
     if not symbols.session then core.fail('a captured table of a trace that has ended') end
     local t = contents(self)
-    if is_symbol(key) then
-      core.fail("the captured table '%s' is indexed by an element; make a tensor of it and pick outside, by " ..
-        'index_select', t.name)
-    end
+    core.check(not is_symbol(key),
+      "the captured table '%s' is indexed by an element; make a tensor of it and pick outside, by index_select", t.name)
     if key ~= key then return nil end -- NaN is no key
     local value = t.value[key]
     local read, s = t.read, symbols.session
@@ -180,10 +176,8 @@ function Session:check_upvalues()
   for _, w in ipairs(self.written) do
     for i, u in ipairs(w.set) do
       local _, now = getupvalue(w.clone, i)
-      if not rawequal(now, u.value) and not (is_symbol(now) and is_symbol(u.value) and now.id == u.value.id) then
-        core.fail("a compiled function assigns the captured '%s'; it must have no effects, return the value instead",
-          u.name)
-      end
+      core.check(rawequal(now, u.value) or is_symbol(now) and is_symbol(u.value) and now.id == u.value.id,
+        "a compiled function assigns the captured '%s'; it must have no effects, return the value instead", u.name)
     end
   end
 end
@@ -225,16 +219,12 @@ function Session:join(leaves, from, to, depth)
   local second = from
   while leaves[second].choices[depth] do second = second + 1 end
   local yes, no = self:join(leaves, from, second - 1, depth + 1), self:join(leaves, second, to, depth + 1)
-  if yes.n ~= no.n then
-    core.fail('it returns %d value%s on one path and %d on another; return as many on each', yes.n, yes.n == 1 and '' or
-      's', no.n)
-  end
+  core.check(yes.n == no.n, 'it returns %d value%s on one path and %d on another; return as many on each', yes.n,
+    yes.n == 1 and '' or 's', no.n)
   local joined, condition = {n = yes.n}, Symbol(leaves[from].conditions[depth])
   for k = 1, yes.n do
     local a, b = kind_of(self, yes[k]), kind_of(self, no[k])
-    if a ~= b then
-      core.fail('result %d is %s on one path and %s on another; both must be numbers, or booleans', k, a, b)
-    end
+    core.check(a == b, 'result %d is %s on one path and %s on another; both must be numbers, or booleans', k, a, b)
     joined[k] = where(condition, yes[k], no[k])
   end
   return joined
@@ -296,10 +286,9 @@ local function check_lookups(f, kinds)
     for k = 2, of_numbers[1] and of_symbols[1] and of_numbers.n or 0 do
       local x, y = of_numbers[k], of_symbols[k]
       if is_symbol(y) then y = native.ask(s.builder, y.id) end
-      if not is_symbol(x) and differ(x, y) then
-        core.fail('f(%s) is %s in Lua and %s here: a table that it makes is indexed by an element; choose by ' ..
-          'comparisons, a == 1 and s[1] or s[2]', table.concat(numbers, ', '), tostring(x), tostring(y))
-      end
+      core.check(is_symbol(x) or not differ(x, y),
+        'f(%s) is %s in Lua and %s here: a table that it makes is indexed by an element; choose by ' ..
+        'comparisons, a == 1 and s[1] or s[2]', table.concat(numbers, ', '), tostring(x), tostring(y))
     end
   end
   symbols.session = before

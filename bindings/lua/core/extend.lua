@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 
 local extend = {util = require 'mtorch.core.util', object = require 'mtorch.core.object'}
-for _, name in ipairs{'check_options', 'check_writable', 'columns', 'declare', 'describe', 'fail', 'identity',
+for _, name in ipairs{'check', 'check_options', 'check_writable', 'columns', 'declare', 'describe', 'fail', 'identity',
   'interrupted', 'is_callable', 'json_text', 'make_folders', 'operations', 'parse_json', 'rows', 'strict', 'time',
   'write_pieces'} do
   extend[name] = core[name]

@@ -105,15 +105,13 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
 local function new_inputs(name, inputs, create_graph)
   local single = mt.is_tensor(inputs)
   local list = single and {inputs} or inputs
-  if type(list) ~= 'table' or #list == 0 then
-    core.fail('%s: inputs must be a tensor or a list of tensors, got %s', name, core.describe(inputs))
-  end
+  core.check(type(list) == 'table' and #list > 0,
+    '%s: inputs must be a tensor or a list of tensors, got %s', name, core.describe(inputs))
   local new = {}
   for i = 1, #list do
     local x = list[i]
-    if not (mt.is_tensor(x) and is_float(x)) then
-      core.fail('%s: input %d must be a float tensor, got %s', name, i, core.describe(x))
-    end
+    core.check(mt.is_tensor(x) and is_float(x),
+      '%s: input %d must be a float tensor, got %s', name, i, core.describe(x))
     new[i] = create_graph and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
   end
   return new, single
@@ -129,16 +127,15 @@ local function results_of(name, fn, inputs)
   local results = pack(mt.enable_grad(fn, unpack(inputs)))
   if results.n == 1 and type(results[1]) == 'table' then results = pack(unpack(results[1])) end
   for k = 1, results.n do
-    if not mt.is_tensor(results[k]) then
-      core.fail('%s: the function must return tensors, it returned %s', name, core.describe(results[k]))
-    end
+    core.check(mt.is_tensor(results[k]),
+      '%s: the function must return tensors, it returned %s', name, core.describe(results[k]))
   end
   if results.n == 0 then core.fail(name .. ': the function returned nothing') end
   return results
 end
 
---- d y / d x for each x of a list: shapes y.shape followed by x.shape.
-local function jacobian_of(y, inputs, create_graph)
+--- d y / d x for each x of a list, or for a single one: shapes y.shape followed by x.shape.
+local function jacobian_of(y, inputs, single, create_graph)
   local rows = util.map(inputs, function() return {} end)
   if y.requires_grad then
     local flat = y:reshape(-1)
@@ -147,10 +144,11 @@ local function jacobian_of(y, inputs, create_graph)
       for i, x in ipairs(inputs) do rows[i][k] = g[i] or mt.zeros_like(x) end
     end
   end
-  return util.map(inputs, function(x, i)
+  local blocks = util.map(inputs, function(x, i)
     local shape = util.append({unpack(y.shape)}, x.shape)
     return #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or x:new_zeros(shape)
   end)
+  return single and blocks[1] or blocks
 end
 
 gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=false)',
@@ -159,10 +157,7 @@ gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=fa
   recorded(function(fn, inputs, create_graph)
     local list, single = new_inputs('jacobian', inputs, create_graph)
     local results = results_of('jacobian', fn, list)
-    local all = util.map(results, function(y)
-      local blocks = jacobian_of(y, list, create_graph or false)
-      return single and blocks[1] or blocks
-    end)
+    local all = util.map(results, function(y) return jacobian_of(y, list, single, create_graph or false) end)
     return #all == 1 and all[1] or all
   end), true)
 
@@ -173,15 +168,12 @@ gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=fals
     local list, single = new_inputs('hessian', inputs, create_graph)
     local results = results_of('hessian', fn, list)
     local y = results[1]
-    if results.n > 1 or y:numel() ~= 1 then
-      core.fail('hessian: the function must return one number, it returned %s',
-        results.n > 1 and results.n .. ' tensors' or core.describe(y))
-    end
+    core.check(results.n <= 1 and y:numel() == 1, 'hessian: the function must return one number, it returned %s',
+      results.n > 1 and results.n .. ' tensors' or core.describe(y))
     local slopes = y.requires_grad and
       mt.grad(y:reshape({}), list, {create_graph = true, allow_unused = true}) or {}
     local rows = util.map(list, function(x, i)
-      local blocks = jacobian_of(slopes[i] or mt.zeros_like(x), list, create_graph or false)
-      return single and blocks[1] or blocks
+      return jacobian_of(slopes[i] or mt.zeros_like(x), list, single, create_graph or false)
     end)
     return single and rows[1] or rows
   end), true)
@@ -189,13 +181,11 @@ gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=fals
 local function vectors(name, v, like)
   local list = mt.is_tensor(v) and {v} or v
   if v == nil and #like == 1 and like[1]:numel() == 1 then list = {mt.ones_like(like[1])} end
-  if type(list) ~= 'table' or #list ~= #like then
-    core.fail('%s: v must be a tensor or a list of %d tensors, got %s', name, #like, core.describe(v))
-  end
+  core.check(type(list) == 'table' and #list == #like,
+    '%s: v must be a tensor or a list of %d tensors, got %s', name, #like, core.describe(v))
   for i, x in ipairs(like) do
-    if not mt.is_tensor(list[i]) or list[i].shape ~= x.shape then
-      core.fail('%s: vector %d must have the shape %s, got %s', name, i, tostring(x.shape), core.describe(list[i]))
-    end
+    core.check(mt.is_tensor(list[i]) and list[i].shape == x.shape,
+      '%s: vector %d must have the shape %s, got %s', name, i, x.shape, core.describe(list[i]))
   end
   return list
 end
@@ -231,9 +221,7 @@ gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
     local list = new_inputs('jvp', inputs)
     local outputs, dummies = {unpack(results_of('jvp', fn, list))}, {}
     for k, y in ipairs(outputs) do
-      if not is_float(y) then
-        core.fail('jvp: the function must return float tensors, it returned ' .. core.describe(y))
-      end
+      core.check(is_float(y), 'jvp: the function must return float tensors, it returned ' .. core.describe(y))
       dummies[k] = mt.zeros_like(y):requires_grad_()
     end
     local g = gradients(outputs, dummies, list, true)

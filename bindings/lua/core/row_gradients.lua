@@ -44,10 +44,8 @@ end
 function row_gradients.refuse(name, parameters)
   if next(gradients) == nil then return end
   for i = 1, #parameters do
-    if gradients[parameters[i]] then
-      core.fail('%s: parameter %d has a sparse gradient, of nn.Embedding with sparse=true, which only steps of SGD, ' ..
-        'Adagrad and SparseAdam read; leave sparse out', name, i)
-    end
+    core.check(not gradients[parameters[i]], '%s: parameter %d has a sparse gradient, of nn.Embedding with ' ..
+      'sparse=true, which only steps of SGD, Adagrad and SparseAdam read; leave sparse out', name, i)
   end
 end
 

@@ -74,11 +74,11 @@ function util.tabulate(n, f)
   return list
 end
 
---- The list of the values of a list for which keep(value) is true.
+--- The list of the values of a list for which keep(value, i) is true.
 function util.filter(list, keep)
   local kept = {}
-  for _, value in ipairs(list) do
-    if keep(value) then kept[#kept + 1] = value end
+  for i, value in ipairs(list) do
+    if keep(value, i) then kept[#kept + 1] = value end
   end
   return kept
 end
@@ -206,9 +206,8 @@ function util.batches(name, loader)
   if type(loader) == 'function' then return loader end
   local meta = getmetatable(loader)
   if type(meta) == 'table' and loader.iter then return loader:iter() end
-  if type(loader) ~= 'table' then
-    core.fail('%s: a loader, a list of batches or an iterator is needed, got %s', name, core.describe(loader))
-  end
+  core.check(type(loader) == 'table',
+    '%s: a loader, a list of batches or an iterator is needed, got %s', name, core.describe(loader))
   if meta and meta.__call then return loader end
   return util.values(loader)
 end
@@ -358,15 +357,11 @@ end
 
 --- Refuses options that are not in known, {name = type}, or whose value is not of that type.
 function util.check_options(operation, options, known)
-  if type(options) ~= 'table' then
-    core.fail('%s: options must be a table, got %s', operation, core.describe(options))
-  end
+  core.check(type(options) == 'table', '%s: options must be a table, got %s', operation, core.describe(options))
   for _, key in ipairs(util.sorted_keys(options)) do
     local value, names = options[key], util.sorted_keys(known)
     if type(key) == 'string' and not known[key] then
-      local close = core.nearest(names, key)
-      core.fail("%s: unknown option '%s': %s", operation, key, close == '' and 'known are ' ..
-        table.concat(names, ', ') or ("did you mean '%s'?"):format(close))
+      core.fail("%s: unknown option '%s'%s", operation, key, util.hint(key, names))
     end
     local expected = type(key) == 'string' and core.misfit(known[key], value)
     if expected then core.fail('%s: %s must be %s, got %s', operation, key, expected, core.describe(value)) end

@@ -49,15 +49,13 @@ end
 local function define_lines(defines)
   local lines = {}
   for name, value in pairs(defines or {}) do
-    if type(name) ~= 'string' or not name:find('^[%a_][%w_]*$') then
-      fail('cuda.kernel: defines: ' .. tostring(name) .. ' is not a preprocessor name')
-    end
+    core.check(type(name) == 'string' and name:find('^[%a_][%w_]*$'),
+      'cuda.kernel: defines: ' .. tostring(name) .. ' is not a preprocessor name')
     local text = value
     if type(value) == 'boolean' then text = value and '1' or '0' end
     if type(value) == 'number' then
-      if value ~= value or math.abs(value) == math.huge then
-        fail('cuda.kernel: defines: %s is %s; give it as a string of C', name, tostring(value))
-      end
+      core.check(value == value and math.abs(value) ~= math.huge,
+        'cuda.kernel: defines: %s is %s; give it as a string of C', name, tostring(value))
       text = value % 1 == 0 and math.abs(value) < 2 ^ 53 and ('%.0f'):format(value) or ('%.17g'):format(value)
     elseif type(text) ~= 'string' then
       fail('cuda.kernel: defines: %s must be a number, a string or a boolean, got %s', name, describe(value))
@@ -80,13 +78,10 @@ local function set_ranks(handle, about, rank)
   end
   for key, dims in pairs(rank or {}) do
     local place = type(key) == 'number' and pointers[key] or places[key]
-    if not place then
-      fail('cuda.kernel: rank: %s has no tensor %s', about.signature,
-        type(key) == 'number' and 'number ' .. key or "'" .. tostring(key) .. "'")
-    end
-    if type(dims) ~= 'number' or dims % 1 ~= 0 or dims < 0 or dims > 16 then
-      fail('cuda.kernel: rank of %s must be a number of dimensions, got %s', tostring(key), describe(dims))
-    end
+    core.check(place, 'cuda.kernel: rank: %s has no tensor %s', about.signature,
+      type(key) == 'number' and 'number ' .. key or "'" .. tostring(key) .. "'")
+    core.check(type(dims) == 'number' and dims % 1 == 0 and dims >= 0 and dims <= 16,
+      'cuda.kernel: rank of %s must be a number of dimensions, got %s', tostring(key), describe(dims))
     native.cuda_rank(handle, place, dims)
   end
 end

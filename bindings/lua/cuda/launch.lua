@@ -51,9 +51,8 @@ local function launch_blocks(fn, blocks, threads, ...)
   local gx, gy, gz = sizes_from_0('blocks', blocks)
   local bx, by, bz = sizes_from_0('threads', threads)
   local count = bx * by * bz
-  if count < 1 or count > 1024 then
-    fail('launch_kernel: %d threads in a block; a GPU takes at %s', count, count < 1 and 'least 1' or 'most 1024')
-  end
+  core.check(count >= 1 and count <= 1024,
+    'launch_kernel: %d threads in a block; a GPU takes at %s', count, count < 1 and 'least 1' or 'most 1024')
   local function run(z, y, x, block_idx, ...)
     fn(block_idx, {x = x, y = y, z = z}, {x = bx, y = by, z = bz}, ...)
   end

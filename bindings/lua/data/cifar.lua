@@ -45,9 +45,8 @@ end
 
 --- Returns pixels, uint8 [n x 3 x 32 x 32], and labels 1..10 of a file's contents.
 local function parse(path, bytes)
-  if #bytes == 0 or #bytes % record ~= 0 then
-    core.fail("cifar10: '%s' has %d bytes; %d for each picture are expected", path, #bytes, record)
-  end
+  core.check(#bytes > 0 and #bytes % record == 0,
+    "cifar10: '%s' has %d bytes; %d for each picture are expected", path, #bytes, record)
   local n = #bytes / record
   local rows = mt.frombuffer(bytes, {dtype = 'uint8', shape = {n, record}})
   local labels = rows[{{}, 1}]
@@ -67,10 +66,8 @@ local function contents(root, list, download)
   end
   local path = root .. '/' .. archive
   if download and not util.exists(path) then from.fetch('cifar10', root, {{archive, md5}}, mirrors, download) end
-  if not util.exists(path) then
-    core.fail("cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root,
-      table.concat(list, ', '), archive)
-  end
+  core.check(util.exists(path),
+    "cifar10: '%s' has neither %s nor %s; download=true fetches the archive", root, table.concat(list, ', '), archive)
   local inner = members(path, read('cifar10', path), util.set(list))
   return util.map(list, function(name)
     if not inner[name] then core.fail("cifar10: '%s' has no %s", path, name) end

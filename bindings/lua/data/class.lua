@@ -61,9 +61,8 @@ end
 --- The number of examples of a set, or of positions of a sampler, from its size().
 local function size_of(set)
   local n = set:size()
-  if type(n) ~= 'number' or n % 1 ~= 0 or n < 0 or n > 2 ^ 53 then
-    core.fail('size() returned %s, a whole number from 0 is needed', core.describe(n))
-  end
+  core.check(type(n) == 'number' and n % 1 == 0 and n >= 0 and n <= 2 ^ 53,
+    'size() returned %s, a whole number from 0 is needed', core.describe(n))
   return n
 end
 

@@ -9,9 +9,8 @@ local formats = {}
 -- ---- tables and text -----------------------------------------------------------------------------
 
 local function check_delimiter(op, delimiter)
-  if #delimiter ~= 1 or delimiter:find '["%d.\r\n]' then
-    core.fail("%s: delimiter must be one character, no quote, digit, point or line break, got '%s'", op, delimiter)
-  end
+  core.check(#delimiter == 1 and not delimiter:find '["%d.\r\n]',
+    "%s: delimiter must be one character, no quote, digit, point or line break, got '%s'", op, delimiter)
 end
 
 --- The columns with these indices.
@@ -138,10 +137,9 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
     for k, name in ipairs(names) do
       local column = columns[name == 'names' and k or name] -- columns.names are the names
       if mt.is_tensor(column) and column:dim() == 1 then column = listed(column) end
-      if type(column) ~= 'table' or #column ~= #(lists[1] or column) then
-        core.fail("save_csv: '%s' must be a list or a tensor [n] as long as the first column, got %s", tostring(name),
-          core.describe(columns[name]))
-      end
+      core.check(type(column) == 'table' and #column == #(lists[1] or column),
+        "save_csv: '%s' must be a list or a tensor [n] as long as the first column, got %s", tostring(name),
+        core.describe(columns[name]))
       lists[k] = column
     end
     local special, row = '["\r\n%' .. delimiter .. ']', {}
@@ -164,9 +162,8 @@ formats.image = core.declare('image(path: string, channels: int >= 1 <= 4 = nil)
 local function pixels(name, x)
   local shape = x.shape
   if #shape == 2 then x, shape = x:unsqueeze(1), {1, shape[1], shape[2]} end
-  if #shape ~= 3 or shape[1] < 1 or shape[1] > 4 or shape[2] * shape[3] == 0 then
-    core.fail('%s: a picture is [height x width] or [1 to 4 x height x width], got %s', name, tostring(x.shape))
-  end
+  core.check(#shape == 3 and shape[1] >= 1 and shape[1] <= 4 and shape[2] * shape[3] ~= 0,
+    '%s: a picture is [height x width] or [1 to 4 x height x width], got %s', name, x.shape)
   x = x:detach():cpu()
   if x.dtype == 'bool' then x = x:byte() * 255
   elseif x.dtype:find('float') then x = (x:float():nan_to_num(0) * 255 + 0.5):clamp(0, 255):byte()
@@ -181,13 +178,11 @@ formats.save_image = core.declare('save_image(path: string, x: tensor, quality: 
   'alpha (PNG), 3 RGB, 4 RGB and alpha (PNG); uint8, bool, or a float from 0 to 1. quality: of JPEG. Returns the path.',
   function(path, x, quality)
     local ending = path:lower():match('%.(%w+)$')
-    if ending ~= 'png' and ending ~= 'jpg' and ending ~= 'jpeg' then
-      core.fail("save_image: the path must end in .png, .jpg or .jpeg, got '%s'", path)
-    end
+    core.check(ending == 'png' or ending == 'jpg' or ending == 'jpeg',
+      "save_image: the path must end in .png, .jpg or .jpeg, got '%s'", path)
     x = pixels('save_image', x)
-    if ending ~= 'png' and x.shape[1] % 2 == 0 then
-      core.fail('save_image: JPEG has 1 or 3 channels, got %d; write a .png', x.shape[1])
-    end
+    core.check(ending == 'png' or x.shape[1] % 2 ~= 0,
+      'save_image: JPEG has 1 or 3 channels, got %d; write a .png', x.shape[1])
     return core.write_file('save_image', path,
       ending == 'png' and native.encode_png(x) or native.encode_jpeg(x, quality))
   end)
@@ -204,12 +199,10 @@ formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: 
     if #x.shape == 1 then x = x:unsqueeze(1) end
     if #x.shape ~= 2 then core.fail('save_wav: samples are [channels x frames], got %s', tostring(x.shape)) end
     local real = x.dtype:find('float')
-    if not real and x.dtype ~= 'uint8' and x.dtype ~= 'int16' and x.dtype ~= 'int32' then
-      core.fail('save_wav: samples are floats, uint8, int16 or int32, got %s', x.dtype)
-    end
-    if bits and not (real and bits % 8 == 0 and bits >= 8 and bits <= 32) then
-      core.fail('save_wav: bits must be 8, 16, 24 or 32, of float samples, got %d of %s', bits, x.dtype)
-    end
+    core.check(real or x.dtype == 'uint8' or x.dtype == 'int16' or x.dtype == 'int32',
+      'save_wav: samples are floats, uint8, int16 or int32, got %s', x.dtype)
+    core.check(not bits or real and bits % 8 == 0 and bits >= 8 and bits <= 32,
+      'save_wav: bits must be 8, 16, 24 or 32, of float samples, got %d of %s', bits, x.dtype)
     x = x:detach():cpu()
     x = (real and x:float() or x):contiguous()
     return core.write_file('save_wav', path, util.attempt('save_wav', native.encode_wav, x, rate, bits or 0))

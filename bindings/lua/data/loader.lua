@@ -32,10 +32,8 @@ local function whole(x, least) return type(x) == 'number' and x % 1 == 0 and x >
 local function check_shard(shard)
   if shard == nil then return end
   local rank, size = shard.rank or shard[1], shard.size or shard[2]
-  if not (whole(rank, 0) and whole(size, 0) and rank < size) then
-    core.fail('DataLoader: shard must be {rank, size} with a rank from 0 to size - 1, got {%s, %s}', tostring(rank),
-      tostring(size))
-  end
+  core.check(whole(rank, 0) and whole(size, 0) and rank < size, 'DataLoader: shard must be {rank, size} with a rank ' ..
+    'from 0 to size - 1, got {%s, %s}', tostring(rank), tostring(size))
   return {rank = rank, size = size}
 end
 
@@ -66,9 +64,8 @@ local Loader, method = classes.class('DataLoader(set: any, batch_size: int >= 1 
         'sampler' or 'drop_last')
     end
     if batch_sampler ~= nil and shard then core.fail 'DataLoader: shard needs batch_size, not a batch_sampler' end
-    if collate ~= nil and not core.is_callable(collate) then
-      core.fail('DataLoader: collate must be a function of a list of examples, got %s', core.describe(collate))
-    end
+    core.check(collate == nil or core.is_callable(collate),
+      'DataLoader: collate must be a function of a list of examples, got %s', core.describe(collate))
     local from = batch_sampler ~= nil and sampler_of('batch_sampler', batch_sampler) or
       sampler ~= nil and sampler_of('sampler', sampler, classes.size_of(set)) or
       (shuffle and samplers.RandomSampler or samplers.SequentialSampler)(set)
@@ -272,9 +269,8 @@ method('state_dict()', 'The position of the returned batches, without prefetched
   function(self) return {seed = self.seed, epoch = self.epoch, batch = self.batch, batches = self:size()} end)
 
 method('load_state_dict(state)', 'The next iter() resumes where state_dict() was called.', function(self, state)
-  if type(state) ~= 'table' or not (whole(state.seed, -2 ^ 53) and whole(state.epoch, 1) and whole(state.batch, 0)) then
-    core.fail('DataLoader: load_state_dict needs what state_dict returned, got %s', core.describe(state))
-  end
+  core.check(type(state) == 'table' and whole(state.seed, -2 ^ 53) and whole(state.epoch, 1) and whole(state.batch, 0),
+    'DataLoader: load_state_dict needs what state_dict returned, got %s', core.describe(state))
   local seed, epoch = self.seed, self.epoch
   self.seed, self.epoch = state.seed, state.epoch -- the size of a sampler may depend on them
   local n = self:size()

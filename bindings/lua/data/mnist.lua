@@ -49,11 +49,9 @@ end
 --- Images as floats [n x 1 x height x width] from 0 to 1, and labels 1..10.
 local function read(name, images_path, labels_path)
   local images, labels = files.idx(images_path), files.idx(labels_path)
-  if images.dtype ~= 'uint8' or images:dim() ~= 3 or labels.dtype ~= 'uint8' or labels:dim() ~= 1 or #images ~= #labels
-  then
-    core.fail("%s: '%s' and '%s' are not images and as many labels: %s %s and %s %s", name, images_path, labels_path,
-      tostring(images.shape), images.dtype, tostring(labels.shape), labels.dtype)
-  end
+  core.check(images.dtype == 'uint8' and images:dim() == 3 and labels.dtype == 'uint8' and labels:dim() == 1 and
+    #images == #labels, "%s: '%s' and '%s' are not images and as many labels: %s %s and %s %s", name, images_path,
+    labels_path, images.shape, images.dtype, labels.shape, labels.dtype)
   if #labels > 0 and labels:max():item() > 9 then
     core.fail("%s: '%s' has the label %d; labels are 0 to 9", name, labels_path, labels:max():item())
   end

@@ -79,9 +79,7 @@ local Weighted = sampler('WeightedRandomSampler',
   nil, function(self)
     local weights = self.weights
     if not mt.is_tensor(weights) then weights = mt.tensor(weights, {dtype = 'float64'}) end
-    if weights:dim() ~= 1 then
-      core.fail('WeightedRandomSampler: weights must be one row, got %s', core.describe(weights))
-    end
+    core.check(weights:dim() == 1, 'WeightedRandomSampler: weights must be one row, got %s', core.describe(weights))
     self.weights, self.repeats = weights:detach():cpu():double(), self.replacement
     util.attempt('WeightedRandomSampler', self.order, self, mt.Generator('philox', 0)) -- it checks the weights
   end)

@@ -39,12 +39,9 @@ local TensorDataset = class('TensorDataset(..)',
     if n == 0 then core.fail 'TensorDataset: at least one tensor is needed' end
     for k = 1, n do
       local x = tensors[k]
-      if not mt.is_tensor(x) or x:dim() == 0 then
-        core.fail('TensorDataset: argument %d must be a tensor with rows, got %s', k, core.describe(x))
-      end
-      if #x ~= #tensors[1] then
-        core.fail('TensorDataset: tensor %d has %d rows, the first has %d', k, #x, #tensors[1])
-      end
+      core.check(mt.is_tensor(x) and x:dim() > 0,
+        'TensorDataset: argument %d must be a tensor with rows, got %s', k, core.describe(x))
+      core.check(#x == #tensors[1], 'TensorDataset: tensor %d has %d rows, the first has %d', k, #x, #tensors[1])
     end
     return {tensors = tensors, transform = options.transform, target_transform = options.target_transform}
   end)
@@ -104,21 +101,17 @@ local whole = {dtype = 'int64', device = 'cpu'}
 local function positions_of(op, indices, n)
   local list = indices
   if not mt.is_tensor(list) then
-    if type(list) ~= 'table' then
-      core.fail('%s: indices must be a list or a tensor of positions, got %s', op, core.describe(list))
-    end
+    core.check(type(list) == 'table',
+      '%s: indices must be a list or a tensor of positions, got %s', op, core.describe(list))
     list = #list == 0 and mt.zeros({0}, whole) or mt.tensor(list, whole)
   end
-  if list:dim() ~= 1 or not list.dtype:find 'int' then
-    core.fail('%s: indices must be one row of whole numbers, got %s', op, core.describe(list))
-  end
+  core.check(list:dim() == 1 and list.dtype:find 'int',
+    '%s: indices must be one row of whole numbers, got %s', op, core.describe(list))
   list = list:to('int64'):cpu()
   if #list > 0 then
     local least, most = list:min():item(), list:max():item()
     local bad = least < 1 and least or n and most > n and most
-    if bad then
-      core.fail('%s: position %d is outside 1..%s', op, bad, n and tostring(n) or 'n')
-    end
+    core.check(not bad, '%s: position %d is outside 1..%s', op, bad, n and tostring(n) or 'n')
   end
   return list
 end
@@ -147,9 +140,8 @@ end
 local ConcatDataset = class('ConcatDataset([sets]: list)',
   'Sets one after another: ConcatDataset{a, b}. The sets are in .datasets, their ends in .cumulative_sizes.',
   function(list)
-    if classes.is_set(list) or type(list) ~= 'table' or #list == 0 then
-      core.fail('ConcatDataset: a list of sets is needed, ConcatDataset{a, b}; got %s', core.describe(list))
-    end
+    core.check(not classes.is_set(list) and type(list) == 'table' and #list > 0,
+      'ConcatDataset: a list of sets is needed, ConcatDataset{a, b}; got %s', core.describe(list))
     local self = {datasets = {}, cumulative_sizes = {}}
     local total = 0
     for k = 1, #list do
@@ -178,16 +170,14 @@ local function sizes_of(n, lengths)
   local sum, fractions = 0, true
   for k = 1, #lengths do
     local length = lengths[k]
-    if type(length) ~= 'number' or not (length >= 0) then
-      core.fail('random_split: length %d must be a number from 0, got %s', k, core.describe(length))
-    end
+    core.check(type(length) == 'number' and length >= 0,
+      'random_split: length %d must be a number from 0, got %s', k, core.describe(length))
     sum, fractions = sum + length, fractions and length <= 1
   end
   if not (fractions and math.abs(sum - 1) < 1e-6) then
     for k, length in ipairs(lengths) do
-      if length % 1 ~= 0 then
-        core.fail('random_split: length %d is %s; lengths are whole, or fractions that sum to 1', k, tostring(length))
-      end
+      core.check(length % 1 == 0,
+        'random_split: length %d is %s; lengths are whole, or fractions that sum to 1', k, tostring(length))
     end
     if sum ~= n then core.fail('random_split: the lengths sum to %d, the set has %d examples', sum, n) end
     return lengths

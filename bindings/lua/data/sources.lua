@@ -40,9 +40,8 @@ end
 
 --- Raises an error if a folder that the user named does not exist.
 function sources.check_folder(operation, root)
-  if not pcall(native.list_folder, operation, root) then
-    core.fail("%s: there is no folder '%s'; download=true makes it and fetches the files", operation, root)
-  end
+  core.check(pcall(native.list_folder, operation, root),
+    "%s: there is no folder '%s'; download=true makes it and fetches the files", operation, root)
 end
 
 return sources

@@ -13,9 +13,8 @@ local handles = setmetatable({}, {__mode = 'k'})
 local function handle(self)
   local made = handles[self]
   if not made then
-    if type(self) ~= 'table' or type(self.json) ~= 'string' then
-      core.fail('a tokenizer is needed, got %s', core.describe(self))
-    end
+    core.check(type(self) == 'table' and type(self.json) == 'string',
+      'a tokenizer is needed, got %s', core.describe(self))
     made = native.tokenizer(self.json)
     handles[self] = made
   end
@@ -69,9 +68,8 @@ tokenizer('BPETokenizer', 'BPETokenizer(path: string = nil, train: string|string
   '{train=text, vocab_size=} learned from a text or a list of texts, with all bytes as first tokens. The truncation ' ..
   'and padding of a file are left out.' .. methods,
   function(path, train, vocab_size, min_frequency, special_tokens)
-    if (path ~= nil) == (train ~= nil) then
-      core.fail('BPETokenizer: either the path of a tokenizer.json or {train=text} is needed')
-    end
+    core.check((path ~= nil) ~= (train ~= nil),
+      'BPETokenizer: either the path of a tokenizer.json or {train=text} is needed')
     if path then return open(("BPETokenizer: '%s'"):format(path), (formats.read('BPETokenizer', path))) end
     if type(train) == 'string' then train = {train} end
     return open('BPETokenizer: train',

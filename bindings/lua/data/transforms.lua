@@ -34,10 +34,9 @@ local function height_and_width(op, what, value)
   local a, b = value, value
   if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
   local function fits(x) return type(x) == 'number' and x % 1 == 0 and x >= 1 and x <= 2 ^ 31 end
-  if not (fits(a) and fits(b)) or type(value) == 'table' and #value > 2 then
-    core.fail('%s: %s must be a whole number from 1 or two of them, got %s', op, what, type(value) == 'table' and
-      ('{%s}'):format(table.concat(value, ', ')) or core.describe(value))
-  end
+  core.check(fits(a) and fits(b) and (type(value) ~= 'table' or #value <= 2),
+    '%s: %s must be a whole number from 1 or two of them, got %s', op, what,
+    type(value) == 'table' and ('{%s}'):format(table.concat(value, ', ')) or core.describe(value))
   return {a, b}
 end
 
@@ -45,9 +44,7 @@ end
 --- is unchanged: {low, high}, or several such pairs if `pairs_taken` is 2.
 local function range(op, what, value, centre, least, pairs_taken)
   if type(value) == 'number' then
-    if not (value >= 0 and value < math.huge) then
-      core.fail('%s: %s must be finite and not negative, got %g', op, what, value)
-    end
+    core.check(value >= 0 and value < math.huge, '%s: %s must be finite and not negative, got %g', op, what, value)
     return {math.max(centre - value, least or -math.huge), centre + value}
   end
   local n = type(value) == 'table' and #value or 0
@@ -80,9 +77,8 @@ end
 -- ---- transforms of transforms ------------------------------------------------------------------------
 
 local function check_list(op, list)
-  if type(list) ~= 'table' or core.is_callable(list) then
-    core.fail('%s: a list of transforms is needed, %s{a, b}; got %s', op, op, core.describe(list))
-  end
+  core.check(type(list) == 'table' and not core.is_callable(list),
+    '%s: a list of transforms is needed, %s{a, b}; got %s', op, op, core.describe(list))
   for k = 1, #list do
     local t = list[k]
     if not core.is_callable(t) then core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(t)) end

@@ -73,10 +73,8 @@ local function read_index(operation, path)
   if not file and errno == 2 then return nil end
   if file then file:close() end
   local index = save.read(operation, path)
-  if type(index) ~= 'table' or type(index.dist) ~= 'table' or type(index.state) ~= 'table' then
-    core.fail("%s: '%s' is not a file of dist.checkpoint; mt.checkpoint.resume reads those of one process", operation,
-      path)
-  end
+  core.check(type(index) == 'table' and type(index.dist) == 'table' and type(index.state) == 'table',
+    "%s: '%s' is not a file of dist.checkpoint; mt.checkpoint.resume reads those of one process", operation, path)
   run_state.check(operation, path, index.state)
   return index
 end

@@ -42,9 +42,8 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
     class.check_module('dist.parallel', net)
     if averages[net] then return net end
     for _, module in ipairs(net:modules()) do
-      if module.sparse == true then
-        core.fail('dist.parallel: an embedding has sparse gradients, which are not averaged; leave sparse out')
-      end
+      core.check(module.sparse ~= true,
+        'dist.parallel: an embedding has sparse gradients, which are not averaged; leave sparse out')
     end
     local parameters = util.filter(net:parameters(), function(p) return p.requires_grad end)
     dist.broadcast_(util.append(net:buffers(), net:parameters()), 0)
@@ -89,10 +88,8 @@ parallel.join = core.declare('join(batches, step: function)',
         batch, own = new, own + 1
       end
       if not parallel.any(not has_ended) then return steps, own end
-      if steps == 0 and parallel.any(has_ended) then
-        core.fail('dist.join: %s process has no batch at all, so it could not repeat its last one',
-          has_ended and 'this' or 'another')
-      end
+      core.check(steps ~= 0 or not parallel.any(has_ended), 'dist.join: %s process has no batch at all, so it could ' ..
+        'not repeat its last one', has_ended and 'this' or 'another')
       local before = parts.zero_gradients(has_ended)
       local result = util.finally(function() parts.zero_gradients(before) end, step, unpack(batch, 1, batch.n))
       steps = steps + 1

@@ -20,10 +20,8 @@ local function read(path)
   if not file and errno == 2 then return nil end
   if file then file:close() end
   local kind = core.file_kind('checkpoint.resume', path)
-  if kind ~= 'safetensors' then
-    core.fail("checkpoint.resume: '%s' is not a checkpoint of mtorch%s", path,
-      (kind == 'zip' or kind == 'torch') and "; mt.load(path) reads PyTorch's files" or '')
-  end
+  core.check(kind == 'safetensors', "checkpoint.resume: '%s' is not a checkpoint of mtorch%s", path,
+    (kind == 'zip' or kind == 'torch') and "; mt.load(path) reads PyTorch's files" or '')
   local content = save.read('checkpoint.resume', path)
   if type(content) == 'table' and type(content.dist) == 'table' then
     core.fail("checkpoint.resume: '%s' is a file of dist.checkpoint.save; dist.checkpoint.resume reads it", path)

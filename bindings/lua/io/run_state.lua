@@ -57,9 +57,8 @@ function run_state.copied(value, replace, above)
 end
 
 function run_state.check_objects(operation, objects)
-  if methods_of(objects) or getmetatable(objects) then
-    core.fail('%s: a table of objects by name is needed, {model=net, optim=opt, step=n}, got one object', operation)
-  end
+  core.check(not methods_of(objects) and not getmetatable(objects),
+    '%s: a table of objects by name is needed, {model=net, optim=opt, step=n}, got one object', operation)
 end
 
 local function random_state()
@@ -97,12 +96,10 @@ end
 --- The 'checkpoint' of a table that a file had; raises an error if it is not the state of a run.
 function run_state.check(operation, path, content)
   local own = type(content) == 'table' and content.checkpoint
-  if type(own) ~= 'table' or type(own.objects) ~= 'table' or type(own.random) ~= 'table' then
-    core.fail("%s: '%s' is not a checkpoint of mtorch; mt.load(path) reads other files", operation, path)
-  end
-  if own.version ~= 1 then
-    core.fail("%s: '%s' is of version %s, this program reads version 1", operation, path, tostring(own.version))
-  end
+  core.check(type(own) == 'table' and type(own.objects) == 'table' and type(own.random) == 'table',
+    "%s: '%s' is not a checkpoint of mtorch; mt.load(path) reads other files", operation, path)
+  core.check(own.version == 1,
+    "%s: '%s' is of version %s, this program reads version 1", operation, path, tostring(own.version))
   for _, keys in ipairs(own.objects) do
     if type(keys) ~= 'table' or #keys == 0 then core.fail("%s: '%s' is damaged", operation, path) end
   end

@@ -199,10 +199,8 @@ function save.read(operation, path)
   local reader = setmetatable({operation = operation, path = path, tensors = tensors, made = {}}, Reader)
   local ok, whole = pcall(core.parse_json, metadata.mtorch)
   if not ok or type(whole) ~= 'table' or type(whole.value) ~= 'table' then reader:damaged('cannot be read') end
-  if whole.version ~= 1 then
-    core.fail("%s: '%s' has a table of version %s, this program reads version 1; use a newer one", operation, path,
-      tostring(whole.version))
-  end
+  core.check(whole.version == 1, "%s: '%s' has a table of version %s, this program reads version 1; use a newer one",
+    operation, path, tostring(whole.version))
   return (reader:value(whole.value))
 end
 
@@ -225,10 +223,8 @@ save.load = core.declare('load(path: string)',
   function(path)
     local kind = core.file_kind('load', path)
     if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
-    if kind == 'other' then
-      core.fail("load: '%s' is not a safetensors file (of mt.save), a file of PyTorch or an npz file; mt.data " ..
-        'reads csv, json, text and images', path)
-    end
+    core.check(kind ~= 'other', "load: '%s' is not a safetensors file (of mt.save), a file of PyTorch or an npz " ..
+      "file; mt.data reads csv, json, text and images", path)
     if kind == 'safetensors' then return (save.read('load', path)) end
     if kind == 'zip' and core.is_npz('load', path) then return (core.read_npz(path)) end
     return (load_torch(path))

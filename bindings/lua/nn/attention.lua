@@ -157,9 +157,8 @@ class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int
   'scores of all queries are in memory at once.', {bias = true}, true,
   function(self, o)
     local n, bias = o.embed_dim, o.bias
-    if n % self.num_heads ~= 0 then
-      core.fail('MultiheadAttention: embed_dim, %d, must be a multiple of num_heads, %d', n, self.num_heads)
-    end
+    core.check(n % self.num_heads == 0,
+      'MultiheadAttention: embed_dim, %d, must be a multiple of num_heads, %d', n, self.num_heads)
     if (self.kdim or n) == n and (self.vdim or n) == n then
       self.in_proj_weight = class.Parameter(xavier_uniform(3 * n, n))
     else

@@ -19,10 +19,8 @@ end
 class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = true)',
   'A tensor that modules register and optimizers change.',
   function(tensor, requires_grad)
-    if requires_grad and not tensor.dtype:find 'float' then
-      core.fail('Parameter: a tensor of floats is needed, got %s; use x:float(), or {requires_grad=false}',
-        core.describe(tensor))
-    end
+    core.check(not requires_grad or tensor.dtype:find 'float',
+      'Parameter: a tensor of floats is needed, got %s; use x:float(), or {requires_grad=false}', core.describe(tensor))
     return registered(tensor, 'parameter'):requires_grad_(requires_grad)
   end)
 
@@ -148,14 +146,10 @@ end
 --- Raises an error if a value may not replace a parameter or buffer; returns whether a plain tensor becomes a buffer.
 local function replaces(self, key, old, value)
   if value == nil or registry[value] or is_module(value) then return false end
-  if registry[old] == 'parameter' then
-    core.fail('%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes it), or write into it with ' ..
-      'mt.no_grad and copy_; got %s', self.__name, tostring(key), core.describe(value))
-  end
-  if not mt.is_tensor(value) then
-    core.fail('%s.%s is a buffer: assign a tensor (or nil, which removes it), got %s', self.__name,
-      tostring(key), core.describe(value))
-  end
+  core.check(registry[old] ~= 'parameter', '%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes ' ..
+    'it), or write into it with mt.no_grad and copy_; got %s', self.__name, tostring(key), core.describe(value))
+  core.check(mt.is_tensor(value), '%s.%s is a buffer: assign a tensor (or nil, which removes it), got %s', self.__name,
+    tostring(key), core.describe(value))
   return true
 end
 
@@ -201,9 +195,8 @@ end
 --- Raises an error for a name that cannot be registered. Assigned modules may have the names of other methods than
 --- forward, since those of the library do not rely on their names.
 function class.check_name(self, op, name, is_assigned_module)
-  if name == '' or name:find('.', 1, true) then
-    core.fail("%s: '%s' is not a field name; it must have characters and no '.'", op, name)
-  end
+  core.check(name ~= '' and not name:find('.', 1, true),
+    "%s: '%s' is not a field name; it must have characters and no '.'", op, name)
   if name:find('^__') or class.Module[name] ~= nil and not (is_assigned_module and name ~= 'forward') then
     core.fail("%s: '%s' is a name of %s's own", op, name, self.__name)
   end
@@ -320,10 +313,8 @@ function class.options_constructor(of, signature, doc, apart, placed, init)
       end
     end
     init(self, o)
-    if placed and o.dtype and not o.dtype:find 'float' then
-      core.fail("%s: dtype must be one of floats, 'float32', 'float64', 'float16' or 'bfloat16', got '%s'", of.__name,
-        o.dtype)
-    end
+    core.check(not placed or not o.dtype or o.dtype:find 'float',
+      "%s: dtype must be one of floats, 'float32', 'float64', 'float16' or 'bfloat16', got '%s'", of.__name, o.dtype)
     if placed and (o.device or o.dtype) then class.Module.to(self, {device = o.device, dtype = o.dtype}) end
   end)
   params = core.parameters(of)
@@ -368,10 +359,8 @@ class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.c
   local of = self.__class
   if of.__init ~= class.Module.__init then return end -- called by the constructor of the class
   local other = of.__init__ and '__init__' or of._init and '_init'
-  if other or select('#', ...) > 0 then
-    core.fail('%s: the class has no __init%s; define function %s:__init(..)', of.__name,
-      other and ', its ' .. other .. ' is not called' or ' that takes arguments', of.__name)
-  end
+  core.check(not other and select('#', ...) == 0, '%s: the class has no __init%s; define function %s:__init(..)',
+    of.__name, other and ', its ' .. other .. ' is not called' or ' that takes arguments', of.__name)
 end)
 
 class.class = core.declare('class(name: string, base=nil)',

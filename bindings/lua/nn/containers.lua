@@ -11,9 +11,7 @@ local module = {fits = is_module, name = 'module'}
 local tensor = {fits = mt.is_tensor, name = 'tensor'}
 
 local function check(of, op, value, where)
-  if not of.fits(value) then
-    core.fail('%s: %s must be a %s, got %s', op, where, of.name, class.describe(value))
-  end
+  core.check(of.fits(value), '%s: %s must be a %s, got %s', op, where, of.name, class.describe(value))
   return value
 end
 
@@ -25,18 +23,15 @@ end
 
 --- The length of a list, which must not have gaps or names.
 local function list_length(op, of, list)
-  if type(list) == 'table' and rawget(list, '__name') then
-    core.fail('%s: a %s is needed, got %s', op, of.name, core.describe(list))
-  end
-  if type(list) ~= 'table' or (is_module(list) and #list == 0) then
-    core.fail('%s: a list of %ss is needed, got %s', op, of.name, class.describe(list))
-  end
+  core.check(type(list) ~= 'table' or not rawget(list, '__name'),
+    '%s: a %s is needed, got %s', op, of.name, core.describe(list))
+  core.check(type(list) == 'table' and not (is_module(list) and #list == 0),
+    '%s: a list of %ss is needed, got %s', op, of.name, class.describe(list))
   if is_module(list) then return #list end
   local n = 0
   for key in pairs(list) do
-    if type(key) ~= 'number' or key < 1 or key % 1 ~= 0 then
-      core.fail('%s: entries have no names, got the key %s', op, core.describe(key))
-    end
+    core.check(type(key) == 'number' and key >= 1 and key % 1 == 0,
+      '%s: entries have no names, got the key %s', op, core.describe(key))
     n = math.max(n, key)
   end
   return n
@@ -59,9 +54,8 @@ local function list_methods(made, of)
   end
   local function position(op, at, last)
     if type(at) == 'number' and at < 0 then at = last + 1 + at end
-    if type(at) ~= 'number' or at % 1 ~= 0 or at < 1 or at > last then
-      core.fail('%s: the position is %s, expected 1..%d', op, core.describe(at), last)
-    end
+    core.check(type(at) == 'number' and at % 1 == 0 and at >= 1 and at <= last,
+      '%s: the position is %s, expected 1..%d', op, core.describe(at), last)
     return at
   end
   function made.insert(self, at, value)
@@ -120,17 +114,15 @@ ParameterList.__lists = true
 
 --- {name, value} pairs: of such a list in its order, of a table sorted by name.
 local function pairs_of(op, of, given)
-  if type(given) ~= 'table' or is_module(given) and not given.items then
-    core.fail('%s: a table of %ss by name is needed, got %s', op, of.name, class.describe(given))
-  end
+  core.check(type(given) == 'table' and (not is_module(given) or given.items),
+    '%s: a table of %ss by name is needed, got %s', op, of.name, class.describe(given))
   local list = {}
   if is_module(given) then
     for name, value in given:items() do list[#list + 1] = {name, value} end
   elseif given[1] ~= nil then
     for i, pair in ipairs(given) do
-      if type(pair) ~= 'table' or type(pair[1]) ~= 'string' then
-        core.fail("%s: entry %d must be {'name', %s}, got %s", op, i, of.name, class.describe(pair))
-      end
+      core.check(type(pair) == 'table' and type(pair[1]) == 'string',
+        "%s: entry %d must be {'name', %s}, got %s", op, i, of.name, class.describe(pair))
       list[i] = pair
     end
   else

@@ -25,9 +25,7 @@ end
 --- error for channels that groups do not divide, and for sizes that are too small.
 local function draw(name, o, dims, rows, columns)
   for _, side in ipairs{'in_channels', 'out_channels'} do
-    if o[side] % o.groups ~= 0 then
-      core.fail('%s: %s is %d, which %d groups do not divide', name, side, o[side], o.groups)
-    end
+    core.check(o[side] % o.groups == 0, '%s: %s is %d, which %d groups do not divide', name, side, o[side], o.groups)
   end
   local shape, fan = {rows, columns / o.groups}, columns / o.groups
   for option, least in pairs{stride = 1, padding = 0, dilation = 1, output_padding = 0} do
@@ -37,9 +35,7 @@ local function draw(name, o, dims, rows, columns)
     shape[#shape + 1], fan = size, fan * size
   end
   for _, stride in ipairs(each(name, 'stride', o.stride, dims)) do
-    if stride ~= 1 and o.padding == 'same' then
-      core.fail("%s: padding 'same' needs stride 1, the stride is %d", name, stride)
-    end
+    core.check(stride == 1 or o.padding ~= 'same', "%s: padding 'same' needs stride 1, the stride is %d", name, stride)
   end
   local uniform = module.uniform(1 / math.sqrt(fan))
   return uniform(shape), o.bias and uniform(o.out_channels)
@@ -90,9 +86,8 @@ for dims = 1, 3 do define(dims, mt[('conv%dd'):format(dims)]) end
 local function padding_to(name, self, x, asked, dims)
   local first = x:dim() - dims
   if type(asked) ~= 'table' then asked = each(name, 'output_size', asked, dims) end
-  if #asked ~= dims and #asked ~= x:dim() then
-    core.fail('%s: output_size has %d numbers; give %d, or %d', name, #asked, dims, x:dim())
-  end
+  core.check(#asked == dims or #asked == x:dim(),
+    '%s: output_size has %d numbers; give %d, or %d', name, #asked, dims, x:dim())
   local numbers = {}
   for _, option in ipairs{'kernel_size', 'stride', 'padding', 'dilation'} do
     numbers[option] = each(name, option, self[option], dims)
@@ -103,10 +98,8 @@ local function padding_to(name, self, x, asked, dims)
     local least = (x:size(first + d) - 1) * stride - 2 * numbers.padding[d] +
       numbers.dilation[d] * (numbers.kernel_size[d] - 1) + 1
     rest[d] = asked[#asked - dims + d] - least
-    if rest[d] < 0 or rest[d] >= stride then
-      core.fail('%s: output_size %d of dimension %d is not possible, %d..%d are', name, asked[#asked - dims + d],
-        first + d, least, least + stride - 1)
-    end
+    core.check(rest[d] >= 0 and rest[d] < stride, '%s: output_size %d of dimension %d is not possible, %d..%d are',
+      name, asked[#asked - dims + d], first + d, least, least + stride - 1)
   end
   return rest
 end

@@ -8,23 +8,19 @@ local module = require 'mtorch.nn.module'
 local function padding_row(name, o)
   local row = o.padding_idx
   if row == nil then return nil end
-  if row == 0 or math.abs(row) > o.num_embeddings then
-    core.fail('%s: padding_idx is %d, expected 1..%d (or from the end -1..-%d)', name, row, o.num_embeddings,
-      o.num_embeddings)
-  end
+  core.check(row ~= 0 and math.abs(row) <= o.num_embeddings,
+    '%s: padding_idx is %d, expected 1..%d (or from the end -1..-%d)', name, row, o.num_embeddings, o.num_embeddings)
   return row < 0 and o.num_embeddings + 1 + row or row
 end
 
 --- The given table, or a random one: normal, with zeros at the padding.
 local function table_of(name, o)
   local row, weight = padding_row(name, o), o._weight
-  if o.scale_grad_by_freq and o.mode == 'max' then
-    core.fail("EmbeddingBag: scale_grad_by_freq is for the modes 'mean' and 'sum', not 'max'")
-  end
+  core.check(not o.scale_grad_by_freq or o.mode ~= 'max',
+    "EmbeddingBag: scale_grad_by_freq is for the modes 'mean' and 'sum', not 'max'")
   if weight then
-    if weight:dim() ~= 2 or weight:size(1) ~= o.num_embeddings or weight:size(2) ~= o.embedding_dim then
-      core.fail('%s: _weight is %s, expected (%d, %d)', name, tostring(weight.shape), o.num_embeddings, o.embedding_dim)
-    end
+    core.check(weight:dim() == 2 and weight:size(1) == o.num_embeddings and weight:size(2) == o.embedding_dim,
+      '%s: _weight is %s, expected (%d, %d)', name, weight.shape, o.num_embeddings, o.embedding_dim)
     return weight
   end
   weight = mt.randn(o.num_embeddings, o.embedding_dim)
@@ -89,9 +85,8 @@ local function define(name, options, doc, forward)
     (options:gsub(',? ?_weight: tensor = nil', ''))),
     'The module with this table [entries x features], which is not trained unless freeze=false.',
     function(embeddings, freeze, ...)
-      if embeddings:dim() ~= 2 then
-        core.fail('from_pretrained: embeddings are %s; expected (entries x features)', tostring(embeddings.shape))
-      end
+      core.check(embeddings:dim() == 2,
+        'from_pretrained: embeddings are %s; expected (entries x features)', embeddings.shape)
       local given = {num_embeddings = embeddings:size(1), embedding_dim = embeddings:size(2), _weight = embeddings}
       for i = 3, #params do given[params[i].name] = (select(i - 2, ...)) end
       local self = made(given)

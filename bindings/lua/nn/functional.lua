@@ -23,9 +23,8 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
   "nn.functional_call(net, {['0.weight'] = w}, x): gradients reach them. A shared parameter is replaced everywhere.",
   function(net, tensors, ...)
     class.check_module('functional_call', net)
-    if type(tensors) ~= 'table' then
-      core.fail('functional_call: a table of tensors by name is needed, got %s', core.describe(tensors))
-    end
+    core.check(type(tensors) == 'table',
+      'functional_call: a table of tensors by name is needed, got %s', core.describe(tensors))
     local places, named = places_of(net)
     local replaced = {}
     for name, tensor in pairs(tensors) do
@@ -78,9 +77,8 @@ functional.vector_to_parameters = core.declare('vector_to_parameters(vec: tensor
   'Writes the elements of a vector into the parameters, one after the other.', function(vec, parameters)
     local sizes, n = {}, 0
     for i, p in ipairs(parameters) do sizes[i], n = p:numel(), n + p:numel() end
-    if vec:dim() ~= 1 or vec:numel() ~= n then
-      core.fail('vector_to_parameters: the vector is %s, the parameters have %d elements', tostring(vec.shape), n)
-    end
+    core.check(vec:dim() == 1 and vec:numel() == n,
+      'vector_to_parameters: the vector is %s, the parameters have %d elements', vec.shape, n)
     mt.no_grad(function()
       for i, part in ipairs(vec:split(sizes)) do parameters[i]:copy_(part:view_as(parameters[i])) end
     end)

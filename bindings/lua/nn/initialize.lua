@@ -16,9 +16,7 @@ end
 
 --- fan_in and fan_out: the numbers of in and out channels times the kernel size.
 local function fans(name, tensor)
-  if tensor:dim() < 2 then
-    core.fail('%s: the tensor is %s; it needs 2 dimensions, out and in', name, tostring(tensor.shape))
-  end
+  core.check(tensor:dim() >= 2, '%s: the tensor is %s; it needs 2 dimensions, out and in', name, tensor.shape)
   local kernel = tensor:numel() > 0 and tensor:numel() / (tensor:size(1) * tensor:size(2)) or 0
   return tensor:size(2) * kernel, tensor:size(1) * kernel
 end
@@ -75,12 +73,10 @@ define('dirac_', 'groups: int >= 1 = 1',
   'The convolution [out x in x kernel] that is the identity for the first min(in, out) channels.',
   function(tensor, groups)
     local dims = tensor:dim()
-    if dims < 3 or dims > 5 then
-      core.fail('dirac_: the tensor is %s; it needs 3 to 5 dimensions, out x in x kernel', tostring(tensor.shape))
-    end
-    if tensor:size(1) % groups ~= 0 then
-      core.fail('dirac_: the first size is %d, which %d groups do not divide', tensor:size(1), groups)
-    end
+    core.check(dims >= 3 and dims <= 5,
+      'dirac_: the tensor is %s; it needs 3 to 5 dimensions, out x in x kernel', tensor.shape)
+    core.check(tensor:size(1) % groups == 0,
+      'dirac_: the first size is %d, which %d groups do not divide', tensor:size(1), groups)
     tensor:zero_()
     local out = tensor:size(1) / groups
     for g = 0, groups - 1 do
@@ -125,9 +121,7 @@ define_by_fans('kaiming',
 define('orthogonal_', 'gain: number = 1',
   'Orthogonal rows or columns of the tensor seen as [size 1 x rest], times gain (Saxe 2013).',
   function(tensor, gain)
-    if tensor:dim() < 2 then
-      core.fail('orthogonal_: the tensor is %s; it needs 2 dimensions', tostring(tensor.shape))
-    end
+    core.check(tensor:dim() >= 2, 'orthogonal_: the tensor is %s; it needs 2 dimensions', tensor.shape)
     if tensor:numel() == 0 then return end
     local rows = tensor:size(1)
     local columns = tensor:numel() / rows

@@ -136,9 +136,8 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
   function(self, ...)
     local dtype = mt.empty({0}, 'float32'):to(...).dtype
     local asked = dtype == mt.empty({0}, 'float64'):to(...).dtype
-    if asked and not dtype:find('float') then
-      core.fail("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'", dtype)
-    end
+    core.check(not asked or dtype:find('float'),
+      "to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'", dtype)
     local given, n = {...}, select('#', ...)
     walk(self, function(_, value, kind, owner, key)
       if kind == 'module' then return end

@@ -109,9 +109,8 @@ with_statistics('SyncBatchNorm', 2, 5, true,
 --- Raises an error for a normalized_shape without sizes, or with sizes below 1.
 local function check_shape(name, o)
   local shape = type(o.normalized_shape) == 'table' and o.normalized_shape or {o.normalized_shape}
-  if #shape == 0 or math.min(unpack(shape)) < 1 then
-    core.fail('%s: normalized_shape is {%s}, expected one or more sizes from 1', name, table.concat(shape, ', '))
-  end
+  core.check(#shape > 0 and math.min(unpack(shape)) >= 1,
+    '%s: normalized_shape is {%s}, expected one or more sizes from 1', name, table.concat(shape, ', '))
 end
 
 normalize.LayerNorm = module.define{
@@ -144,9 +143,8 @@ normalize.GroupNorm = module.define{
   'Mean 0 and variance 1 over each group of channels of each image, times weight, plus bias.',
   parameters = {'weight', 'bias'},
   init = function(o)
-    if o.num_channels % o.num_groups ~= 0 then
-      core.fail('GroupNorm: num_channels is %d, which %d groups do not divide', o.num_channels, o.num_groups)
-    end
+    core.check(o.num_channels % o.num_groups == 0,
+      'GroupNorm: num_channels is %d, which %d groups do not divide', o.num_channels, o.num_groups)
     return o.affine and mt.ones(o.num_channels), o.affine and mt.zeros(o.num_channels)
   end,
   forward = mt.group_norm,

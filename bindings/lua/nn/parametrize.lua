@@ -35,9 +35,8 @@ local function parameter_of(op, module, name)
       name)
   end
   local weight = rawget(params, name)
-  if weight == nil or class.registry[weight] ~= 'parameter' then
-    core.fail("%s: %s has no parameter '%s' of its own", op, module.__name, name)
-  end
+  core.check(weight ~= nil and class.registry[weight] == 'parameter',
+    "%s: %s has no parameter '%s' of its own", op, module.__name, name)
   return weight
 end
 
@@ -151,14 +150,11 @@ parametrize.remove_parametrizations = core.declare(
     local params = class.is_module(module) and rawget(module, '__params')
     local all = params and rawget(params, '__computed')
     local list = all and rawget(all, name)
-    if not list then
-      core.fail("remove_parametrizations: %s has no computed '%s'",
-        params and module.__name or core.describe(module), name)
-    end
+    core.check(list,
+      "remove_parametrizations: %s has no computed '%s'", params and module.__name or core.describe(module), name)
     local originals = rawget(list, '__params')
-    if not leave and originals.original == nil then
-      core.fail("remove_parametrizations: the weight has two originals; it can only be left as it is")
-    end
+    core.check(leave or originals.original ~= nil,
+      "remove_parametrizations: the weight has two originals; it can only be left as it is")
     local trained = (originals.original or originals.original1).requires_grad
     local value = leave and mt.no_grad(list.forward, list) or originals.original
     unregister(all, name)

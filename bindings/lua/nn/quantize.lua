@@ -24,9 +24,7 @@ quantize.QuantizedLinear = module.define{
 local function quantized(layer, name)
   local weight, bias = layer.weight:detach(), layer.bias and layer.bias:detach():clone() or nil
   local largest = weight:abs():amax(2):float()
-  if not largest:isfinite():all() then
-    core.fail('quantize: %s.weight has values that are not finite', name)
-  end
+  core.check(largest:isfinite():all(), 'quantize: %s.weight has values that are not finite', name)
   local scale = mt.where(largest:eq(0), 1, largest / 127)
   local made = quantize.QuantizedLinear(layer.in_features, layer.out_features, {bias = bias ~= nil})
   made.weight = class.Buffer((weight:float() / scale:unsqueeze(2)):round():clamp(-127, 127):to 'int8')

@@ -119,10 +119,8 @@ end
 local function layered(name, options, doc, mode, gates)
   define(name, options, doc, mode, function(self)
     local projection = self.proj_size or 0
-    if projection >= self.hidden_size then
-      core.fail('%s: proj_size is %d, it must be smaller than hidden_size, %d', self.__name, projection,
-        self.hidden_size)
-    end
+    core.check(projection < self.hidden_size,
+      '%s: proj_size is %d, it must be smaller than hidden_size, %d', self.__name, projection, self.hidden_size)
     local state, directions = projection > 0 and projection or self.hidden_size, self.bidirectional and 2 or 1
     for layer = 0, self.num_layers - 1 do
       for direction = 1, directions do

@@ -63,10 +63,8 @@ local function switch(self, op, on, patterns)
     end
   end
   for _, pattern in ipairs(patterns) do
-    if not used[pattern] then
-      core.fail("%s: no parameter's name fits '%s'; there are %s%s", op, pattern,
-        table.concat(names, ', ', 1, math.min(#names, 8)), #names > 8 and ', ..' or '')
-    end
+    core.check(used[pattern], "%s: no parameter's name fits '%s'; there are %s%s", op, pattern,
+      table.concat(names, ', ', 1, math.min(#names, 8)), #names > 8 and ', ..' or '')
   end
   return self
 end

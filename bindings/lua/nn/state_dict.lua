@@ -64,10 +64,8 @@ local shown = 4 -- the number of faults in an error
 --- Raises an error for a state that does not fit a module; returns the state under the module's names, the module's
 --- tensors, their names in order, and the missing and unexpected names if not strict.
 function class.check_state(self, state, strict)
-  if type(state) ~= 'table' or is_module(state) then
-    core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got %s',
-      is_module(state) and state.__name or core.describe(state))
-  end
+  core.check(type(state) == 'table' and not is_module(state), 'load_state_dict: a table of tensors, as state_dict() ' ..
+    'returns, is needed, got %s', is_module(state) and state.__name or core.describe(state))
   local mine, order = state_of(self)
   state = renamed(order, state)
   local missing, unexpected, faults = compare(mine, order, state)

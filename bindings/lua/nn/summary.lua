@@ -101,9 +101,8 @@ local function attempts_of(given, options, net)
   end
   local inputs = {n = #given}
   for i, one in ipairs(given) do
-    if not mt.is_tensor(one) and type(one) ~= 'table' then
-      core.fail('summary: inputs are sizes or tensors, net:summary{64, 1, 28, 28}; got %s', core.describe(one))
-    end
+    core.check(mt.is_tensor(one) or type(one) == 'table',
+      'summary: inputs are sizes or tensors, net:summary{64, 1, 28, 28}; got %s', core.describe(one))
     inputs[i] = mt.is_tensor(one) and one or input_of(one, dtype(i), device)
   end
   return {function() return inputs end}

@@ -32,9 +32,8 @@ local gathered, cut_up = pair('gathered', gather, cut), pair('cut', cut, gather)
 --- Raises an error for a number of features that the processes do not divide, or a process outside of the group.
 local function check(name, features, group)
   if dist.rank(group) < 0 then core.fail('%s: process %d is not in the group', name, dist.rank()) end
-  if features % dist.size(group) ~= 0 then
-    core.fail('%s: %d features, which %d processes do not divide', name, features, dist.size(group))
-  end
+  core.check(features % dist.size(group) == 0,
+    '%s: %d features, which %d processes do not divide', name, features, dist.size(group))
 end
 
 parallel.ColumnParallelLinear = module.define{

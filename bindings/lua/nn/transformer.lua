@@ -20,9 +20,7 @@ local function layer(name, doc, attentions)
   local made = class.class(name)
   class.options_constructor(made, ('%s(%s)'):format(name, kLayer), doc, {dropout = true, bias = true}, true,
     function(self, o)
-      if o.d_model % o.nhead ~= 0 then
-        core.fail('%s: d_model, %d, must be a multiple of nhead, %d', name, o.d_model, o.nhead)
-      end
+      core.check(o.d_model % o.nhead == 0, '%s: d_model, %d, must be a multiple of nhead, %d', name, o.d_model, o.nhead)
       for _, field in ipairs(attentions) do
         self[field] = mt.nn.MultiheadAttention(o.d_model, o.nhead,
           {dropout = o.dropout, bias = o.bias, batch_first = o.batch_first})

@@ -38,10 +38,8 @@ end)
 
 method('load_state_dict(state)', 'Restores the result of state_dict().', function(self, state)
   for key, kind in pairs(fields) do
-    if type(state) ~= 'table' or type(state[key]) ~= kind then
-      core.fail('load_state_dict: it is not what state_dict() of an EarlyStopping returned, got %s',
-        core.describe(type(state) == 'table' and state[key] or state))
-    end
+    core.check(type(state) == 'table' and type(state[key]) == kind, 'load_state_dict: it is not what state_dict() ' ..
+      'of an EarlyStopping returned, got %s', core.describe(type(state) == 'table' and state[key] or state))
   end
   for key in pairs(fields) do self[key] = state[key] end
   return self

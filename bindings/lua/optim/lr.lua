@@ -110,9 +110,8 @@ local function start_momentum(self)
   if not self.cycle_momentum then return end
   local defaults = rawget(self.optimizer, 'defaults') or {}
   self.use_beta1 = defaults.betas ~= nil
-  if not self.use_beta1 and defaults.momentum == nil then
-    core.fail('%s: %s has neither momentum nor betas; use {cycle_momentum = false}', self.__name, self.optimizer.name)
-  end
+  core.check(self.use_beta1 or defaults.momentum ~= nil,
+    '%s: %s has neither momentum nor betas; use {cycle_momentum = false}', self.__name, self.optimizer.name)
   self.base_momentums = per_group(self, 'base_momentum', self.base_momentum)
   self.max_momentums = per_group(self, 'max_momentum', self.max_momentum)
   if self.last_epoch >= 0 then return end
@@ -168,9 +167,8 @@ local once = {}
 
 function once:start()
   if not self.total_steps then
-    if not (self.epochs and self.steps_per_epoch) then
-      core.fail('OneCycleLR: total_steps, or epochs and steps_per_epoch, are needed')
-    end
+    core.check(self.epochs and self.steps_per_epoch,
+      'OneCycleLR: total_steps, or epochs and steps_per_epoch, are needed')
     self.total_steps = self.epochs * self.steps_per_epoch
   end
   local n, first = self.total_steps, self.pct_start
@@ -197,9 +195,7 @@ end
 --- The phase of this step, and the fraction of it that is complete.
 function once:prepare()
   local t, from = self.last_epoch, 0
-  if t > self.total_steps then
-    core.fail('OneCycleLR: step %d, but total_steps is %d', t, self.total_steps)
-  end
+  if t > self.total_steps then core.fail('OneCycleLR: step %d, but total_steps is %d', t, self.total_steps) end
   for k, phase in ipairs(self.phases) do
     if t <= phase[1] or k == #self.phases then
       self.phase, self.share = k, phase[1] == from and 1 or (t - from) / (phase[1] - from)
@@ -262,16 +258,12 @@ define('MultiplicativeLR', 'lr_lambda: function|list',
 local function checked_schedulers(self, list)
   if #list == 0 then core.fail('%s: a list of schedulers is needed, got an empty one', self.__name) end
   for i, inner in ipairs(list) do
-    if type(inner) ~= 'table' or rawget(inner, 'optimizer') == nil then
-      core.fail('%s: entry %d is %s, not a scheduler', self.__name, i, core.describe(inner))
-    end
-    if inner.__name == 'ReduceLROnPlateau' then
-      core.fail('%s: entry %d is a ReduceLROnPlateau, whose steps need a metric; call its step(metric) yourself',
-        self.__name, i)
-    end
-    if self.optimizer ~= nil and inner.optimizer ~= self.optimizer then
-      core.fail('%s: entry %d is of another optimizer', self.__name, i)
-    end
+    core.check(type(inner) == 'table' and rawget(inner, 'optimizer') ~= nil,
+      '%s: entry %d is %s, not a scheduler', self.__name, i, core.describe(inner))
+    core.check(inner.__name ~= 'ReduceLROnPlateau',
+      '%s: entry %d is a ReduceLROnPlateau, whose steps need a metric; call its step(metric) yourself', self.__name, i)
+    core.check(self.optimizer == nil or inner.optimizer == self.optimizer,
+      '%s: entry %d is of another optimizer', self.__name, i)
   end
   return {unpack(list)}
 end
@@ -291,14 +283,11 @@ local function current(self)
 end
 function sequential:make()
   self._schedulers, self.schedulers = checked_schedulers(self, self.schedulers), nil
-  if #self.milestones ~= #self._schedulers - 1 then
-    core.fail('SequentialLR: %d schedulers need %d milestones, got %d', #self._schedulers, #self._schedulers - 1,
-      #self.milestones)
-  end
+  core.check(#self.milestones == #self._schedulers - 1, 'SequentialLR: %d schedulers need %d milestones, got %d',
+    #self._schedulers, #self._schedulers - 1, #self.milestones)
   for i, step in ipairs(self.milestones) do
-    if i > 1 and step < self.milestones[i - 1] then
-      core.fail('SequentialLR: milestones must grow, but %d follows %d', step, self.milestones[i - 1])
-    end
+    core.check(i <= 1 or step >= self.milestones[i - 1],
+      'SequentialLR: milestones must grow, but %d follows %d', step, self.milestones[i - 1])
   end
   local step = self.last_epoch + 1
   self.last_epoch = 0

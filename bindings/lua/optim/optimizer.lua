@@ -34,9 +34,7 @@ local function checked_parameters(name, list, seen, of_group)
   for i = 1, #list do
     local p = list[i]
     if not mt.is_tensor(p) then core.fail('%s: entry %d is %s, not a parameter', name, i, core.describe(p)) end
-    if not p.is_leaf then
-      core.fail('%s: entry %d was computed from others; only leaves can be optimized', name, i)
-    end
+    core.check(p.is_leaf, '%s: entry %d was computed from others; only leaves can be optimized', name, i)
     if before[p] then core.fail('%s: entry %d is the same parameter as entry %d', name, i, before[p]) end
     if seen[p] then core.fail('%s: entry %d is a parameter of group %d already', name, i, seen[p]) end
     copy[i], before[p] = p, i
@@ -95,9 +93,7 @@ end
 local function group_meta(self)
   local unknown = "%s: a group has no option '%s'"
   local function put(group, key, value) -- also for an option that was set to nil before
-    if key == 'state' then
-      core.fail('%s: the state of a group is read-only; opt:load_state_dict(state) sets it', self.name)
-    end
+    core.check(key ~= 'state', '%s: the state of a group is read-only; opt:load_state_dict(state) sets it', self.name)
     if key ~= 'params' then check_option(self, key, unknown) end
     rawset(group, key, value)
   end
@@ -129,9 +125,7 @@ end
 method('add_param_group(group)', 'Adds a group, {params = list, lr = ..}; omitted options are those of the optimizer.',
   function(self, entry)
     local name, options, seen = self.name, {}, {}
-    if type(entry) ~= 'table' then
-      core.fail('%s: a group {params = list, ..} is needed, got %s', name, core.describe(entry))
-    end
+    core.check(type(entry) == 'table', '%s: a group {params = list, ..} is needed, got %s', name, core.describe(entry))
     if #self.param_groups == self.max_groups then core.fail('%s: it takes one group, this is a second', name) end
     self:current()
     for key, value in pairs(self.defaults) do options[key] = copied(value) end
@@ -240,15 +234,12 @@ function Optimizer.saved_state(_, state) return state end
 --- The options and the state of a group from a saved one.
 local function loaded_group(self, group, saved, i)
   local where = ('group %d'):format(i)
-  if type(saved) ~= 'table' or type(saved.state) ~= 'table' or type(saved.params) ~= 'table' then
-    core.fail('load_state_dict: %s is not what state_dict() returned, got %s', where, core.describe(saved))
-  end
-  if saved.optimizer ~= self.name then
-    core.fail('load_state_dict: the state is of %s, this is %s', tostring(saved.optimizer), self.name)
-  end
-  if #saved.params ~= #group.params then
-    core.fail('load_state_dict: %s has %d parameters, the state %d', where, #group.params, #saved.params)
-  end
+  core.check(type(saved) == 'table' and type(saved.state) == 'table' and type(saved.params) == 'table',
+    'load_state_dict: %s is not what state_dict() returned, got %s', where, core.describe(saved))
+  core.check(saved.optimizer == self.name,
+    'load_state_dict: the state is of %s, this is %s', tostring(saved.optimizer), self.name)
+  core.check(#saved.params == #group.params,
+    'load_state_dict: %s has %d parameters, the state %d', where, #group.params, #saved.params)
   local new = {}
   for key, default in pairs(self.defaults) do
     local value = saved[key]
@@ -266,11 +257,9 @@ method('load_state_dict(state)', 'Restores the result of state_dict() of such an
       core.fail("load_state_dict: this is the state of an optimizer of PyTorch, which is not read; load the " ..
         "network's state, net:load_state_dict, and begin with a new state here")
     end
-    if type(state) ~= 'table' or #state ~= #self.param_groups then
-      core.fail('load_state_dict: the state of an optimizer with %d group%s of parameters is needed, got %s',
-        #self.param_groups, #self.param_groups == 1 and '' or 's', type(state) == 'table' and 'one with ' .. #state or
-        core.describe(state))
-    end
+    core.check(type(state) == 'table' and #state == #self.param_groups,
+      'load_state_dict: the state of an optimizer with %d group%s of parameters is needed, got %s', #self.param_groups,
+      #self.param_groups == 1 and '' or 's', type(state) == 'table' and 'one with ' .. #state or core.describe(state))
     self:current()
     local new, states = {}, {}
     for i, group in ipairs(self.param_groups) do new[i], states[i] = loaded_group(self, group, state[i], i) end

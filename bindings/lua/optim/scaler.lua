@@ -130,10 +130,8 @@ local saved = {scale = 'finite > 0', growth_factor = 'finite > 1', backoff_facto
 method('load_state_dict(state)', 'Restores the result of state_dict() of an enabled scaler.', function(self, state)
   if not self.enabled then return self end
   for key in pairs(saved) do
-    if type(state) ~= 'table' or state[key] == nil then
-      core.fail('GradScaler: load_state_dict needs what state_dict() of an enabled one returned, got %s',
-        core.describe(state))
-    end
+    core.check(type(state) == 'table' and state[key] ~= nil,
+      'GradScaler: load_state_dict needs what state_dict() of an enabled one returned, got %s', core.describe(state))
   end
   core.check_options('GradScaler', state, saved)
   self.factor, books[self].tracker = state.scale, state._growth_tracker

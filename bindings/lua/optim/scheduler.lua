@@ -32,9 +32,7 @@ function scheduler.per_group(self, name, value, kind)
   end
   return util.tabulate(n, function(i)
     local entry = is_list and value[i] or value
-    if not fits(entry) then
-      core.fail('%s: %s[%d] is %s, not a %s', self.__name, name, i, core.describe(entry), kind)
-    end
+    core.check(fits(entry), '%s: %s[%d] is %s, not a %s', self.__name, name, i, core.describe(entry), kind)
     return entry
   end)
 end
@@ -166,9 +164,8 @@ local function check_state(self, state)
     if key == '_schedulers' and type(state[key]) == 'table' and #state[key] ~= #value then
       core.fail('load_state_dict: the state is of %d schedulers, %s has %d', #state[key], self.__name, #value)
     end
-    if key ~= '_schedulers' and not alike(value, state[key]) or type(state[key]) ~= type(value) then
-      core.fail("load_state_dict: the state's %s is %s; is it of a %s?", key, core.describe(state[key]), self.__name)
-    end
+    core.check((key == '_schedulers' or alike(value, state[key])) and type(state[key]) == type(value),
+      "load_state_dict: the state's %s is %s; is it of a %s?", key, core.describe(state[key]), self.__name)
   end
   for i, inner in ipairs(rawget(self, '_schedulers') or {}) do
     check_state(inner, state._schedulers[i])
@@ -213,10 +210,8 @@ function Scheduler:make()
   local groups, base_lrs = groups_of(self), {}
   self:start()
   for i, group in ipairs(groups) do
-    if self.last_epoch >= 0 and rawget(group, 'initial_lr') == nil then
-      core.fail('%s: last_epoch is %d, but param_groups[%d] has no initial_lr; load the state of the optimizer ' ..
-        'first', self.__name, self.last_epoch, i)
-    end
+    core.check(self.last_epoch < 0 or rawget(group, 'initial_lr') ~= nil, '%s: last_epoch is %d, but ' ..
+      'param_groups[%d] has no initial_lr; load the state of the optimizer first', self.__name, self.last_epoch, i)
     base_lrs[i] = initial_rate(self, i)
   end
   self.base_lrs = base_lrs

@@ -155,10 +155,9 @@ return core.declare('Sharded(opt)',
   'parameters are parts, it changes state_dict() alone, whose tensors are whole. opt itself is not used any more. ' ..
   'state_dict() is that of opt, and fits any number of processes. ZeRO stage 1 (Rajbhandari et al. 2020).',
   function(opt)
-    if type(opt) ~= 'table' or not rawget(opt, 'param_groups') or not rawget(opt, 'handle') then
-      core.fail('Sharded: an optimizer that changes each element by itself is needed, got %s',
-        type(opt) == 'table' and rawget(opt, 'name') or core.describe(opt))
-    end
+    core.check(type(opt) == 'table' and rawget(opt, 'param_groups') and rawget(opt, 'handle'),
+      'Sharded: an optimizer that changes each element by itself is needed, got %s',
+      type(opt) == 'table' and rawget(opt, 'name') or core.describe(opt))
     local state = opt:state_dict()
     local entries, cut = shard(opt)
     local averaged = dist.size() > 1

@@ -36,9 +36,7 @@ local function average(self, averaged, current, n)
 end
 
 local function check_alike(mine, theirs, what)
-  if #mine ~= #theirs then
-    core.fail('update_parameters: the network has %d %s, the averaged one %d', #theirs, what, #mine)
-  end
+  core.check(#mine == #theirs, 'update_parameters: the network has %d %s, the averaged one %d', #theirs, what, #mine)
   for i, p in ipairs(mine) do
     if p.shape ~= theirs[i].shape then
       core.fail('update_parameters: %s %d is %s, in the averaged network %s', what:sub(1, -2), i,

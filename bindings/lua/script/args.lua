@@ -8,7 +8,7 @@ local field_types = {name = 'any', default = 'any', choices = 'any', help = 'str
   metavar = 'string', required = 'bool', endings = 'strings', type = "'string'|'number'|'int'|'flag'|'output'"}
 local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 
-local function fail(...) core.fail('args: ' .. string.format(...)) end
+local function check(condition, message, ...) core.check(condition, 'args: ' .. message, ...) end
 local function number_text(x) return ('%.14g'):format(x) end
 
 --- "from 1 to 9", "from 1", "up to 9", of an option with limits.
@@ -52,10 +52,10 @@ end
 --- Checks that the choices are a list of distinct strings; o.spelling has each by its lower case.
 local function check_choices(o)
   local list, spelling = o.choices, {}
-  if type(list) ~= 'table' or #list == 0 then fail("'%s' has no choices", o.name) end
+  check(type(list) == 'table' and #list > 0, "'%s' has no choices", o.name)
   for _, choice in ipairs(list) do
-    if type(choice) ~= 'string' then fail("the choices of '%s' must be strings", o.name) end
-    if spelling[choice:lower()] then fail("'%s' has the choice '%s' twice", o.name, choice) end
+    check(type(choice) == 'string', "the choices of '%s' must be strings", o.name)
+    check(not spelling[choice:lower()], "'%s' has the choice '%s' twice", o.name, choice)
     spelling[choice:lower()] = choice
   end
   o.spelling = spelling
@@ -64,14 +64,13 @@ end
 
 --- An option from its fields, checked. Its flag is `--` and its name with dashes.
 local function checked(o)
-  if type(o.name) ~= 'string' then fail('every option needs a name, got %s', core.describe(o.name)) end
+  check(type(o.name) == 'string', 'every option needs a name, got %s', core.describe(o.name))
   o.name = o.name:gsub('-', '_')
-  if not o.name:find '^%a[%w_]*$' or o.name:lower() == 'help' or o.name:lower() == 'h' then
-    fail("'%s' cannot be the name of a flag", o.name)
-  end
+  check(o.name:find '^%a[%w_]*$' and o.name:lower() ~= 'help' and o.name:lower() ~= 'h',
+    "'%s' cannot be the name of a flag", o.name)
   for field, kind in pairs(field_types) do
     local wanted = o[field] ~= nil and core.misfit(kind, o[field])
-    if wanted then fail("the %s of '%s' must be %s, got %s", field, o.name, wanted, core.describe(o[field])) end
+    check(not wanted, "the %s of '%s' must be %s, got %s", field, o.name, wanted, core.describe(o[field]))
   end
   if type(o.default) == 'table' then o.choices, o.default = o.default, nil end
   if o.choices then
@@ -80,30 +79,24 @@ local function checked(o)
   end
   o.type = o.type or o.endings and 'output' or lua_kinds[type(o.default)] or o.default == nil and
     ((o.min or o.max) and 'number' or 'string')
-  if not o.type then
-    fail("the default of '%s' must be a number, a string, a boolean or a list of choices, got %s", o.name,
-      core.describe(o.default))
-  end
+  check(o.type, "the default of '%s' must be a number, a string, a boolean or a list of choices, got %s", o.name,
+    core.describe(o.default))
   if o.type == 'flag' and o.default == nil then o.default = false end
-  if o.default ~= nil and not fits(o, o.default) then
-    fail("the default of '%s' must be %s, got %s", o.name, expected(o), core.describe(o.default))
-  end
+  check(o.default == nil or fits(o, o.default),
+    "the default of '%s' must be %s, got %s", o.name, expected(o), core.describe(o.default))
   o.flag = '--' .. o.name:gsub('_', '-')
   return o
 end
 
 --- {'hidden', 100, 'units of each layer', min = 1}: name, default and help by position or by name.
 local function entry(k, given)
-  if type(given) ~= 'table' then
-    fail("every option needs a name, got the key %s: write name = default or {'name', default, 'what it is for'}", k)
-  end
+  check(type(given) == 'table',
+    "every option needs a name, got the key %s: write name = default or {'name', default, 'what it is for'}", k)
   local o, places = {}, {'name', 'default', 'help'}
   for key, value in pairs(given) do
     key = places[key] or key
-    if not field_types[key] then
-      fail("entry %d, '%s': unknown field '%s'%s", k, tostring(given[1] or given.name), key,
-        util.hint(key, util.sorted_keys(field_types)))
-    end
+    check(field_types[key], "entry %d, '%s': unknown field '%s'%s", k, tostring(given[1] or given.name), key,
+      util.hint(key, util.sorted_keys(field_types)))
     o[key] = value
   end
   return checked(o)
@@ -113,15 +106,13 @@ end
 local function read(defaults)
   local listed = util.map(defaults, function(given, k) return entry(k, given) end)
   for _, key in ipairs(util.sorted_keys(defaults)) do
-    if type(key) == 'string' then
-      listed[#listed + 1] = checked{name = key, default = defaults[key]}
-    elseif not listed[key] then
-      fail('every option needs a name, got the key %s', core.describe(key))
-    end
+    local is_name = type(key) == 'string'
+    check(is_name or listed[key], 'every option needs a name, got the key %s', core.describe(key))
+    if is_name then listed[#listed + 1] = checked{name = key, default = defaults[key]} end
   end
   local options, by_flag = {}, {}
   local function add(o)
-    if by_flag[o.flag:lower()] then fail("'%s' is declared twice", o.name) end
+    check(not by_flag[o.flag:lower()], "'%s' is declared twice", o.name)
     options[#options + 1], by_flag[o.flag:lower()] = o, o
   end
   for _, o in ipairs(listed) do add(o) end
@@ -261,12 +252,10 @@ return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.
   "types from the defaults, a list is a choice, dry_run is --dry-run; {'hidden', 100, 'units of each layer', " ..
   "type='int', min=1} says more, mt.help('flags'); --device --threads --seed --help always. Returns their values.",
 function(defaults, arguments)
-  if type(defaults) ~= 'table' then
-    fail('a table of defaults is needed, got %s', core.describe(defaults))
-  end
+  check(type(defaults) == 'table', 'a table of defaults is needed, got %s', core.describe(defaults))
   local words = type(arg) == 'table' and arg or {} -- the script may have changed this global
   arguments = arguments or words
-  if type(arguments) ~= 'table' then fail('a list of words is needed, got %s', core.describe(arguments)) end
+  check(type(arguments) == 'table', 'a list of words is needed, got %s', core.describe(arguments))
   local script = type(words[0]) == 'string' and words[0]
   local options, by_flag = read(defaults)
   local values, message = parse(options, by_flag, arguments)

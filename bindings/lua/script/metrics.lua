@@ -38,10 +38,8 @@ method('load_state_dict(state)', 'Restores the result of state_dict() of such a 
     if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
     for key, value in pairs(self:start()) do
       local given = mt.is_tensor(state[key]) and state[key]:tolist() or state[key] -- a sum may be a tensor
-      if type(given) ~= type(value) then
-        core.fail('load_state_dict: the state of %s has a %s %s, got %s', self.__name, type(value), key,
-          core.describe(state[key]))
-      end
+      core.check(type(given) == type(value), 'load_state_dict: the state of %s has a %s %s, got %s', self.__name,
+        type(value), key, core.describe(state[key]))
     end
     self.state = copied(state)
     return self

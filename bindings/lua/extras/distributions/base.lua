@@ -155,10 +155,8 @@ method('sample([shape..]: int|ints = nil)', 'Random values [shape x batch_shape 
 
 method('rsample([shape..]: int|ints = nil)', 'The same with gradients for the parameters (reparametrisation).',
   function(self, shape)
-    if not source(self).of.reparametrised then
-      extend.fail('rsample: samples of %s have no gradient; use sample and log_prob, as in loss = -(p:log_prob(x) * ' ..
-        'reward):mean()', source(self).name)
-    end
+    extend.check(source(self).of.reparametrised, 'rsample: samples of %s have no gradient; use sample and log_prob, ' ..
+      'as in loss = -(p:log_prob(x) * reward):mean()', source(self).name)
     return (drawn(self, self.of.draw, shape))
   end)
 

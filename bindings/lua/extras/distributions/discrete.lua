@@ -14,9 +14,8 @@ end
 
 --- Raises an error unless exactly one of probs and logits is given.
 local function one_of(name, values)
-  if (values.probs == nil) == (values.logits == nil) then
-    extend.fail('%s: give either probs or logits, as in {probs = p} or {logits = x}', name)
-  end
+  extend.check((values.probs == nil) ~= (values.logits == nil),
+    '%s: give either probs or logits, as in {probs = p} or {logits = x}', name)
 end
 
 local either = 'probs: number|tensor = nil, logits: number|tensor = nil)'

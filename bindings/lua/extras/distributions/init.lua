@@ -48,9 +48,8 @@ function kl.Bernoulli_Bernoulli(p, q)
   return unless(excluded, discrete.mean_log_prob(p, p) - discrete.mean_log_prob(p, q))
 end
 function kl.Binomial_Binomial(p, q)
-  if p.total_count:ne(q.total_count):any() then
-    extend.fail 'kl_divergence: the two distributions Binomial need the same total_count'
-  end
+  extend.check(not p.total_count:ne(q.total_count):any(),
+    'kl_divergence: the two distributions Binomial need the same total_count')
   return p.total_count * kl.Bernoulli_Bernoulli(p, q)
 end
 function kl.Categorical_Categorical(p, q)
@@ -72,10 +71,9 @@ function kl.MultivariateNormal_MultivariateNormal(p, q)
 end
 
 function kl.Independent_Independent(p, q)
-  if p.reinterpreted_batch_ndims ~= q.reinterpreted_batch_ndims then
-    extend.fail('kl_divergence: both distributions Independent need the same reinterpreted_batch_ndims, got %d and %d',
-      p.reinterpreted_batch_ndims, q.reinterpreted_batch_ndims)
-  end
+  extend.check(p.reinterpreted_batch_ndims == q.reinterpreted_batch_ndims,
+    'kl_divergence: both distributions Independent need the same reinterpreted_batch_ndims, got %d and %d',
+    p.reinterpreted_batch_ndims, q.reinterpreted_batch_ndims)
   return multivariate.summed(distributions.kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 end
 
@@ -84,14 +82,11 @@ distributions.kl_divergence = extend.declare('kl_divergence(p: table, q: table)'
     'same kind (but StudentT), and between Exponential and Gamma.',
   function(p, q)
     for name, x in pairs{p = p, q = q} do
-      if not base.is_distribution(x) then
-        extend.fail('kl_divergence: %s must be a distribution, got %s', name, extend.describe(x))
-      end
+      extend.check(base.is_distribution(x),
+        'kl_divergence: %s must be a distribution, got %s', name, extend.describe(x))
     end
-    if p.event_shape ~= q.event_shape then
-      extend.fail('kl_divergence: the event shapes of p and q differ: %s and %s', tostring(p.event_shape),
-        tostring(q.event_shape))
-    end
+    extend.check(p.event_shape == q.event_shape,
+      'kl_divergence: the event shapes of p and q differ: %s and %s', tostring(p.event_shape), tostring(q.event_shape))
     local formula = kl[p.name .. '_' .. q.name] or extend.fail('kl_divergence: there is no formula for %s and %s; ' ..
       'an estimate is (p:log_prob(x) - q:log_prob(x)):mean(1) with x = p:sample(1000)', p.name, q.name)
     return (formula(p, q))

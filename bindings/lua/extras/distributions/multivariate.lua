@@ -61,17 +61,14 @@ local forms = {'covariance_matrix', 'precision_matrix', 'scale_tril'}
 local function prepare(values, p)
   local given, cholesky = {}, mt.linalg.cholesky
   for _, name in ipairs(forms) do given[#given + 1] = values[name] and name end
-  if #given ~= 1 then
-    extend.fail('MultivariateNormal: give one of %s, got %s', table.concat(forms, ', '),
-      given[1] and table.concat(given, ' and ') or 'none')
-  end
+  extend.check(#given == 1, 'MultivariateNormal: give one of %s, got %s', table.concat(forms, ', '),
+    given[1] and table.concat(given, ' and ') or 'none')
   local matrix = values[given[1]]
   values[given[1]] = nil
   local dims, n = matrix:dim(), values.loc:dim() > 0 and values.loc:size(-1)
-  if dims < 2 or matrix:size(-1) ~= n or matrix:size(-2) ~= n then
-    extend.fail('MultivariateNormal: %s must be [.. x n x n] for loc [.. x n], got %s for %s', given[1],
-      tostring(matrix.shape), tostring(values.loc.shape))
-  end
+  extend.check(dims >= 2 and matrix:size(-1) == n and matrix:size(-2) == n,
+    'MultivariateNormal: %s must be [.. x n x n] for loc [.. x n], got %s for %s', given[1], matrix.shape,
+    values.loc.shape)
   if given[1] ~= 'scale_tril' and p.validate_args then
     base.check('MultivariateNormal: ' .. given[1], matrix, is.symmetric)
   end
@@ -127,13 +124,10 @@ local independent = {
 }
 local class = base.subclass(independent)
 multivariate.Independent = extend.declare(independent.signature, independent.doc, function(of, n)
-  if not base.is_distribution(of) then
-    extend.fail('Independent: base_distribution must be a distribution, got %s', extend.describe(of))
-  end
-  if n > #of.batch_shape then
-    extend.fail('Independent: %d dimensions of the batch shape %s are asked for, it has %d', n,
-      tostring(of.batch_shape), #of.batch_shape)
-  end
+  extend.check(base.is_distribution(of),
+    'Independent: base_distribution must be a distribution, got %s', extend.describe(of))
+  extend.check(n <= #of.batch_shape, 'Independent: %d dimensions of the batch shape %s are asked for, it has %d', n,
+    tostring(of.batch_shape), #of.batch_shape)
   local batch, event = base.split(of.batch_shape, n)
   return extend.object.new(class, {of = independent, name = 'Independent', base_dist = of,
     reinterpreted_batch_ndims = n, batch_shape = mt.broadcast_shapes(batch), like = of.like,

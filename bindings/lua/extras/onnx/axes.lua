@@ -178,10 +178,8 @@ function axes.merge(programs)
     for k, call in ipairs(program.calls) do call.number = k end
     local fits = #program.results == #first.results
     for i, value in ipairs(first.results) do fits = fits and same(value, program.results[i]) end
-    if not fits then
-      extend.fail('onnx.export: with other sizes of the dynamic axes the function returns other tensors; leave ' ..
-        'dynamic_axes out, or return the same for all sizes')
-    end
+    extend.check(fits, 'onnx.export: with other sizes of the dynamic axes the function returns other tensors; leave ' ..
+      'dynamic_axes out, or return the same for all sizes')
   end
   for k, call in ipairs(first.calls) do
     call.args = merged(call, util.map(programs, function(program) return program.calls[k].args end), #programs)

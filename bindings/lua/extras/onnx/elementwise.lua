@@ -258,9 +258,8 @@ end
 -- ---- three operands ------------------------------------------------------------------------------------
 
 function entries.where(g, a, call)
-  if a.x == nil or a.y == nil then
-    extend.fail('onnx.export: where(condition) alone has a size that depends on the data; give x and y')
-  end
+  extend.check(a.x ~= nil and a.y ~= nil,
+    'onnx.export: where(condition) alone has a size that depends on the data; give x and y')
   return g.Where(g:cast(a.condition, 'bool'), g:cast(a.x, call.dtype), g:cast(a.y, call.dtype))
 end
 

@@ -84,9 +84,7 @@ end
 function formula.entries.reduce_pairs(g, a)
   local x, axis = a[3], a[4] - 1
   local n = x.shape[a[4]]
-  if type(a[1]) == 'function' then
-    extend.fail('onnx.export: mt.reduce of a function that is not compiled has no ONNX form')
-  end
+  extend.check(type(a[1]) ~= 'function', 'onnx.export: mt.reduce of a function that is not compiled has no ONNX form')
   while n > 1 do
     local even = n - n % 2
     local left, right = g:slice(x, {axis}, {0}, {even}, {2}), g:slice(x, {axis}, {1}, {even}, {2})

@@ -190,9 +190,8 @@ end
 function entries.scatter(g, a) return scatter(g, a, a.src, a.reduce and reductions[a.reduce]) end
 function entries.scatter_add(g, a) return scatter(g, a, a.src, 'add') end
 function entries.scatter_reduce(g, a)
-  if a.reduce == 'mean' or not a.include_self then
-    extend.fail('onnx.export: scatter_reduce is known with include_self and sum, prod, amax, amin')
-  end
+  extend.check(a.reduce ~= 'mean' and a.include_self,
+    'onnx.export: scatter_reduce is known with include_self and sum, prod, amax, amin')
   return scatter(g, a, a.src, reductions[a.reduce])
 end
 

@@ -42,13 +42,10 @@ end
 
 local function check_inputs(inputs)
   if mt.is_tensor(inputs) then inputs = {inputs} end
-  if type(inputs) ~= 'table' or #inputs == 0 then
-    extend.fail('onnx.export: inputs must be a tensor or a list of tensors, got %s', extend.describe(inputs))
-  end
+  extend.check(type(inputs) == 'table' and #inputs > 0,
+    'onnx.export: inputs must be a tensor or a list of tensors, got %s', extend.describe(inputs))
   for i, x in ipairs(inputs) do
-    if not mt.is_tensor(x) then
-      extend.fail('onnx.export: input %d must be a tensor, got %s', i, extend.describe(x))
-    end
+    extend.check(mt.is_tensor(x), 'onnx.export: input %d must be a tensor, got %s', i, extend.describe(x))
   end
   return inputs
 end
@@ -56,9 +53,8 @@ end
 --- Returns names for `count` inputs or outputs: those given, else 'input', or 'input_1' if there are several.
 local function names_of(given, count, word)
   given = given or {}
-  if #given > count then
-    extend.fail('onnx.export: %d %s_names are given for %d %s%s', #given, word, count, word, count == 1 and '' or 's')
-  end
+  extend.check(#given <= count,
+    'onnx.export: %d %s_names are given for %d %s%s', #given, word, count, word, count == 1 and '' or 's')
   local names, seen = {}, {}
   for i = 1, count do
     names[i] = given[i] or (count == 1 and word or ('%s_%d'):format(word, i))
@@ -121,10 +117,8 @@ local function lowered(program, opset, names)
   local graph, outputs = lower(program, opset, inputs)
   local again = false
   for i, uses in pairs(graph.uses) do
-    if uses.positions and uses.numbers then
-      extend.fail("onnx.export: the input '%s' is used both as positions, which count from 0 in the file (%s), and " ..
-        'as numbers (%s); give it twice', names[i], uses.positions, uses.numbers)
-    end
+    extend.check(not uses.positions or not uses.numbers, "onnx.export: the input '%s' is used both as positions, " ..
+      "which count from 0 in the file (%s), and as numbers (%s); give it twice", names[i], uses.positions, uses.numbers)
     if uses.positions then inputs[i].positions, again = true, true end
   end
   if again then graph, outputs = lower(program, opset, inputs) end
@@ -185,9 +179,7 @@ local formats = {[13] = 7, [14] = 7, [15] = 8, [16] = 8, [17] = 8, [18] = 8, [19
   [23] = 11}
 
 local function export(net, inputs, path, input_names, output_names, opset, dynamic_axes)
-  if not extend.is_callable(net) then
-    extend.fail('onnx.export: a module or a function is needed, got %s', extend.describe(net))
-  end
+  extend.check(extend.is_callable(net), 'onnx.export: a module or a function is needed, got %s', extend.describe(net))
   inputs = check_inputs(inputs)
   local names = names_of(input_names, #inputs, 'input')
   extend.check_writable('onnx.export', path)
@@ -221,9 +213,7 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
     ir_version = formats[opset], producer_name = 'mtorch', opset_import = {{version = opset}},
     graph = {name = 'main', node = graph.nodes, initializer = graph.initializers,
       input = infos(program.inputs, names, {}), output = infos(program.results, outputs_named, output_axes)}})
-  if size >= 2 ^ 31 then
-    extend.fail('onnx.export: the file would have %.1f GB; a file of this format holds 2', size / 2 ^ 30)
-  end
+  extend.check(size < 2 ^ 31, 'onnx.export: the file would have %.1f GB; a file of this format holds 2', size / 2 ^ 30)
   extend.write_pieces('onnx.export', path, pieces)
 end
 

@@ -109,10 +109,8 @@ function Lowering:lower(call, a)
   a = a or self:arguments(call)
   local made = entry and self:entered(entry, a, call) or {}
   made[1] = made[1] or not linear and formula.of_call(self.graph, call, a) or nil
-  if not made[1] then
-    extend.fail('onnx.export: no ONNX form of %s is known%s', call.op,
-      call.line and '; it was called at ' .. call.line or '')
-  end
+  extend.check(made[1],
+    'onnx.export: no ONNX form of %s is known%s', call.op, call.line and '; it was called at ' .. call.line or '')
   return made
 end
 

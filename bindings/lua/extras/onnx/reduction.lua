@@ -131,9 +131,8 @@ end
 --- The element at a fraction of the sorted order, interpolated.
 function entries.quantile(g, a)
   local x, axis, n = ranked_axis(g, a)
-  if type(a.q) ~= 'number' or a.interpolation ~= 'linear' then
-    extend.fail "onnx.export: quantile is known for one number q and interpolation='linear'"
-  end
+  extend.check(type(a.q) == 'number' and a.interpolation == 'linear',
+    "onnx.export: quantile is known for one number q and interpolation='linear'")
   local values = top(g, x, n, axis, false)
   local at = a.q * (n - 1)
   local low = math.floor(at)

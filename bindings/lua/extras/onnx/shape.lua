@@ -142,9 +142,8 @@ define('tile repeat', function(g, a, call)
   return g.Tile(#a.x.shape == rank and a.x or g:reshape(a.x, shape), g:size_list(repeats))
 end)
 function entries.repeat_interleave(g, a, call)
-  if Graph.is_handle(a.repeats) then
-    extend.fail('onnx.export: repeat_interleave with a tensor of repeats has a size that depends on the data')
-  end
+  extend.check(not Graph.is_handle(a.repeats),
+    'onnx.export: repeat_interleave with a tensor of repeats has a size that depends on the data')
   local x, shape = a.x, {}
   local axis = a.dim and x:axis(a.dim) or 0
   if type(a.repeats) == 'table' and #a.repeats == 1 then a.repeats = a.repeats[1] end
@@ -225,9 +224,8 @@ function entries.diag(g, a)
 end
 function entries.diag_embed(g, a, call)
   local rank = #call.shape
-  if g.axis(a.dim1, rank) ~= rank - 2 or g.axis(a.dim2, rank) ~= rank - 1 then
-    extend.fail('onnx.export: diag_embed is known for the last two dimensions')
-  end
+  extend.check(g.axis(a.dim1, rank) == rank - 2 and g.axis(a.dim2, rank) == rank - 1,
+    'onnx.export: diag_embed is known for the last two dimensions')
   return diagonal_embed(g, a.x, a.offset)
 end
 function entries.trace(g, a, call)

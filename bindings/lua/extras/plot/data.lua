@@ -3,7 +3,7 @@ local mt = require 'mtorch'
 local extend = mt.extend
 local util = extend.util
 
-local fail, plain = extend.fail, util.plain
+local check, fail, plain = extend.check, extend.fail, util.plain
 
 local data = {}
 
@@ -18,9 +18,7 @@ end
 --- Returns the numbers of a list, a 1-D tensor, or an [n x 1] tensor.
 function data.numbers(op, what, value)
   local list = plain(value)
-  if type(list) ~= 'table' then
-    fail('%s: %s is a %s, expected a list or a tensor', op, what, type(list))
-  end
+  check(type(list) == 'table', '%s: %s is a %s, expected a list or a tensor', op, what, type(list))
   if #list == 0 then fail('%s: %s is empty: give at least one value', op, what) end
   return util.tabulate(#list, function(i) return data.number(op, what, i, list[i]) end)
 end
@@ -43,9 +41,7 @@ end
 --- Converts a nested list or a 2-D tensor to a list of rows of equal length.
 function data.matrix(op, value)
   local x = data.tensor(op, value)
-  if x:dim() ~= 2 or x:numel() == 0 then
-    fail('%s: the data is %s, expected a matrix [rows x columns]', op, tostring(x.shape))
-  end
+  check(x:dim() == 2 and x:numel() > 0, '%s: the data is %s, expected a matrix [rows x columns]', op, x.shape)
   return x:tolist()
 end
 
@@ -62,16 +58,12 @@ function data.texts(op, what, value, count, of)
   local list, out = plain(value), {}
   if type(list) ~= 'table' then fail('%s: %s is %s, expected a list', op, what, extend.describe(list)) end
   for i = 1, #list do out[i] = tostring(list[i]) end
-  if count and #out ~= count then
-    fail('%s: %s has %d values, expected %d (%s)', op, what, #out, count, of)
-  end
+  check(not count or #out == count, '%s: %s has %d values, expected %d (%s)', op, what, #out, count, of)
   return out
 end
 
 function data.same_length(op, what, list, x)
-  if #list ~= #x then
-    fail('%s: %s has %d values, expected %d (as many as x)', op, what, #list, #x)
-  end
+  check(#list == #x, '%s: %s has %d values, expected %d (as many as x)', op, what, #list, #x)
 end
 
 --- Converts an image to a list of channels, 1 or 3 matrices of one size. Gray or RGB with alpha is blended onto white:
@@ -80,14 +72,10 @@ function data.image(op, value)
   local x = data.tensor(op, value)
   if x:numel() == 0 then fail('%s: the image is empty: give at least one pixel', op) end
   if x:dim() == 2 then x = x:unsqueeze(1) end
-  if x:dim() ~= 3 then
-    fail('%s: an image has %d dimension%s, expected [h x w] or [channels x h x w]', op, x:dim(),
-      x:dim() == 1 and '' or 's')
-  end
-  if #x > 4 then
-    fail("%s: an image has %d channels, expected 1 (gray), 2 (with alpha), 3 (RGB) or 4 (RGBA); x:unsqueeze(2) " ..
-      'makes a picture of each for plot.images', op, #x)
-  end
+  check(x:dim() == 3,
+    '%s: an image has %d dimension%s, expected [h x w] or [channels x h x w]', op, x:dim(), x:dim() == 1 and '' or 's')
+  check(#x <= 4, '%s: an image has %d channels, expected 1 (gray), 2 (with alpha), 3 (RGB) or 4 (RGBA); ' ..
+    'x:unsqueeze(2) makes a picture of each for plot.images', op, #x)
   if #x % 2 == 0 then
     local most = x:gt(1):any() and 255 or 1
     local alpha = x[#x] / most
@@ -103,10 +91,9 @@ function data.images(op, value)
   local out = {}
   for i = 1, #list do
     out[i] = data.image(op, list[i])
-    if #out[i] ~= #out[1] or #out[i][1] ~= #out[1][1] or #out[i][1][1] ~= #out[1][1][1] then
-      fail('%s: image %d is %d x %d x %d, expected the size of the first, %d x %d x %d', op, i, #out[i],
-        #out[i][1], #out[i][1][1], #out[1], #out[1][1], #out[1][1][1])
-    end
+    check(#out[i] == #out[1] and #out[i][1] == #out[1][1] and #out[i][1][1] == #out[1][1][1],
+      '%s: image %d is %d x %d x %d, expected the size of the first, %d x %d x %d', op, i, #out[i], #out[i][1],
+      #out[i][1][1], #out[1], #out[1][1], #out[1][1][1])
   end
   return out
 end
@@ -115,9 +102,8 @@ end
 function data.check_path(op, path, ...)
   path = tostring(path)
   local ending = path:lower():match '[^/]%.(%w+)$'
-  if not util.set{...}[ending] then
-    fail("%s: cannot write '%s': use a path ending in .%s", op, path, table.concat({...}, ' or .'))
-  end
+  check(util.set{...}[ending],
+    "%s: cannot write '%s': use a path ending in .%s", op, path, table.concat({...}, ' or .'))
   return path, ending
 end
 

@@ -13,9 +13,8 @@ local graph = {}
 local function names_by_tensor(op, params)
   local list = {}
   if params == nil then return list end
-  if type(params) ~= 'table' then
-    extend.fail('%s: params is %s, expected a module or a table {name = tensor}', op, extend.describe(params))
-  end
+  extend.check(type(params) == 'table',
+    '%s: params is %s, expected a module or a table {name = tensor}', op, extend.describe(params))
   local named_parameters = params.named_parameters
   if named_parameters then
     for name, p in named_parameters(params) do list[#list + 1] = {name, p} end
@@ -23,9 +22,8 @@ local function names_by_tensor(op, params)
   end
   local is_tensor = require('mtorch').is_tensor
   for _, key in ipairs(util.sorted_keys(params)) do
-    if not is_tensor(params[key]) then
-      extend.fail('%s: params.%s is %s, expected a tensor', op, tostring(key), extend.describe(params[key]))
-    end
+    extend.check(is_tensor(params[key]),
+      '%s: params.%s is %s, expected a tensor', op, tostring(key), extend.describe(params[key]))
     list[#list + 1] = {tostring(key), params[key]}
   end
   return list
@@ -53,9 +51,7 @@ end
 
 --- Returns the graph as a list, beginning with the result: {name=, shape=, leaf=, inputs={positions}, named=}.
 function graph.collect(op, loss, params)
-  if not require('mtorch').is_tensor(loss) then
-    extend.fail('%s: %s is not a tensor: give a loss', op, extend.describe(loss))
-  end
+  extend.check(require('mtorch').is_tensor(loss), '%s: %s is not a tensor: give a loss', op, extend.describe(loss))
   local entries, names = extend.describe_graph(op, loss, max_nodes), names_by_tensor(op, params)
   infer_shapes(entries)
   for _, e in ipairs(entries) do

@@ -9,7 +9,7 @@ local data = require 'mtorch.extras.plot.data'
 local figures = require 'mtorch.extras.plot.series'
 local style = require 'mtorch.extras.plot.style'
 
-local fail, is_tensor = extend.fail, require('mtorch').is_tensor
+local check, fail, is_tensor = extend.check, extend.fail, require('mtorch').is_tensor
 local floor, min, ceil = math.floor, math.min, math.ceil
 
 local plot, build = {}, figures.build
@@ -74,9 +74,8 @@ end
 local function figure(kind, op, list, opts)
   local fig = build[kind](op, list, opts)
   fig.op, fig.kind, fig.aspect = op, fig.kind or kind, opts.aspect
-  if fig.aspect and fig.aspect ~= 'equal' and fig.aspect ~= 'auto' then
-    fail("%s: aspect is '%s', expected 'equal' or 'auto'", op, fig.aspect)
-  end
+  check(not fig.aspect or fig.aspect == 'equal' or fig.aspect == 'auto',
+    "%s: aspect is '%s', expected 'equal' or 'auto'", op, fig.aspect)
   if fig.aspect == 'equal' and (fig.logx or fig.logy) then
     fail(op .. ": aspect='equal' needs linear axes, without logx and logy")
   end
@@ -134,9 +133,8 @@ local function thresholds(op, levels, lo, hi)
     return list
   end
   levels = levels or 10
-  if type(levels) ~= 'number' or not (levels >= 1 and levels <= 50) then
-    fail('%s: levels is %s, expected 1 to 50 or a list of values', op, tostring(levels))
-  end
+  check(type(levels) == 'number' and levels >= 1 and levels <= 50,
+    '%s: levels is %s, expected 1 to 50 or a list of values', op, tostring(levels))
   local out, step = {}, lo == 0 and hi == 1 and 1 / floor(levels) or scale.step(hi - lo, levels)
   for k = floor(lo / step + 1e-9) + 1, ceil(hi / step - 1e-9) - 1 do
     out[#out + 1] = k * step
@@ -177,15 +175,11 @@ function build.contour(op, list, opts)
   add_points(op, fig, source, opts)
   if type(source) == 'function' then
     local n = opts.grid or 60
-    if not (n >= 2 and n <= 500) then
-      fail('%s: grid is %s, expected 2 to 500', op, util.number_text(n))
-    end
+    check(n >= 2 and n <= 500, '%s: grid is %s, expected 2 to 500', op, util.number_text(n))
     fig.z = sample(op, source, fig, floor(n))
   else
     fig.z = data.matrix(op, source)
-    if #fig.z < 2 or #fig.z[1] < 2 then
-      fail('%s: the matrix is %d x %d, expected 2 x 2 or larger', op, #fig.z, #fig.z[1])
-    end
+    check(#fig.z >= 2 and #fig.z[1] >= 2, '%s: the matrix is %d x %d, expected 2 x 2 or larger', op, #fig.z, #fig.z[1])
   end
   local lo, hi = figures.extent(fig, fig.z)
   local is_fraction = not lo or (lo >= 0 and hi <= 1) -- such as a probability
@@ -235,18 +229,14 @@ function build.panels(op, list, opts)
   local cols = opts.cols or opts.rows and ceil(n / opts.rows) or ceil(math.sqrt(n))
   local fig = {panels = {}, cols = min(cols, n), rows = opts.rows or ceil(n / cols)}
   if n == 0 then fail(op .. ": no panels: give {kind='line', ..}, ..") end
-  if fig.rows * cols < n then
-    fail('%s: %d panels, expected at most %d (rows=%d times cols=%d)', op, n, fig.rows * cols, fig.rows, cols)
-  end
+  check(fig.rows * cols >= n,
+    '%s: %d panels, expected at most %d (rows=%d times cols=%d)', op, n, fig.rows * cols, fig.rows, cols)
   for i = 1, n do
     local panel, where = list[i], ('%s: panel %d'):format(op, i)
-    if not data.is_plain(panel) then
-      fail("%s is %s, expected a table such as {kind='line', ..}", where, extend.describe(panel))
-    end
+    check(data.is_plain(panel), "%s is %s, expected a table such as {kind='line', ..}", where, extend.describe(panel))
     local args, kind = util.merged(panel), panel.kind
-    if type(kind) ~= 'string' or kind == 'panels' or not known_options[kind] then
-      fail("%s: kind is %s, expected the name of a function of mt.plot, such as 'line'", where, extend.describe(kind))
-    end
+    check(type(kind) == 'string' and kind ~= 'panels' and known_options[kind],
+      "%s: kind is %s, expected the name of a function of mt.plot, such as 'line'", where, extend.describe(kind))
     if args.path then fail('%s: path belongs to the whole picture: plot.panels{.., path=}', where) end
     args.kind = nil
     fig.panels[i] = figure(kind, where, arguments(where, kind, args))

@@ -5,7 +5,7 @@ local data = require 'mtorch.extras.plot.data'
 local scale = require 'mtorch.extras.plot.scale'
 local style = require 'mtorch.extras.plot.style'
 
-local fail, plain = extend.fail, util.plain
+local check, fail, plain = extend.check, extend.fail, util.plain
 local floor, min, max = math.floor, math.min, math.max
 
 local figures = {} -- what init.lua uses of this module: build, the figures by kind, and helpers
@@ -32,12 +32,10 @@ end
 local function range(op, name, value, log)
   if value == nil then return nil end
   local r = data.numbers(op, name, value)
-  if #r ~= 2 or not (scale.finite(r[1]) and scale.finite(r[2])) or r[1] >= r[2] then
-    fail('%s: %s is not a range: give {low, high}', op, name)
-  end
-  if log and r[1] <= 0 then
-    fail('%s: %s begins at %s, but a logarithmic axis needs values above 0', op, name, util.number_text(r[1]))
-  end
+  check(#r == 2 and scale.finite(r[1]) and scale.finite(r[2]) and r[1] < r[2],
+    '%s: %s is not a range: give {low, high}', op, name)
+  check(not log or r[1] > 0,
+    '%s: %s begins at %s, but a logarithmic axis needs values above 0', op, name, util.number_text(r[1]))
   return r[1], r[2]
 end
 
@@ -147,9 +145,8 @@ local function add_one(op, series, entry, y)
   if y then add_part(op, s, name, 'y', y) end
   if y and entry.yerr ~= nil then add_errors(op, s, name, entry.yerr) end
   if entry.low ~= nil or entry.high ~= nil then
-    if entry.low == nil or entry.high == nil then
-      fail('%s: %s has only one of low and high: give both ends of the band', op, name)
-    end
+    check(entry.low ~= nil and entry.high ~= nil,
+      '%s: %s has only one of low and high: give both ends of the band', op, name)
     add_part(op, s, 'low of ' .. name, 'low', entry.low)
     add_part(op, s, 'high of ' .. name, 'high', entry.high)
   end
@@ -158,10 +155,8 @@ end
 
 --- Adds the series of {x=, y=, low=, high=, label=, kind=, ..}; y may be a list of lists or an [n x k] tensor.
 local function add_entry(op, series, entry)
-  if entry.kind and not series_kinds[entry.kind] then
-    fail("%s: kind of series %d is '%s', expected 'line', 'scatter' or 'fill_between'", op,
-         #series + 1, entry.kind)
-  end
+  check(not entry.kind or series_kinds[entry.kind],
+    "%s: kind of series %d is '%s', expected 'line', 'scatter' or 'fill_between'", op, #series + 1, entry.kind)
   if entry.y == nil then return add_one(op, series, entry) end
   local ys = {entry.y}
   if data.is_plain(entry.y) and type(plain(entry.y[1])) == 'table' then

@@ -109,9 +109,7 @@ local function read(path)
   else
     add_records(run, ok and type(value) == 'table' and type(value[1]) == 'table' and value or lines_of(path, text))
   end
-  if not next(run.options) and not next(run.curves) then
-    extend.fail("compare_runs: '%s' has no options and no curves", path)
-  end
+  extend.check(next(run.options) or next(run.curves), "compare_runs: '%s' has no options and no curves", path)
   return run
 end
 

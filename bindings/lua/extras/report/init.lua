@@ -108,13 +108,10 @@ end
 local function figure_cards(figures, budget)
   local cards = {}
   for i, figure in ipairs(need_table('report: figures', figures, 'a list')) do
-    if type(figure) ~= 'table' or type(figure[2]) ~= 'table' then
-      extend.fail("report: figures[%d] is %s, expected {kind, arguments}, such as {'bar', {values}}", i,
-        extend.describe(figure))
-    end
-    if not rawget(plot, 'svg_' .. tostring(figure[1])) then
-      extend.fail("report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1]))
-    end
+    extend.check(type(figure) == 'table' and type(figure[2]) == 'table',
+      "report: figures[%d] is %s, expected {kind, arguments}, such as {'bar', {values}}", i, extend.describe(figure))
+    extend.check(rawget(plot, 'svg_' .. tostring(figure[1])),
+      "report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1]))
     cards[i] = parts.figure(figure[1], figure[2], 'report: ' .. figure[1], budget)
   end
   return parts.grid(cards)
@@ -171,9 +168,7 @@ report.report = extend.declare('report(..)', 'Writes one HTML page that needs no
   'is updated during a run: mt.Report.',
 function(args)
   extend.check_options('report', args, known)
-  if args[1] ~= nil then
-    extend.fail('report: takes named parts only: report{title=.., curves=..}')
-  end
+  extend.check(args[1] == nil, 'report: takes named parts only: report{title=.., curves=..}')
   local path = report.check_path(args.path or 'report.html')
   return (util.write_file('report', path, report.page(args)))
 end)

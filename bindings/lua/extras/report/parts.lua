@@ -78,9 +78,8 @@ local function statistics(where, times)
   local finite, all = {}, {}
   for i = 1, #times do
     local t = util.scalar(times[i])
-    if type(t) ~= 'number' then
-      extend.fail('report: %s[%d] is %s, expected a number of seconds', where, i, extend.describe(t))
-    end
+    extend.check(type(t) == 'number',
+      'report: %s[%d] is %s, expected a number of seconds', where, i, extend.describe(t))
     all[i] = t
     if math.abs(t) < math.huge then finite[#finite + 1] = t end
   end
@@ -115,9 +114,8 @@ function parts.timing(timing, budget)
   for _, key in ipairs(util.sorted_keys(timing)) do
     local value, name = util.plain(timing[key]), tostring(key)
     local where = name == all_steps and 'timing' or 'timing.' .. name
-    if type(value) ~= 'table' and type(value) ~= 'number' then
-      extend.fail('report: %s is %s, expected seconds or a list of them', where, extend.describe(value))
-    end
+    extend.check(type(value) == 'table' or type(value) == 'number',
+      'report: %s is %s, expected seconds or a list of them', where, extend.describe(value))
     local s = type(value) == 'table' and statistics(where, value)
     local columns = {type(value) == 'number' and seconds(value) or text_of(value), '', '', '', ''}
     if s then

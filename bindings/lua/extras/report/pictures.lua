@@ -48,10 +48,8 @@ function pictures.filters(net)
   if not w and type(net) == 'table' and net.parameters then
     for _, p in ipairs(net:parameters()) do w = w or as_pictures(p:detach()) end
   end
-  if not w then
-    extend.fail('report: filters: no weights that are pictures: give a tensor [n x channels x h x w], or a network ' ..
-      'with a convolution')
-  end
+  extend.check(w, 'report: filters: no weights that are pictures: give a tensor [n x channels x h x w], or a ' ..
+    'network with a convolution')
   local n = #w
   w = w[{{1, math.min(n, max_tiles)}}]:float():cpu()
   local most = math.max(w:abs():max():item(), 1e-12)

@@ -115,9 +115,8 @@ adds('scalar(name: string, value: any, step: number = nil)',
   function(self, name, value, step) add_value(self, 'scalar', name, value, step) end)
 
 local function check_named(op, values)
-  if type(values) ~= 'table' or getmetatable(values) then
-    extend.fail('%s: %s is not a table {name = value}', op, extend.describe(values))
-  end
+  extend.check(type(values) == 'table' and not getmetatable(values),
+    '%s: %s is not a table {name = value}', op, extend.describe(values))
 end
 
 adds('scalars(values, step=nil)', 'Values of several curves by name: report:scalars({loss=l, accuracy=a}, epoch).',

@@ -178,9 +178,8 @@ method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bin
   'The distribution of the values of a tensor or a list. bins: their number, or a tensor or list of edges; by ' ..
     'default those of TensorBoard.',
   function(self, tag, values, step, bins, time)
-    if not mt.is_tensor(values) and type(values) ~= 'table' then
-      extend.fail("add_histogram: '%s' is %s, expected a tensor or a list", tag, extend.describe(values))
-    end
+    extend.check(mt.is_tensor(values) or type(values) == 'table',
+      "add_histogram: '%s' is %s, expected a tensor or a list", tag, extend.describe(values))
     local x = flat_double(values)
     local finite = x:isfinite()
     if not finite:all() then x = x[finite] end
@@ -198,13 +197,10 @@ method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bin
 --- Converts an image to [h x w x channels]; `layout` has the letters of its dimensions, as 'CHW'.
 local function to_hwc(x, layout)
   local order = util.tabulate(#layout, function(i) return layout:upper():find(('HWC'):sub(i, i), 1, true) or 0 end)
-  if #layout < 2 or #layout > 3 or util.set(order)[0] then
-    extend.fail("add_image: dataformats is '%s', expected the letters of 'HWC' or 'HW'", layout)
-  end
-  if x:dim() ~= #layout then
-    extend.fail("add_image: the image is %s, expected %d dimensions for dataformats='%s'", tostring(x.shape), #layout,
-      layout)
-  end
+  extend.check(#layout >= 2 and #layout <= 3 and not util.set(order)[0],
+    "add_image: dataformats is '%s', expected the letters of 'HWC' or 'HW'", layout)
+  extend.check(x:dim() == #layout,
+    "add_image: the image is %s, expected %d dimensions for dataformats='%s'", x.shape, #layout, layout)
   x = x:permute(order)
   return #layout == 2 and x:unsqueeze(3) or x
 end
@@ -215,9 +211,8 @@ method('add_image(tag: string, img_tensor: any, global_step: int >= 0 = nil, wal
   function(self, tag, x, step, time, dataformats)
     x = to_hwc(mt.is_tensor(x) and x:detach():cpu() or mt.tensor(x), dataformats)
     local h, w, channels = unpack(x.shape)
-    if h * w == 0 or channels ~= 1 and channels ~= 3 and channels ~= 4 then
-      extend.fail("add_image: '%s' is %d x %d with %d channels, expected 1, 3 or 4 channels", tag, h, w, channels)
-    end
+    extend.check(h * w ~= 0 and (channels == 1 or channels == 3 or channels == 4),
+      "add_image: '%s' is %d x %d with %d channels, expected 1, 3 or 4 channels", tag, h, w, channels)
     if x.dtype ~= 'uint8' then x = (x:float() * 255):nan_to_num(0):clamp(0, 255):byte() end
     add_value(self, step, time, {tag = tag, image = {height = h, width = w, colorspace = channels,
       encoded = extend.encode_png(x:permute(3, 1, 2):contiguous())}})
