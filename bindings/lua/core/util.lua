@@ -34,6 +34,11 @@ end
 --- Whether a table has only the elements 1 to #t.
 function util.is_list(t) return util.count_keys(t) == #t end
 
+--- Whether a value is a whole number from low to high, each of which may be nil.
+function util.is_whole(value, low, high)
+  return type(value) == 'number' and value % 1 == 0 and value >= (low or value) and value <= (high or value)
+end
+
 local function get(object, name) return object[name] end
 
 --- object[name], or nil where reading it raises an error.

@@ -80,7 +80,7 @@ local function set_ranks(handle, about, rank)
     local place = type(key) == 'number' and pointers[key] or places[key]
     core.check(place, 'cuda.kernel: rank: %s has no tensor %s', about.signature,
       type(key) == 'number' and 'number ' .. key or "'" .. tostring(key) .. "'")
-    core.check(type(dims) == 'number' and dims % 1 == 0 and dims >= 0 and dims <= 16,
+    core.check(util.is_whole(dims, 0, 16),
       'cuda.kernel: rank of %s must be a number of dimensions, got %s', tostring(key), describe(dims))
     native.cuda_rank(handle, place, dims)
   end

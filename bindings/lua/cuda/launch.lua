@@ -4,7 +4,7 @@ local fail, describe = core.fail, core.describe
 
 local launch = {}
 
-local function whole(value, least) return type(value) == 'number' and value % 1 == 0 and value >= (least or value) end
+local whole = require('mtorch.core.util').is_whole
 
 --- Three sizes from a number or from {x, y, z}, and how many were given. Without `least` they may be negative.
 local function sizes(name, what, value, least)

@@ -61,8 +61,7 @@ end
 --- The number of examples of a set, or of positions of a sampler, from its size().
 local function size_of(set)
   local n = set:size()
-  core.check(type(n) == 'number' and n % 1 == 0 and n >= 0 and n <= 2 ^ 53,
-    'size() returned %s, a whole number from 0 is needed', core.describe(n))
+  core.check(util.is_whole(n, 0, 2 ^ 53), 'size() returned %s, a whole number from 0 is needed', core.describe(n))
   return n
 end
 

@@ -9,6 +9,7 @@ local maker = require('mtorch.data.batch').maker
 local samplers = require 'mtorch.data.samplers'
 local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
+local whole = util.is_whole
 local positions_of = require('mtorch.data.sets').positions_of
 
 -- ---- the options ---------------------------------------------------------------------------------
@@ -26,8 +27,6 @@ local function sampler_of(what, given, n)
   core.fail('DataLoader: %s must be %s or an object with iter(), got %s', what,
     what == 'sampler' and 'a list of positions' or 'a list of lists of positions', core.describe(given))
 end
-
-local function whole(x, least) return type(x) == 'number' and x % 1 == 0 and x >= least end
 
 local function check_shard(shard)
   if shard == nil then return end

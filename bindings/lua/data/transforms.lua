@@ -3,6 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require('mtorch.data.class').transform
 local shown = require 'mtorch.core.shown'
+local is_whole = require('mtorch.core.util').is_whole
 local image = require 'mtorch.data.image'
 
 local transforms = {}
@@ -33,8 +34,7 @@ local function random_integer(low, high) return low >= high and low or mt.randin
 local function height_and_width(op, what, value)
   local a, b = value, value
   if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
-  local function fits(x) return type(x) == 'number' and x % 1 == 0 and x >= 1 and x <= 2 ^ 31 end
-  core.check(fits(a) and fits(b) and (type(value) ~= 'table' or #value <= 2),
+  core.check(is_whole(a, 1, 2 ^ 31) and is_whole(b, 1, 2 ^ 31) and (type(value) ~= 'table' or #value <= 2),
     '%s: %s must be a whole number from 1 or two of them, got %s', op, what,
     type(value) == 'table' and ('{%s}'):format(table.concat(value, ', ')) or core.describe(value))
   return {a, b}

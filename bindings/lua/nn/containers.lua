@@ -30,8 +30,7 @@ local function list_length(op, of, list)
   if is_module(list) then return #list end
   local n = 0
   for key in pairs(list) do
-    core.check(type(key) == 'number' and key >= 1 and key % 1 == 0,
-      '%s: entries have no names, got the key %s', op, core.describe(key))
+    core.check(util.is_whole(key, 1), '%s: entries have no names, got the key %s', op, core.describe(key))
     n = math.max(n, key)
   end
   return n
@@ -54,8 +53,7 @@ local function list_methods(made, of)
   end
   local function position(op, at, last)
     if type(at) == 'number' and at < 0 then at = last + 1 + at end
-    core.check(type(at) == 'number' and at % 1 == 0 and at >= 1 and at <= last,
-      '%s: the position is %s, expected 1..%d', op, core.describe(at), last)
+    core.check(util.is_whole(at, 1, last), '%s: the position is %s, expected 1..%d', op, core.describe(at), last)
     return at
   end
   function made.insert(self, at, value)

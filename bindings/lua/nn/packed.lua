@@ -42,7 +42,7 @@ local function length_list(lengths, n, max_length)
   end
   if #lengths ~= n then core.fail('%s: %d lengths for %d sequences', op, #lengths, n) end
   for i, length in ipairs(lengths) do
-    if type(length) ~= 'number' or length % 1 ~= 0 or length < 1 or length > max_length then
+    if not util.is_whole(length, 1, max_length) then
       core.fail('%s: length %d is %s, expected a whole number in 1..%d', op, i, core.describe(length), max_length)
     end
   end

@@ -97,7 +97,7 @@ end
 
 --- Advances by one step, or to the given step.
 function Scheduler:advance(epoch)
-  if epoch ~= nil and not (type(epoch) == 'number' and epoch >= 0 and epoch % 1 == 0) then
+  if epoch ~= nil and not util.is_whole(epoch, 0) then
     core.fail('%s: step takes no argument, or the number of a step, got %s%s', self.__name, core.describe(epoch),
       require('mtorch').is_tensor(epoch) and '; ReduceLROnPlateau takes a metric' or '')
   end
