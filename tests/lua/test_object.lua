@@ -51,6 +51,16 @@ test('methods count and check their arguments and need a colon', function()
   eq(class.__methods, {{'add(n=1)', 'Adds n.'}, {'raw(a, b=nil)', 'What it was given.'}})
 end)
 
+test('check raises the error of fail at the line of the user, unless its condition is true', function()
+  local check = assert(loadstring('local check = ...; return function(n) check(n > 0, "lib: n is %d", n) end',
+    '@mtorch/lib.lua'))(mt.extend.check)
+  check(1)
+  local ok, message = pcall(function() return (check(-2)) end)
+  eq({ok, message}, {false, message:match '^[^:]*test_object.lua:%d+: ' .. 'lib: n is -2'})
+  ok, message = pcall(mt.extend.check, nil, '100%')
+  eq({ok, message:match '100%%$'}, {false, '100%'})
+end)
+
 test('print shows options that differ from their defaults, or the text of describe', function()
   local class, Counter = counter()
   eq({tostring(Counter()), tostring(Counter(2)), tostring(Counter{unit = 'km'}), tostring(class)},

@@ -7,6 +7,7 @@ topics.text = {
 Libraries on top of mtorch use mt.extend, as the plots, reports, ONNX and distributions in bindings/lua/extras/ do.
   extend.fail('lib: %s is too long', x)    an error at the line of the user, outside the library whose chunks begin
                                            with @mtorch/; extend.describe(x) is x in words
+  extend.check(#x < 9, 'lib: %s is too long', x)   the same error, unless the condition is true
   f = extend.declare('f(x: tensor, n: int >= 1 = 2)', 'What it does.', function(x, n) .. end)
                                            arguments are checked, may be given by name, and mt.help shows them
   extend.object.class{called = 'log'}, extend.object.new(class, fields)    objects whose unknown fields are errors
