@@ -319,6 +319,8 @@ const Entry kMethods[] = {
      [](Args& a) { return push_dims(a, a.tensor(1).strides()); }},
     {"is_contiguous(x)", "Whether the elements are in row-major order without gaps.",
      bind<&Tensor::is_contiguous>},
+    {"is_floating_point(x)", "Whether the dtype is one of the floats.",
+     bind<[](const Tensor& x) { return is_float(x.dtype()); }>},
     {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
      bind<&Tensor::offset>},
     {"item(x)", "The number in a tensor of one element; a boolean for bool.",

@@ -18,6 +18,12 @@ local function close(x, expected, dtype)
   end
 end
 
+t.test('is_floating_point', function()
+  for dtype, answer in pairs{float32 = true, bfloat16 = true, float8_e4m3fn = true, int64 = false, bool = false} do
+    t.eq({dtype, mt.zeros(2):to(dtype):is_floating_point()}, {dtype, answer})
+  end
+end)
+
 t.test('norms of any order are calculated in float32', function()
   local x = mt.full({4}, 8, {dtype = 'float16'})
   for p, value in pairs{[6] = 10.0781, [3] = 12.6953, [0.5] = 128, [-2] = 4, [-6] = 6.3477, [2.5] = 13.9297} do

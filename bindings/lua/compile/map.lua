@@ -105,7 +105,7 @@ local function program_for_tensors(record, kinds, tensors)
   local made, numbers = program_for(record, kinds)
   if not made.divides then return made, numbers end
   for _, x in ipairs(tensors) do
-    if x.dtype == 'bool' or x.dtype:find 'float' then return made, numbers end
+    if x.dtype == 'bool' or x:is_floating_point() then return made, numbers end
   end
   return program_for(record, kinds, true)
 end

@@ -9,7 +9,6 @@ local gradient = {}
 
 local pack = core.pack
 
-local function is_float(x) return x.dtype:find 'float' ~= nil end
 
 -- ---- mt.Function -------------------------------------------------------------------------------
 
@@ -110,7 +109,7 @@ local function new_inputs(name, inputs, create_graph)
   local new = {}
   for i = 1, #list do
     local x = list[i]
-    core.check(mt.is_tensor(x) and is_float(x),
+    core.check(mt.is_tensor(x) and x:is_floating_point(),
       '%s: input %d must be a float tensor, got %s', name, i, core.describe(x))
     new[i] = create_graph and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
   end
@@ -221,7 +220,7 @@ gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
     local list = new_inputs('jvp', inputs)
     local outputs, dummies = {unpack(results_of('jvp', fn, list))}, {}
     for k, y in ipairs(outputs) do
-      core.check(is_float(y), 'jvp: the function must return float tensors, it returned ' .. core.describe(y))
+      core.check(y:is_floating_point(), 'jvp: the function must return float tensors, it returned ' .. core.describe(y))
       dummies[k] = mt.zeros_like(y):requires_grad_()
     end
     local g = gradients(outputs, dummies, list, true)

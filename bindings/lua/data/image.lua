@@ -6,14 +6,13 @@ local util = require 'mtorch.core.util'
 
 local image = {}
 
-local function is_float(x) return x.dtype:find 'float' ~= nil end
 
 --- Applies fn to the image as floats of at least 32 bits, and converts the result back to the
 --- image's dtype, rounded if `rounds`, otherwise truncated.
 local function in_floats(x, rounds, fn)
   if x.dtype == 'float32' or x.dtype == 'float64' then return fn(x) end
   local y = fn(x:float())
-  if is_float(x) then return y:to(x.dtype) end
+  if x:is_floating_point() then return y:to(x.dtype) end
   if rounds then y = y:round() end
   if x.dtype == 'uint8' then y = y:clamp(0, 255) end
   return y:to(x.dtype)
@@ -47,13 +46,13 @@ end
 function image.brightness(x, factor) return blend(x, 0, factor) end
 function image.contrast(x, factor)
   local gray = check_rgb('ColorJitter', x) == 3 and image.gray(x) or x
-  if not is_float(gray) then gray = gray:float() end
+  if not gray:is_floating_point() then gray = gray:float() end
   return blend(x, gray:mean({-3, -2, -1}, true), factor)
 end
 function image.saturation(x, factor)
   if check_rgb('ColorJitter', x) == 1 then return x end
   local gray = image.gray(x)
-  return blend(x, is_float(gray) and gray or gray:float(), factor)
+  return blend(x, gray:is_floating_point() and gray or gray:float(), factor)
 end
 
 --- Hue, saturation and value of colours from 0 to 1 (A. R. Smith 1978).

@@ -133,7 +133,7 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
     if self.std:eq(0):any() then core.fail 'Normalize: std has a 0' end
   end,
   function(self, x)
-    if not x.dtype:find 'float' then
+    if not x:is_floating_point() then
       core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
     end
     local mean, std = per_channel(self.mean), per_channel(self.std) -- the user may have assigned numbers

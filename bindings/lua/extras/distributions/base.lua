@@ -67,12 +67,12 @@ end
 local function as_tensors(list)
   local like
   for _, x in ipairs(list) do
-    like = like or mt.is_tensor(x) and x.dtype:find 'float' and x or nil
+    like = like or mt.is_tensor(x) and x:is_floating_point() and x or nil
   end
   local options = like and base.like(like) or {}
   for i, x in ipairs(list) do
     if not mt.is_tensor(x) then list[i] = mt.full({}, x, options)
-    elseif not x.dtype:find 'float' then list[i] = x:to(options.dtype or mt.zeros(1).dtype) end
+    elseif not x:is_floating_point() then list[i] = x:to(options.dtype or mt.zeros(1).dtype) end
   end
   return list
 end
