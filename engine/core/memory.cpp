@@ -144,30 +144,31 @@ struct FreeList {
     if (c.index <= kClasses && lists != &none) ++lists->out[c.index];
     return fresh((c.bytes + 63) / 64 * 64);
   }
-  /// Whether a freed block is kept when kMaxCached is reached. A small block is, and replaces blocks of
-  /// the sizes that were not requested for the longest time, as a program may change its sizes. A large
-  /// one is kept while the total does not exceed the earlier peak, as in every step of a training loop:
-  /// the system would zero it again, but may take it when it is short of memory.
+  /// Whether a freed block is kept when kMaxCached is reached. A large one is while the total does not exceed the
+  /// earlier peak, as in every step of a training loop: the system would zero it again, but may take it when it is
+  /// short of memory. Others replace blocks of the sizes that were not requested for the longest time, as a program
+  /// may change its sizes.
   [[gnu::noinline]] bool keeps_more(void* block, SizeClass c, int64_t more) {
-    if (c.bytes < kHuge) {
-      const int large = class_of(kHuge).index;
-      auto& [head, batch, batch_end, taken, out] = *lists;
-      for (more += kMaxCached / 8; more > 0;) {
-        int oldest = c.index;
-        for (int i = 0; i < large; ++i)
-          if (head[i] && i != c.index && (oldest == c.index || taken[i] < taken[oldest]))
-            oldest = i;
-        if (oldest == c.index) return more <= kMaxCached / 8;
-        for (Link*& list = head[oldest]; list && more > 0; more -= int64_t(bytes_of(oldest))) {
-          std::free(std::exchange(list, list->next));
-          kept(c) -= int64_t(bytes_of(oldest));
-        }
-      }
+    const bool is_large = c.bytes >= kHuge;
+    if (kMaxCached == 0) return false;
+    if (is_large && more <= (host_peak - host_live) / 4 * 5 &&  // a block is up to a quarter larger
+        madvise(block, c.bytes / kHuge * kHuge, MADV_FREE) == 0)
       return true;
+    const int large = class_of(kHuge).index, first = is_large ? large : 0,
+              end = is_large ? kClasses + 1 : large;
+    auto& [head, batch, batch_end, taken, out] = *lists;
+    const int64_t room = is_large ? 0 : kMaxCached / 8;  // so that not every small block evicts one
+    for (more += room; more > 0;) {
+      int oldest = c.index;
+      for (int i = first; i < end; ++i)
+        if (head[i] && i != c.index && (oldest == c.index || taken[i] < taken[oldest])) oldest = i;
+      if (oldest == c.index) return more <= room;
+      for (Link*& list = head[oldest]; list && more > 0; more -= int64_t(bytes_of(oldest))) {
+        std::free(std::exchange(list, list->next));
+        kept(c) -= int64_t(bytes_of(oldest));
+      }
     }
-    return kMaxCached > 0 &&
-           more <= (host_peak - host_live) / 4 * 5 &&  // a block is up to a quarter larger
-           madvise(block, c.bytes / kHuge * kHuge, MADV_FREE) == 0;
+    return true;
   }
   [[gnu::noinline]] bool make_lists() {
     static thread_local struct Closer {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/autograd/graph.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
@@ -25,10 +26,21 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
   return reduce_loss(abs(x - target), how);
 }
 
+static const NodeType kHuber{"huber", [](Node& node, const Tensor& g, Tensor* dx) {
+                               const double delta = node.kept<double>();
+                               dx[0] = g * clamp(node.get(0), -delta, delta);
+                             }};
+
 /// The integral of the difference d clamped to delta: d^2 / 2, or delta (|d| - delta / 2) beyond delta.
 static Tensor huber(const Tensor& d, double delta) {
-  const Tensor c = clamp(d, -delta, delta);
-  return addcmul(c * d, c, c, -0.5);
+  Tensor loss;
+  {
+    NoGrad off;
+    const Tensor c = clamp(d, -delta, delta);
+    loss = addcmul(c * d, c, c, -0.5);
+  }
+  if (wants_grad(d)) record(kHuber, loss, {&d}).save(0, d, 0).keep(delta);
+  return loss;
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, double beta) {

@@ -91,10 +91,22 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   return out;
 }
 
+/// Whether rows or columns of x are one that is repeated, as in the gradient of a sum: BLAS does not support it.
+bool repeats(const Tensor& x) {
+  return (x.stride(-1) == 0 && x.size(-1) > 1) || (x.stride(-2) == 0 && x.size(-2) > 1);
+}
+
 }  // namespace
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate) {
+  constexpr double kMinWork = 1e6;  // multiply-adds; below it own kernels take any strides
+  if (is_cpu(out.device()) && double(out.numel()) * double(a.size(-1)) >= kMinWork &&
+      (repeats(a) || repeats(b))) {
+    NoGrad off;
+    const Tensor x = repeats(a) ? contiguous(a) : a, y = repeats(b) ? contiguous(b) : b;
+    return matmul_into(name, out, x, y, accumulate);
+  }
   Matmul m = matmul_args(out, a, b, accumulate);
   if (is_half(a.dtype()) && !is_half(out.dtype())) {
     m.dtype = a.dtype(), m.wide = true;
