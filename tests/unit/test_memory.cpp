@@ -50,6 +50,24 @@ MT_TEST("a program whose sizes change reuses the new ones", "[memory]") {
   }).join();
   CHECK(freed - taken >= 256 << 10);
 }
+
+MT_TEST("a large block replaces blocks of sizes that are no longer requested", "[memory]") {
+  int64_t before = 0, after = 0;
+  std::thread([&] {
+    std::vector<Tensor> blocks;
+    for (int i = 0; i < 3; ++i) blocks.push_back(empty({40 << 20}, Dtype::u8));
+    blocks.clear();
+    const MemoryUse use = memory_use();
+    before = use.cached;
+    // Nothing fits below the peak any more: what does is always kept.
+    const Tensor to_the_peak = empty({use.peak - use.host + (64 << 20)}, Dtype::u8);
+    empty({16 << 20}, Dtype::u8).reset();
+    after = memory_use().cached;
+  }).join();
+  CHECK(before >= 120 << 20);
+  CHECK(after >= 16 << 20);
+  CHECK(after < 64 << 20);
+}
 #endif
 
 MT_TEST("live bytes follow the tensors", "[memory]") {
