@@ -111,6 +111,13 @@ test('several results, tables, functions of functions', function()
   eq(mt.fuse(function(y) return inner(y * 2) + 1 end)(x):equal(functions.softmax(x * 2) + 1), true)
 end)
 
+test('an object that can be called is fused too', function()
+  local double = setmetatable({}, {__call = function(_, x) return x * 2 + 1 end})
+  local x = mt.randn(3000)
+  eq(mt.fuse(double)(x):equal(double(x)), true)
+  eq(mt.fuse(mt.nn.Softplus())(x):allclose(mt.softplus(x)), true)
+end)
+
 test('what cannot be fused runs as itself in between', function()
   local w = mt.randn(6, 3)
   local function f(x)

@@ -148,6 +148,10 @@ test('wrong calls', function()
   local cases = {
     {function() mt.map() end, "map: argument 1 'f' is missing"},
     {function() mt.map(x) end, 'map: f must be a function'},
+    {function() mt.map(called) end, 'map: f must be a function, got a table'},
+    {function() mt.zip(mt.nn.ReLU()) end, 'zip: f must be a function, got the module ReLU'},
+    {function() mt.reduce(called, 0) end, 'reduce: f must be a function, got a table'},
+    {function() mt.kernel(called) end, 'kernel: a Lua function is needed, got a table'},
     {function() mt.map(math.random)(x) end, 'map: math.random in a compiled function'},
     {function() mt.map(f) end, 'compiled already'},
     {function() mt.zip 'x' end, 'zip: f must be a function'},

@@ -241,7 +241,7 @@ local fuse = core.declare('fuse(f: function)',
   'values runs as itself, and mt.explain says why.',
   function(f)
     if records[f] then core.fail('fuse: this function is compiled already; call it') end
-    local self = {f = f, entries = {}, unused = 0}
+    local self = {f = type(f) == 'function' and f or function(...) return f(...) end, entries = {}, unused = 0}
     local function fused_function(...) return call(self, ...) end
     records[fused_function] = {f = f, name = 'fuse', fused = self}
     return fused_function

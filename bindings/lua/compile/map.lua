@@ -143,6 +143,7 @@ end
 --- f, or, since only a Lua function is traced, one that calls the built-in f (math.sin).
 local function traceable(name, f)
   if records[f] then core.fail('%s: this function is compiled already; call it', name) end
+  if type(f) ~= 'function' then core.fail('%s: f must be a function, got %s', name, core.describe(f)) end
   if debug.getinfo(f, 'S').what ~= 'C' then return f end
   return function(...) return (f(...)) end
 end

@@ -63,6 +63,7 @@ local function fail(...) error(string.format(...), 0) end
 --- For a function: the text of its chunk, the chunk's name in messages, its first and last line,
 --- and which one of the functions on these lines it is.
 function source.locate(fn)
+  if type(fn) ~= 'function' then fail('kernel: a Lua function is needed, got %s', core.describe(fn)) end
   local info = debug.getinfo(fn, 'S')
   if info.what ~= 'Lua' or info.source:find '^@mtorch/' then
     fail('kernel: a Lua function is needed, got %s', info.what == 'main' and 'a chunk' or 'one of the library')
