@@ -214,6 +214,22 @@ t.test('help shows every function, and each topic', function()
   rawset(_G, 'print', real)
   assert(ok, message)
   t.raises(function() mt.help('matmull') end, "did you mean 'matmul'")
+  t.raises(function() mt.help('torch.nn.Lineer') end, "nothing is called 'nn.Lineer' %(did you mean 'Linear'")
+end)
+
+t.test('help knows functions in packages of PyTorch', function()
+  local help = require('mtorch.core').help_text
+  for name, text in pairs{['torch.nn.utils.rnn.pad_sequence'] = 'nn.pad_sequence(',
+    ['torch.utils.checkpoint.checkpoint'] = 'mt.recompute(fn, ..)', ['torch.autograd.gradcheck'] = 'mt.gradcheck(fn',
+    ['torch.amp.GradScaler'] = 'mt.GradScaler(', ['torch.utils.tensorboard.SummaryWriter'] = 'mt.SummaryWriter(',
+    ['torch.func.functional_call'] = 'nn.functional_call(', ['torch.jit.script'] = 'mt.compile(step)',
+    ['torch.distributed.all_reduce'] = 'mt.dist.all_reduce_(x', ['torch.profiler.profile'] = 'mt.profile(fn',
+    ['torch.nn.parallel.DistributedDataParallel'] = 'mt.dist.parallel(net)', ['torch.trapz'] = ':sum() * dx / 2',
+    ['torch.nn.functional.relu'] = 'mt.relu(x', ['torch.optim.lr_scheduler.StepLR'] = 'optim.lr.StepLR(',
+    ['torch.utils.data.DataLoader'] = 'data.DataLoader(', ['torch.special.expit'] = 'mt.sigmoid(x',
+    ['torchvision.transforms.Normalize'] = 'data.transforms.Normalize('} do
+    assert(help(name):find(text, 1, true), name .. ': ' .. help(name))
+  end
 end)
 
 t.finish()

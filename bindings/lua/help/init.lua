@@ -148,39 +148,28 @@ local function topics_with(word)
 end
 
 local function unknown(name)
-  local hint, others = near(name), names_with(name)
+  local word = name:match('[^.]+$') or name
+  local hint, others = near(word), names_with(word)
   if #others > 0 then
     hint = hint .. '; in the help of: ' .. table.concat(others, ' ', 1, math.min(#others, 12))
   end
-  local titles = topics_with(name)
+  local titles = topics_with(word)
   if #titles > 0 then hint = hint .. '; see ' .. table.concat(titles, ', ') end
   core.fail("help: nothing is called '%s'%s", name, hint)
 end
 
---- Says what there is about a name, or a function.
-local function explain(name)
-  if type(name) == 'function' or (type(name) == 'table' and core.entry(name)) then
-    local signature = core.entry(name) or core.fail('help: this function is not one of mtorch')
-    name = signature:match('^[%w_]+')
-  end
-  if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
-  local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', '')
-    :gsub('^nn%.utils%.', 'nn.'):gsub('^F%.', ''):gsub('^utils%.data%.', 'data.')
-    :gsub('^torchvision%.transforms%.', 'data.transforms.')
-  plain = plain:gsub('^torchvision%.datasets%.ImageFolder', 'data.folder')
-    :gsub('^torchvision%.datasets%.(%w+)', function(set) return 'data.' .. set:lower() end)
-  plain = plain:gsub('lr_scheduler%.', 'lr.'):gsub('swa_utils%.', 'swa.'):gsub('^lr%.', 'optim.lr.')
-  plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
-  local said = topics.text[plain] or topics.text[plain:lower()]
+--- Says what there is about a name without torch; returns whether there is anything.
+local function say_about(name)
+  local said = topics.text[name] or topics.text[name:lower()]
   if said then say(said) end
-  local sample = topics.sample[plain] or topics.sample[plain:lower()]
+  local sample = topics.sample[name] or topics.sample[name:lower()]
   if sample then say('\n  ' .. sample:gsub('\n', '\n  ')) end
-  local other = topics.renamed[plain] or topics.renamed['nn.' .. plain] or topics.renamed['module.' .. plain]
-  if other then say(("'%s' is here: %s"):format(plain, other)) end
-  local word, instead = missing_name(plain)
+  local other = topics.renamed[name] or topics.renamed['nn.' .. name] or topics.renamed['module.' .. name]
+  if other then say(("'%s' is here: %s"):format(name, other)) end
+  local word, instead = missing_name(name)
   if word then say(("'%s' is not there yet: %s"):format(word, instead)) end
-  local found = plain == 'arange' and {} or find(plain)
-  local of_objects = find_of_objects(plain)
+  local found = name == 'arange' and {} or find(name)
+  local of_objects = find_of_objects(name)
   for _, entry in ipairs(of_objects) do
     say((entry[2]:find('(', 1, true) and entry[1] or entry[1]:gsub(':', '.')) .. entry[2])
     say(wrap(entry[3], '  ', 92))
@@ -188,7 +177,27 @@ local function explain(name)
   for _, one in ipairs(found) do
     if not said or core.entry(one.value) or type(one.value) == 'table' then show(one) end
   end
-  if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
+  return #found + #of_objects > 0 or said or other or word
+end
+
+--- Says what there is about a name, or a function. Of a name in PyTorch's packages (torch.utils.data.DataLoader) the
+--- longest end that is known counts, or else the package.
+local function explain(name)
+  if type(name) == 'function' or (type(name) == 'table' and core.entry(name)) then
+    local signature = core.entry(name) or core.fail('help: this function is not one of mtorch')
+    name = signature:match('^[%w_]+')
+  end
+  if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
+  local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^Tensor[.:]', ''):gsub('^x:', ''):gsub('%(.*$', '')
+  plain = plain:gsub('^torchvision%.transforms%.', 'data.transforms.')
+    :gsub('^torchvision%.datasets%.ImageFolder', 'data.folder')
+    :gsub('^torchvision%.datasets%.(%w+)', function(set) return 'data.' .. set:lower() end)
+  local rest = plain
+  while rest and not say_about(rest) do rest = rest:match('^[^.]*%.(.+)$') end
+  if rest then return end
+  local package = plain:match('^([^.]+)%.')
+  if not (package and topics.renamed[package]) then unknown(plain) end
+  say(("'%s' is here: %s"):format(package, topics.renamed[package]))
 end
 
 --- The help of a name or of a function as text, with which the prompt answers too; without a name all names.

@@ -377,6 +377,11 @@ topics.renamed = {
   ['autograd.functional.jacobian'] = 'mt.jacobian',
   ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_detect_anomaly(true)',
   inference_mode = 'mt.no_grad(function)', ['utils.checkpoint'] = 'mt.recompute(fn, ..)',
+  ['utils.checkpoint.checkpoint'] = 'mt.recompute(fn, ..)', init_process_group = 'mt.dist.init()',
+  all_reduce = "mt.dist.all_reduce_(x, {op='sum'})", reduce_scatter = 'mt.dist.reduce_scatter_',
+  row_stack = 'mt.vstack', sgn = 'mt.sign(x)', ldexp = 'x * 2 ^ n', poisson = 'mt.distributions.Poisson(rate):sample()',
+  cartesian_prod = 'a, b = mt.meshgrid(x, y), then mt.stack({a:flatten(), b:flatten()}, 2)',
+  get_rank = 'mt.dist.rank()', get_world_size = 'mt.dist.size()', all_gather_into_tensor = 'mt.dist.all_gather_into_',
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
   ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
 }
@@ -386,6 +391,7 @@ for name, here in pairs(require 'mtorch.help.torch7') do topics.renamed[name] = 
 --- a name of PyTorch that is not available yet -> advice
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
 local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
+local trapezoid = '(y[{{2, -1}}] + y[{{1, -2}}]):sum() * dx / 2'
 topics.absent = {
   Dataset = dataset, IterableDataset = dataset,
   ASGD = 'mt.optim.swa.AveragedModel(net) averages what any optimizer makes', Rprop = 'mt.optim.RMSprop is for batches',
@@ -410,7 +416,7 @@ topics.absent = {
   segment_reduce = "mt.zeros(n):scatter_reduce(1, segments, x, 'mean', {include_self=false})",
   tensor_split = 'mt.split(x, sizes, dim) or mt.chunk(x, n, dim)', column_stack = 'mt.stack(vectors, 2)',
   ChannelShuffle = 'mt.unflatten(x, 2, {groups, -1}):transpose(2, 3):flatten(2, 3)',
-  trapezoid = '(y[{{2, -1}}] + y[{{1, -2}}]):sum() * dx / 2',
+  trapezoid = trapezoid, trapz = trapezoid,
   pdist = 'mt.cdist(x, x), which has each pair twice',
   SWALR = 'mt.optim.lr.LambdaLR(opt, function(step) .. end)',
   TripletMarginWithDistanceLoss = '(d(a, p) - d(a, n) + margin):relu():mean() for any function d of two tensors',
