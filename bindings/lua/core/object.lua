@@ -46,6 +46,11 @@ function object.checked(name, called, is_own, body, max_count, check)
     if type(self) == 'userdata' then self = unwrap(self) end
     if not is_own(self) then core.fail('%s: methods are called with a colon, %s:%s(..)', name, called, name) end
     if max_count and select('#', ...) > max_count then
+      local last = select(-1, ...)
+      local option = type(last) == 'table' and not getmetatable(last) and next(last)
+      if type(option) == 'string' then
+        core.fail("%s: unknown option '%s'%s", name, option, core.advice(name, option, {}))
+      end
       core.fail('%s: %d arguments given, it takes %d', name, select('#', ...), max_count)
     end
     if check then return body(self, check(...)) end

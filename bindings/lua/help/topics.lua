@@ -317,6 +317,7 @@ topics.renamed = {
   ['DataLoader.pin_memory'] = 'x:pin_memory() of a batch, before x:cuda()',
   ['DataLoader.persistent_workers'] = 'not needed: workers live as long as the loader',
   ['DataLoader.worker_init_fn'] = 'not needed: random numbers of an item depend on seed, epoch and item alone',
+  ['zero_grad.set_to_none'] = 'not needed: gradients are nil after it',
   ['optimizer.lr'] = 'in each group: opt.param_groups[1].lr',
   ['optimizer.state'] = 'in each group: opt.param_groups[1].state',
   ['optimizer.set_lr'] = 'opt.param_groups[1].lr = 0.01', ['optimizer.learning_rate'] = 'lr',
