@@ -5,7 +5,7 @@ exclude_files = {'build*', 'docs'}
 read_globals = {os = {fields = {exit = {read_only = false}}}, -- the profiler ends its recording there
   io = {fields = {read = {read_only = false}}}, -- a notebook asks its reader
   -- the words of grid kernels
-  'grid', 'thread_idx', 'block_idx', 'block_dim', 'grid_dim', 'shared', 'barrier', 'atomic_add', 'atomic_min',
+  'grid', 'thread_idx', 'block_idx', 'block_dim', 'grid_dim', 'shared', 'private', 'barrier', 'atomic_add', 'atomic_min',
   'atomic_max', 'atomic_exchange', 'atomic_cas', 'constant', 'lane', 'warp_sum', 'warp_max', 'warp_min', 'shuffle_down', 'shuffle_xor'}
 -- Arguments say what a function is called with, whether it reads them or not.
 unused_args = false

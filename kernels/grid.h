@@ -46,15 +46,23 @@ union GridScalar {
   bool truth;
 };
 
-/// A tensor of a launch, or a shared array of a block, for which the device sets `data`.
+/// A tensor of a launch, or an array of a block, for which the device sets `data`.
 struct GridTensor {
   void* data;
   Dtype dtype;
-  bool shared,
-      stored;  // stored: the kernel writes to it, or in check mode to memory that it shares
+  bool shared,     // an array of a block
+      is_private,  // and of each of its threads, whose position are the last three indices
+      stored;      // the kernel writes to it, or in check mode to memory that it shares
   int ndim;
   int64_t size[kMaxDims], stride[kMaxDims];
 };
+/// The part of a private array that is one thread's.
+inline GridTensor of_one_thread(GridTensor t) {
+  if (!t.is_private) return t;
+  t.ndim -= 3;
+  for (int64_t d = 0, threads = t.stride[t.ndim - 1]; d < t.ndim; ++d) t.stride[d] /= threads;
+  return t;
+}
 
 /// The operands of an operation, or the indices of an access.
 struct GridValues {
@@ -224,7 +232,7 @@ struct GridProgram {
   int levels;   // the depth of nested control flow
   double work;  // the approximate number of operations of a thread
   int tensors;
-  int64_t shared_bytes;
+  bool shares;     // there are shared arrays
   bool in_order;   // blocks run one after the other, because the order of their updates matters
   bool in_blocks;  // a tile is a block
 };
@@ -262,7 +270,8 @@ struct Grid {
   GridWay* way;  // set to how the launch runs
   MT_HD int64_t tiles(int axis) const { return (total[axis] + tile[axis] - 1) / tile[axis]; }
 };
-constexpr int kGridLanes = 1024;           // the most lanes of a tile
-constexpr int64_t kGridShared = 48 << 10;  // bytes of shared memory
+constexpr int kGridLanes = 1024;            // the most lanes of a tile
+constexpr int64_t kGridShared = 48 << 10;   // bytes of shared memory
+constexpr int64_t kGridPrivate = 16 << 10;  // bytes of private memory
 
 }  // namespace mt

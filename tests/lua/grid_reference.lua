@@ -34,21 +34,18 @@ local function kernel_environment(state)
     return unpack(place, 1, n)
   end
   function env.barrier() coroutine.yield() end
-  function env.shared(n, m)
+  local filled
+  function filled(n, m)
+    local sizes = {n, type(m) == 'number' and m or nil}
+    local list = {shape = sizes, ndim = #sizes}
+    for i = 1, n do list[i] = sizes[2] and filled(m) or 0 end
+    return list
+  end
+  env.private = filled
+  function env.shared(...)
     state.calls = state.calls + 1
-    local list, call = state.shared, state.calls
-    if not list[call] then
-      local sizes = {n, type(m) == 'number' and m or nil}
-      list[call] = {shape = sizes}
-      for i = 1, n do
-        list[call][i] = 0
-        if sizes[2] then
-          list[call][i] = {shape = {m}}
-          for j = 1, m do list[call][i][j] = 0 end
-        end
-      end
-    end
-    return list[call]
+    state.shared[state.calls] = state.shared[state.calls] or filled(...)
+    return state.shared[state.calls]
   end
   local updates = {atomic_add = function(a, v) return a + v end, atomic_min = math.min, atomic_max = math.max,
     atomic_exchange = function(_, v) return v end}

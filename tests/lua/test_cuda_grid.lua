@@ -57,6 +57,21 @@ local cases = {
     end
     out[i] = cells[1] + flags[9 - t][2]
   end, 3, 8, mt.randn(24), mt.zeros(24)},
+  {'private arrays', function(x, out)
+    local i, own, pairs_of = grid(1), private(4), private(2, 3, 'int32')
+    for k = 1, 4 do own[k] = x[(i + k) % #x + 1] end
+    for k = 1, 3 do pairs_of[1][k], pairs_of[2][k] = k, i * k end
+    for k = 2, 4 do
+      local v, j = own[k], k - 1
+      while j >= 1 do
+        if own[j] <= v then break end
+        own[j + 1] = own[j]
+        j = j - 1
+      end
+      own[j + 1] = v
+    end
+    out[i] = own[2] - own[4] + pairs_of[2][i % 3 + 1]
+  end, 3, 8, mt.randn(24), mt.zeros(24)},
   {'atomics and integers', function(x, counts, small)
     local i = grid(1)
     atomic_add(counts, x[i] % 5 + 1, i)

@@ -85,7 +85,7 @@ end
 local kernel = core.declare('kernel(fn: function, check: bool = false)',
   'A grid kernel from a Lua function, compiled from its source: k[{blocks, threads}](..) runs it for each thread, ' ..
   "k:over(x)(..) for each element of x. mt.help('kernels') says what such a function may contain. check=true finds " ..
-  'accesses out of bounds, races, divergent barriers and uninitialised shared memory, with the line of the kernel; ' ..
+  'accesses out of bounds, races, divergent barriers and uninitialised arrays, with the line of the kernel; ' ..
   'what a GPU would do runs on the CPU for it.',
   function(fn, check) return make(fn, check, false) end)
 

@@ -75,6 +75,7 @@ return, a[i][j], #a, a.shape[d], math.*, bit.*, mt.cdiv, print, calls of other s
 functions of numbers: mt.erf(x), mt.clamp(x, 0, 1), mt.where(c, x, y), mt.bitwise_and(m, n).
   grid(n)  thread_idx  block_idx  block_dim  grid_dim   positions and sizes, with .x .y .z
   shared(n[, m][, dtype])  barrier()                    memory of a block; all its threads wait
+  private(n[, m][, dtype])                              an array of each thread, such as float buffer[8] in CUDA C
   atomic_add(t, i, .., v)                               t[i] = t[i] + v, gives the old value
   atomic_min atomic_max atomic_exchange(t, i, .., v)    t[i] = math.min(t[i], v), .., v; also give the old value
   atomic_cas(t, i, .., expected, v)                     t[i] = v if it was `expected`
@@ -84,7 +85,7 @@ Whole literals, counters, shapes and captured integers are 64-bit integers, but 
 floats, rounding (math.floor, mt.round) integers, and math.floor(a / b) of integers is exact. bit.* has 32 bits,
 as in LuaJIT, mt.bitwise_and and so on 64. Floats are the widest float dtype of the tensors, else the default.
 Captured numbers are read again at each launch. {check=true} reports accesses out of bounds, races, divergent barriers
-and uninitialised shared memory; mt.explain(k:over(x), x, ..) says how it ran. An argument that requires a gradient is
+and uninitialised arrays; mt.explain(k:over(x), x, ..) says how it ran. An argument that requires a gradient is
 an error outside of mt.no_grad: wrap the kernel in mt.Function. It runs on the device of its tensors: on a GPU as CUDA
 C, k:cuda_source() after a launch; there float atomics are added in any order, and check=true waits and reports
 accesses out of bounds. Kernels in CUDA C: mt.help('cuda_kernels').]],

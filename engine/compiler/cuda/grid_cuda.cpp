@@ -281,8 +281,8 @@ class KernelText {
             strides += fmt::format("{}{}", d ? ", " : "", stride);
       }
       text += fmt::format(
-          "  __shared__ {0} m{1}[{2}];\n  const mt_tensor<{0}, {3}> t{1} = {{m{1}, {{{4}}}, {{{5}}}}};\n",
-          element(x.dtype), t, cells, x.ndim, sizes, strides);
+          "  {6}{0} m{1}[{2}];\n  const mt_tensor<{0}, {3}> t{1} = {{m{1}, {{{4}}}, {{{5}}}}};\n",
+          element(x.dtype), t, cells, x.ndim, sizes, strides, x.is_private ? "" : "__shared__ ");
     }
     return text;
   }
@@ -316,7 +316,7 @@ class KernelText {
   }
   std::string address(const Value& v) {
     std::string list;
-    for (const Value* a : v.args) list += ", " + value(*a);
+    for (int d = 0; d < k_.tensors[size_t(v.index)].ndim; ++d) list += ", " + value(*v.args.of[d]);
     const char* const name = k_.tensors[size_t(v.index)].constant ? "c" : "t";
     return fmt::format("mt_at({}{}, fault, {}, {}{})", name, v.index, v.line, v.index, list);
   }

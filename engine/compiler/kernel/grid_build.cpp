@@ -196,7 +196,8 @@ class CallBuilder : protected ExpressionBuilder {
         {"block_idx", nullptr, Value::block},
         {"block_dim", nullptr, LaunchScalar::block_dim},
         {"grid_dim", nullptr, LaunchScalar::grid_dim},
-        {"shared", &CallBuilder::shared_call},
+        {"shared", &CallBuilder::array_call},
+        {"private", &CallBuilder::array_call, true},
         {"constant", &CallBuilder::constant_call},
         {"barrier", &CallBuilder::barrier_call},
         {"lane", &CallBuilder::lane_call},
@@ -238,9 +239,9 @@ class CallBuilder : protected ExpressionBuilder {
     return all;
   }
 
-  Item shared_call(const Word&, const Expr& e) {
+  Item array_call(const Word& word, const Expr& e) {
     Tensor t;
-    t.name = "shared", t.shared = true, t.real = true;
+    t.name = word.name, t.shared = t.real = true, t.is_private = word.what;
     size_t count = e.args.size();
     if (count > 1 && e.args.back()->kind == Expr::string) {
       --count;
@@ -251,23 +252,25 @@ class CallBuilder : protected ExpressionBuilder {
       if (!known)
         refuse(
             e.line,
-            "shared: '{}' is not a dtype for shared memory; use float32, float64, int32, int64, uint8 or bool",
-            e.args.back()->text);
+            "{0}: '{1}' is not a dtype for {0} memory; use float32, float64, int32, int64, uint8 or bool",
+            word.name, e.args.back()->text);
     }
     if (count < 2 || count > 4)
-      refuse(e.line,
-             "shared takes one to three sizes and perhaps a dtype: shared(16, 16, 'float32')");
+      refuse(e.line, "{0} takes one to three sizes and perhaps a dtype: {0}(16, 16, 'float32')",
+             word.name);
     double cells = 1;
     for (size_t k = 1; k < count; ++k) {
-      t.size[k - 1] = constant(*e.args[k], "a size of shared memory");
+      t.size[k - 1] =
+          constant(*e.args[k], word.what ? "a size of private memory" : "a size of shared memory");
       if (t.size[k - 1] < 1)
-        refuse(e.line, "a size of shared memory must be 1 or more, got {}", t.size[k - 1]);
+        refuse(e.line, "a size of {} memory must be 1 or more, got {}", word.name, t.size[k - 1]);
       cells *= double(t.size[k - 1]);
     }
     if (cells > double(kGridShared))
-      refuse(e.line, "shared: {:.0f} elements do not fit into 48 KiB of shared memory", cells);
+      refuse(e.line, "{0}: {1:.0f} elements do not fit into {2} KiB of {0} memory", word.name,
+             cells, (t.is_private ? kGridPrivate : kGridShared) >> 10);
     t.ndim = int(count) - 1, t.line = at(e.line);
-    if (out_ != &p_.body && !(frame_->scope && out_ == &frame_->scope->body))
+    if (!t.is_private && out_ != &p_.body && !(frame_->scope && out_ == &frame_->scope->body))
       refuse(e.line,
              "shared(..) must be called at the top level of a kernel, outside of if and loops");
     p_.tensors.push_back(t);
@@ -288,6 +291,9 @@ class CallBuilder : protected ExpressionBuilder {
     std::vector<Value*> rest;
     for (size_t k = 2; k < e.args.size(); ++k) rest.push_back(settled(value(*e.args[k]), e.line));
     const Tensor& x = p_.tensors[size_t(t.index)];
+    if (x.is_private)
+      refuse(e.line, "{}: '{}' is private, and no other thread writes to it; assign to its element",
+             name, x.name);
     const int indices = t.prefix.count + int(rest.size()) - 1 - compares;
     if (indices != x.ndim)
       refuse(e.line, "{}: '{}' has {} dimension{}, got {} ind{}", name, x.name, x.ndim,
@@ -494,8 +500,9 @@ class Builder : CallBuilder {
     }
     if (it.kind == Item::text)
       refuse(line, "kernels cannot calculate with strings, which are for print and for dtypes");
-    if (it.kind == Item::tensor && p_.tensors[size_t(it.index)].name == "shared")
-      p_.tensors[size_t(it.index)].name = name;
+    if (it.kind == Item::tensor)
+      if (Tensor& t = p_.tensors[size_t(it.index)]; t.name == "shared" || t.name == "private")
+        t.name = name;
     for (Value*& v : it.prefix) v = is_fixed(*v) ? v : spilled(v, line);
     to = it;
   }

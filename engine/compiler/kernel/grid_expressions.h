@@ -74,9 +74,12 @@ inline const char* known_of(const std::string& name) {
       {"mt.sum", "; a loop adds elements, atomic_add those of threads"},
       {"mt.rand", "; give the kernel a tensor of random numbers"},
       {"mt.randn", "; give the kernel a tensor of random numbers"},
-      {"mt.tensor", "; a captured or passed tensor is read, memory of a block is shared(n)"},
-      {"mt.zeros", "; a captured or passed tensor is read, memory of a block is shared(n)"},
-      {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
+      {"mt.tensor",
+       "; a captured or passed tensor is read, memory of a block is shared(n), of a thread private(n)"},
+      {"mt.zeros",
+       "; a captured or passed tensor is read, memory of a block is shared(n), of a thread private(n)"},
+      {"cuda",
+       "; kernels have grid(n), thread_idx.x, shared(n), private(n), barrier() and atomic_add"},
       {"threadIdx", "; kernels have thread_idx.x, from 1"},
       {"blockIdx", "; kernels have block_idx.x, from 1"},
       {"thread_id", "; kernels have thread_idx.x, from 1"},
@@ -295,8 +298,11 @@ class ExpressionBuilder {
   /// An element, which must have all its indices.
   Value* access(const Item& it, int line, const char* doing) {
     const Tensor& t = p_.tensors[size_t(it.index)];
-    if (it.prefix.count == t.ndim)
-      return p_.add({.kind = Value::load, .line = at(line), .index = it.index, .args = it.prefix});
+    if (it.prefix.count == t.ndim) {
+      GridValues indices = it.prefix;
+      for (int d = 0; t.is_private && d < 3; ++d) indices.push_back(make(Value::thread, d, line));
+      return p_.add({.kind = Value::load, .line = at(line), .index = it.index, .args = indices});
+    }
     const std::string indices = t.ndim == 0 ? "" : "[i][j][k][l]";
     refuse(line, "cannot {} {}; an element is {}{}", doing, described(p_, it), t.name,
            t.ndim <= 4 ? indices.substr(0, size_t(t.ndim) * 3) : "[i][j]..");

@@ -27,6 +27,7 @@ struct Tensor {
   Dtype dtype = Dtype::f32;
   int ndim = 0;
   bool shared = false, real = false;      // real: has the kernel's dtype
+  bool is_private = false;                // a shared array that has a part for each thread
   int64_t size[3] = {1, 1, 1};            // of a shared array
   bool stored = false, constant = false;  // the kernel writes to it; it requested constant memory
   int line = 0;                           // of a shared array

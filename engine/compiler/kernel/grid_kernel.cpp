@@ -210,10 +210,12 @@ struct GridKernel::Run {
     for (int d = 0; d < v.ndim; ++d) v.size[d] = x.size(d), v.stride[d] = x.stride(d);
     return v;
   }
-  static GridTensor shared_view(const grid::Tensor& t) {
+  GridTensor shared_view(const grid::Tensor& t) const {
     GridTensor v{};
-    v.dtype = t.dtype, v.shared = true, v.ndim = t.ndim;
+    v.dtype = t.dtype, v.shared = true, v.is_private = t.is_private, v.ndim = t.ndim;
     int64_t stride = 1;
+    for (int k = 0; t.is_private && k < 3; stride *= size.block[k++])
+      v.size[v.ndim] = size.block[k], v.stride[v.ndim++] = stride;
     for (int d = t.ndim - 1; d >= 0; --d)
       v.size[d] = t.size[d], v.stride[d] = stride, stride *= t.size[d];
     return v;
@@ -401,13 +403,14 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
   const std::shared_ptr<Variant> v = variant_for(script, arguments, describe);
   Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();
-  int64_t bytes = 0;
+  int64_t bytes[2] = {};  // of shared and of private memory
   for (const grid::Tensor& t : v->program.tensors) {
     if (!t.shared) continue;
-    bytes += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
-    if (bytes > kGridShared)
-      grid::fail_line(v->program, t.line, "{} bytes of shared memory; a block has at most 49152",
-                      bytes);
+    int64_t& sum = bytes[t.is_private];
+    sum += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
+    if (const int64_t most = t.is_private ? kGridPrivate : kGridShared; sum > most)
+      grid::fail_line(v->program, t.line, "{} bytes of {} memory; a {} has at most {}", sum,
+                      t.is_private ? "private" : "shared", t.is_private ? "thread" : "block", most);
   }
   if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;
   run.go(device);

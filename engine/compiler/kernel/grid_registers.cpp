@@ -368,9 +368,9 @@ class Registers {
     g.in_order = k_.in_order, g.in_blocks = k_.in_blocks;
     g.tensors = int(k_.tensors.size());
     for (const Tensor& t : k_.tensors) {
-      put(t.shared);
+      put(t.shared), put(t.is_private);
+      g.shares |= t.shared && !t.is_private;
       if (!t.shared) continue;
-      g.shared_bytes += (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
       for (const int64_t n : t.size) put(n);
     }
     put(int64_t(k_.real)), put(g.variables), put(numbers_), put(k_.body);

@@ -435,7 +435,7 @@ class Parser {
     if (t.is("...")) refuse("'...' is not supported in kernels; name the parameters");
     if (t.is("{"))
       refuse(
-          "a table is not supported in kernels; use a local for each value, a tensor or shared(n)");
+          "a table is not supported in kernels; use a local for each value, a tensor or private(n)");
     refuse_function();
     return suffixed();
   }

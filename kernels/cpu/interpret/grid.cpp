@@ -614,7 +614,7 @@ void run_tiles(const Grid& g, const ThreadCode& code, const RowFit* rows, int64_
   ArenaLayout layout{nullptr};
   const auto lay = [&](bool real) {
     if (!threads) return lay_out(m, layout, real, rows);
-    lay_out_tensors(m, layout, real);
+    lay_out_tensors(m, layout, real, !code.by_block);
     frame.own = layout.take<char>(code.kept);
   };
   lay(false);
@@ -656,7 +656,7 @@ void launch_grid(const Grid& given) {
   };
   static const ThreadCode none;
   const ThreadCode& code = given.check ? none : thread_code(given, find_loop);
-  const bool waits = code.by_block || given.program->shared_bytes > 0;
+  const bool waits = code.by_block || given.program->shares;
   const RowFit* const rows = code.run && !waits ? rows_fit(given) : nullptr;
   if (given.way)
     *given.way = rows            ? GridWay::rows

@@ -41,18 +41,13 @@ struct ArenaLayout {
   }
 };
 
-/// Copies the tensors of a launch, with memory of shared arrays.
-inline void lay_out_tensors(GridMachine& m, ArenaLayout& parts, bool real) {
-  const GridProgram& p = m.program;
-  m.tensor = parts.take<GridTensor>(p.tensors);
-  char* next = parts.take<char>(p.shared_bytes);
-  if (!real) return;
-  std::copy_n(m.grid.tensors, p.tensors, m.tensor);
-  for (int k = 0; k < p.tensors; ++k) {
-    GridTensor& t = m.tensor[k];
-    if (!t.shared) continue;
-    t.data = next;
-    next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
+/// Copies the tensors of a launch, with memory of shared arrays. `apart`: threads run one after the other.
+inline void lay_out_tensors(GridMachine& m, ArenaLayout& parts, bool real, bool apart) {
+  m.tensor = parts.take<GridTensor>(m.program.tensors);
+  for (int k = 0; k < m.program.tensors; ++k) {
+    GridTensor t = apart ? of_one_thread(m.grid.tensors[k]) : m.grid.tensors[k];
+    if (t.shared) t.data = parts.take<char>(t.size[0] * t.stride[0] * item_size(t.dtype));
+    if (real) m.tensor[k] = t;
   }
 }
 
@@ -62,7 +57,7 @@ inline void lay_out(GridMachine& m, ArenaLayout& parts, bool real, bool rows) {
   m.number = parts.take<GridNumber>(p.numbers);
   m.valid = parts.take<uint8_t>(rows ? p.vectors : kGridLanes);
   if (rows) return;
-  lay_out_tensors(m, parts, real);
+  lay_out_tensors(m, parts, real, false);
   m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
   m.left = parts.take<uint8_t*>(p.statements);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);

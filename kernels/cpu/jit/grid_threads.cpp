@@ -49,9 +49,9 @@ bool grows(const V& v, const std::set<int>& counters) {
 }
 /// Whether lanes read or write this element side by side, so that they share cache lines.
 bool is_side_by_side(const Grid& g, const V& access, const std::set<int>& counters) {
-  for (int d = 0; d < access.args.count; ++d)
-    if (g.tensors[access.index].stride[d] == 1 && grows(*access.args[size_t(d)], counters))
-      return true;
+  const GridTensor t = of_one_thread(g.tensors[access.index]);
+  for (int d = 0; d < t.ndim; ++d)
+    if (t.stride[d] == 1 && grows(*access.args[size_t(d)], counters)) return true;
   return false;
 }
 
@@ -70,7 +70,7 @@ bool is_column(const Grid& g, const V& access) {
 /// a row of a matrix in each lane, or only calculates with integers, often a different number of times.
 bool prefers_threads(const Grid& g, const ThreadCode& code) {
   const std::string_view setting = jit_setting();
-  const bool waits = code.by_block || g.program->shared_bytes > 0;
+  const bool waits = code.by_block || g.program->shares;
   if (setting == "threads" || (!waits && rows_fit(g))) return true;
   if (setting == "lanes") return false;
   if (code.by_block) return true;

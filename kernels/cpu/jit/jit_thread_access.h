@@ -214,8 +214,8 @@ class ThreadAccess {
       const V& x = *v.args[size_t(d)];
       const Range range = t.shared ? range_of(x) : Range{};
       const bool inside = range.lo >= 1 && range.hi <= double(t.size[d]);
-      if (inside && x.kind == V::number) {
-        shift += (int64_t(x.value) - 1) * t.stride[d];
+      if (inside && range.lo == range.hi) {
+        shift += (int64_t(range.lo) - 1) * t.stride[d];
         continue;
       }
       const Used now = any && !spills ? used.wholes(1) : used;

@@ -542,9 +542,14 @@ class ThreadEmitter : LaneStatements {
 
 }  // namespace
 
-std::vector<uint8_t> emit_threads(const Grid& g, FindLoop* find_loop, ThreadCode& code) {
+std::vector<uint8_t> emit_threads(const Grid& given, FindLoop* find_loop, ThreadCode& code) {
   Isa isa;
   if (!jit_isa(isa)) return {};
+  Grid g = given;
+  std::vector<GridTensor> tensors(g.tensors, g.tensors + g.program->tensors);
+  if (!GridPhases(*g.program).divides())
+    std::ranges::transform(tensors, tensors.begin(), of_one_thread);
+  g.tensors = tensors.data();
   std::set<int> scalar;  // steps that have no vectors
   for (;;) {
     std::vector<uint8_t> buffer(size_t(1) << 18);
