@@ -194,6 +194,8 @@ test('what a thread meets is raised at the next synchronisation, once', function
   eq(x:cpu():sum():item(), 4)
   local divides = mt.kernel(function(x) x[1] = 5 % (grid(1) - 1) end, {check = true})
   raises(function() divides[{1, 2}](mt.zeros(1, 'int64'):to 'cuda') end, 'a whole number is divided by zero')
+  local steps = mt.kernel(function(x, step) for k = 5, 1, step do x[1] = k end end)
+  raises(function() steps[{1, 2}](mt.zeros(1):to 'cuda', 0) mt.cuda.synchronize() end, 'a for with a step of 0')
 end)
 
 test('check=true: races, barriers, uninitialised shared memory, indices; correct kernels give their results', function()

@@ -888,6 +888,32 @@ end)
 
 -- ---- threads together ----------------------------------------------------------------------------
 
+test('a for whose step is 0 when it runs is an error, up and down, in every way to run it', function()
+  local function uniform(x, out, first, last, step)
+    local sum = 0.0
+    for _ = first, last, step do sum = sum + x[grid(1)] end
+    out[grid(1)] = sum
+  end
+  local function own(x, out, first, last, step)
+    local i = grid(1)
+    for k = first + i - i % 2, last, step do out[i] = out[i] + x[k] end
+  end
+  local function waits(x, out, first, last, step)
+    barrier()
+    for k = first, last, step do out[grid(1)] = out[grid(1)] + x[k] end
+  end
+  for _, f in ipairs {uniform, own, waits} do
+    for _, check in ipairs {false, true} do
+      local k, x, out = mt.kernel(f, {check = check}), mt.ones(64), mt.zeros(64)
+      for _, bounds in ipairs {{1, 5}, {5, 1}, {3, 3}} do
+        raises(function() k[{1, 64}](x, out, bounds[1], bounds[2], 0) end, 'a for with a step of 0 never ends, in thread')
+      end
+      k[{1, 64}](x, out:zero_(), 1, 2, 5)
+      k[{1, 64}](x, out, 5, 1, 1)
+    end
+  end
+end)
+
 test('shared memory and barriers: tiles of a matrix product', function()
   local TILE = 4
   same(function(a, b, c)

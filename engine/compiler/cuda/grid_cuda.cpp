@@ -408,7 +408,7 @@ class KernelText {
     line(
         s,
         fmt::format(
-            "for ({0} k = {1}, last = {2}, step = {3}; step > 0 ? k <= last : last <= k; k += step)",
+            "for ({0} k = {1}, last = {2}, step = {3}; step > 0 ? k <= last : step < 0 && last <= k; k += step)",
             t, value(*s.value), value(*s.last), value(*s.step)));
     out_ += fmt::format("  {{\n  v{} = k;\n", s.variable);
     body(s.body);

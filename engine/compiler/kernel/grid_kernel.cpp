@@ -41,6 +41,10 @@ void raise(const Kernel& k, const GridFault& fault, const std::vector<GridTensor
       break;
     case GridFaultKind::division_by_zero:
       what = "a whole number is divided by zero, in " + where;
+      each_statement(k.body, 0, [&](const grid::Statement& s, int) {
+        if (s.kind == grid::Statement::count && s.line == fault.line && s.step->has<op::Add>())
+          what = "a for with a step of 0 never ends, in " + where;  // as infer_types checks it
+      });
       break;
     case GridFaultKind::divergent_barrier:
       what = fmt::format("divergent barrier: {} does not reach it, other threads of its block do",

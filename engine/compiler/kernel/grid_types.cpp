@@ -329,6 +329,10 @@ class Checker {
       s.last = p_.add(kConvert, {end}, T::integer, s.line);
     }
     s.value = converted(s.value, t), s.last = converted(s.last, t), s.step = converted(s.step, t);
+    if (t != T::integer || s.step->kind == Value::number) return;
+    Value* const zero =
+        p_.add({.kind = Value::number, .type = t, .line = s.line});  // 0 % step: a fault if it is 0
+    s.step = make<op::Add>({s.step, make<op::Remainder>({zero, s.step}, t, s.line)}, t, s.line);
   }
   Kernel& p_;
 };

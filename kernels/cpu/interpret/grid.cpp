@@ -353,12 +353,13 @@ template <class R> struct TreeInterpreter : GridMachine {
     if (s.is != GridClass::scalar) return count_lanes<T>(s, a, level);
     const T last = as<T>(at(*s.last)), step = as<T>(at(*s.step));
     T k = as<T>(number[s.at].base);
+    if (step == 0) return a;
     if constexpr (math::is_integer<T>)
       if (!s.leaves && native_turns<R>(*this, s, a, k)) return a;
     uint8_t* const gone = s.leaves ? begin(s, level) : nullptr;
     Active now = a;
     if constexpr (math::is_integer<T>)
-      if (gone && (step > 0 ? k <= last : step < 0 && last <= k)) {
+      if (gone && (step > 0 ? k <= last : last <= k)) {
         const uint64_t up = step > 0 ? uint64_t(step) : 0 - uint64_t(step);
         const uint64_t far = step > 0 ? uint64_t(last) - uint64_t(k) : uint64_t(k) - uint64_t(last);
         const int64_t turns = int64_t(far / up < 0x7fffffff ? far / up : 0x7fffffff) + 1;
@@ -395,7 +396,7 @@ template <class R> struct TreeInterpreter : GridMachine {
       const T *const last = from_lane_0<T>(*s.last), *step = from_lane_0<T>(*s.step);
       for (int l = now.lo; l < now.hi; ++l) {
         const T end = last[one_last ? 0 : l], by = step[one_step ? 0 : l];
-        condition[l] = by > 0 ? k[l] <= end : end <= k[l];
+        condition[l] = by > 0 ? k[l] <= end : by < 0 && end <= k[l];
         if constexpr (math::is_integer<T>)  // a counter beyond the largest integer starts again
           condition[l] &=
               !again || (by > 0 ? k[l] >= math::lowest<T>() + by : k[l] <= math::highest<T>() + by);
