@@ -718,4 +718,48 @@ test('Ctrl-C ends a loop', function()
   end
 end)
 
+test('rows that read bytes and 16-bit integers at computed positions, up to the first and the last element', function()
+  local function look_up(out, x, at)
+    local i = grid(1)
+    if i <= #out then out[i] = x[at[i]] * 2 + (i > 40 and x[#x + 1 - at[i]] or 0) end
+  end
+  local function mirrored(out, x, at)
+    local j, i = grid(2)
+    if i <= #out and j <= out.shape[2] then
+      local row, column = math.max(1, math.min(#x, at[j])), math.max(1, math.min(x.shape[2], at[j]))
+      out[i][j] = x[i][column] - x[row][j % x.shape[2] + 1]
+    end
+  end
+  for _, dtype in ipairs {'uint8', 'int8', 'int16'} do
+    local low, high = dtype == 'uint8' and 0 or dtype == 'int8' and -128 or -32768, dtype == 'int16' and 32767 or 127
+    for _, n in ipairs {1, 2, 3, 4, 5, 37, 300} do
+      local x, at = mt.randint(low, high, {n}):to(dtype), mt.randint(1, n, {500}):long()
+      same(nil, look_up, mt.zeros(500, 'int32'), x, at)
+      same(nil, look_up, mt.zeros(500), x, at:int())
+      if n > 4 then same(nil, look_up, mt.zeros(500), x:narrow(1, 3, n - 2), at:clamp(1, n - 2)) end
+    end
+    local image = mt.randint(low, high, {60, 70}):to(dtype)
+    same({{4, 40}, {32, 1}}, mirrored, mt.zeros(40, 100), image, mt.randint(-5, 90, {100}):int())
+    same({{4, 40}, {32, 1}}, mirrored, mt.zeros(40, 100), image:t(), mt.randint(-5, 90, {100}):int())
+    local beyond = mt.zeros(64, 'int32') + 71
+    raises(function() mt.kernel(look_up):over(beyond)(mt.zeros(64), image[1], beyond) end, 'index 71 is out')
+  end
+end)
+
+test('a loop of 25 products between literals is unrolled outside of other loops', function()
+  local function filter(out, x, w)
+    local j, i = grid(2)
+    if i <= #out and j <= out.shape[2] then
+      local sum = 0
+      for a = 1, 5 do
+        for b = 1, 5 do sum = sum + x[i + a - 1][j + b - 1] * w[a][b] end
+      end
+      out[i][j] = sum
+    end
+  end
+  local x, w, out = mt.randn(40, 104), mt.randn(5, 5), mt.zeros(36, 100)
+  same({{4, 36}, {32, 1}}, filter, out, x, w)
+  eq(mt.explain(mt.kernel(filter)[{{4, 36}, {32, 1}}], out, x, w):find('along a row', 1, true) ~= nil, true)
+end)
+
 testing.finish()

@@ -18,12 +18,14 @@ class ShortLoops {
  public:
   explicit ShortLoops(Kernel& k) : k_(k) {}
 
-  void body(Body& to) {
+  /// `most`: the largest loop that is unrolled. One in another loop is a part of its machine code.
+  void body(Body& to, double most = 64) {
     Body flat;
-    for (Statement *s = to.first, *next; s; s = next) next = s->next, expand(s, flat, &to);
+    for (Statement *s = to.first, *next; s; s = next) next = s->next, expand(s, flat, &to, most);
     to = flat;
     for (Statement* s : to)
-      if (s->kind != Statement::print) body(s->body), body(s->other);
+      for (Body* b : {&s->body, &s->other})
+        if (s->kind != Statement::print) body(*b, s->is_loop() ? 40 : most);
   }
 
  private:
@@ -48,12 +50,12 @@ class ShortLoops {
     return int64_t(std::max(0.0, std::floor((s.last->value - s.value->value) / s.step->value) + 1));
   }
   /// Appends a statement, or a short loop between literals as the statements of its iterations.
-  void expand(Statement* s, Body& out, const Body* home) {
-    if (s->kind != Statement::count || cost(*s) > 40) return out.append(s);
+  void expand(Statement* s, Body& out, const Body* home, double most) {
+    if (s->kind != Statement::count || cost(*s) > most) return out.append(s);
     move_home(s->body, home);
     for (int64_t k = 0; k < turns_of(*s); ++k) {
       const double now = s->value->value + double(k) * s->step->value;
-      for (const Statement* x : s->body) expand(copy(*x, s->variable, now), out, home);
+      for (const Statement* x : s->body) expand(copy(*x, s->variable, now), out, home, most);
     }
   }
   void move_home(const Body& from, const Body* home) {

@@ -153,14 +153,18 @@ template <class T> class RowRecorder : LaneArithmetic<T>, RowPath<RowRecorder<T>
     else id = element(d, strided);
     const W x = W::of(id);
     if (v.type == GridType::boolean && strided) id = (x != W(0)).id;
-    if (v.type == GridType::integer && item_size(d) < int64_t(sizeof(T))) {
-      const double end = std::ldexp(1.0, int(8 * item_size(d)) - (d != Dtype::u8));
-      Base::with_range(x, d == Dtype::u8 ? 0 : -end, end - 1);
-    }
+    if (v.type == GridType::integer) with_range_of(x, d);
     if (kNarrow && d == Dtype::i64)
       Base::must(W::of(element(d, strided, true)) == select(less(x, W(0)), W(-1), W(0)));
     ++operands_;
     return places_.back() = id;
+  }
+
+  /// Notes the range of loaded integers.
+  W with_range_of(W x, Dtype d) {
+    if (is_float(d) || item_size(d) >= int64_t(sizeof(T))) return x;
+    const double end = std::ldexp(1.0, int(8 * item_size(d)) - (d != Dtype::u8));
+    return Base::with_range(x, d == Dtype::u8 ? 0 : -end, end - 1);
   }
 
   /// An access with indices that are not linear; numbers are part of the address, but for their steps.
@@ -182,13 +186,18 @@ template <class T> class RowRecorder : LaneArithmetic<T>, RowPath<RowRecorder<T>
       const W safe = select(fine & active_, index, W(0));
       offset = offset + (next() == '1' ? safe : times(safe, number(operands_++)));
     }
+    if (item_size(d) < 4) {  // 32 bits are read
+      const W least = W::of(number(operands_++));
+      const Mask below = less(offset, least);
+      Base::must(!below);
+      offset = select(below, least, offset);
+    }
     const auto bits = [&](bool high) { return ir::element_bits(place, d, false, high); };
     const W x = W::of(builder_.add(LaneOp::gather, offset.id, -1, -1, bits(false)));
     if (kNarrow && d == Dtype::i64)
       Base::must(W::of(builder_.add(LaneOp::gather, offset.id, -1, -1, bits(true))) ==
                  select(less(x, W(0)), W(-1), W(0)));
-    if (!kNarrow && d == Dtype::i32) Base::with_range(x, -0x1p31, 0x1p31 - 1);
-    return x.id;
+    return with_range_of(x, d).id;
   }
   /// The product of numbers below 2^31.
   W times(W x, int32_t y) {
@@ -263,7 +272,9 @@ template <class T> class RowRecorder : LaneArithmetic<T>, RowPath<RowRecorder<T>
 
 bool can_load(Dtype d) { return d <= Dtype::i16; }
 bool can_store(Dtype d) { return can_load(d) && d != Dtype::bf16; }
-bool can_gather(Dtype d) { return item_size(d) >= 4; }
+bool can_gather(Dtype d, Dtype real) {
+  return item_size(d) >= 4 || (real == Dtype::f32 && !is_float(d) && d != Dtype::b8);
+}
 
 struct Fit : RowFit {
   bool fits = true;
@@ -338,7 +349,7 @@ const RowFit* rows_fit(const Grid& g) {
   for (int k = 0; fit.fits && k < g.program->tensors; ++k) {
     const GridTensor& t = g.tensors[k];
     if (t.shared || !(t.stored ? can_store(t.dtype) : can_load(t.dtype)) ||
-        (!can_gather(t.dtype) && fit.gathered.count(k)))
+        (!can_gather(t.dtype, g.program->real) && fit.gathered.count(k)))
       return nullptr;
   }
   return fit.fits ? &fit : nullptr;

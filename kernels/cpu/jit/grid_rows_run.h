@@ -320,6 +320,10 @@ template <class Walk> class RowRunner : RowPath<RowRunner<Walk>> {
       whole.first -= (f.base.whole - 1) * stride * item;
       whole.last -= (f.base.whole - 1) * stride * item;
     }
+    if (item < 4) {  // the first element where 32 bits end
+      if (whole.last - whole.first < 3 || Path::is_full()) return false;
+      pass(operands_++, GridScalar{(4 - item - (data - whole.first)) / item});
+    }
     p_->access[p_->accesses++] = whole;
     return p_->accesses < kMax && whole.last - whole.first < (int64_t(1) << 31);
   }

@@ -125,15 +125,16 @@ class ElementEmitter : protected RegisterAllocator {
     }
   }
 
-  /// Only of elements of 4 or 8 bytes.
+  /// Of small integers, in lanes of 32 bits, the 32 bits that end with the element.
   void write_gather() {
     const LaneInstruction x = *now_;
     const int bytes = ir::operand_item(x, item_), i = reg(0).getIdx();
     const bool is_half = item_ == 8 && bytes == 4;
+    const int before = std::max(0, 4 - bytes);
     const int r = temporary().getIdx();
     if (pointer_[x.operand()] < 0) MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * x.operand()]);
     const Reg64 base = pointer_[x.operand()] >= 0 ? Reg64(pointer_[x.operand()]) : rax;
-    const Xbyak::RegExp at = base + vector(i) * bytes + (x.is_high() ? 4 : 0);
+    const Xbyak::RegExp at = base + vector(i) * bytes + (x.is_high() ? 4 : -before);
     MT_EMIT(vxorps, Xmm(r), Xmm(r), Xmm(r));
     if (wide_) {
       const Mask all(1);  // of the rest, which whole vectors do not use
@@ -152,6 +153,8 @@ class ElementEmitter : protected RegisterAllocator {
     consume();
     const Xmm to = result();
     if (is_half) convert_loaded(to, wide_ ? Xmm(Ymm(r)) : Xmm(r));
+    else if (x.dtype() == Dtype::u8) MT_EMIT(vpsrld, to, vector(r), uint8_t(8 * before));
+    else if (before > 0) MT_EMIT(vpsrad, to, vector(r), uint8_t(8 * before));
     else MT_EMIT(vmovaps, to, vector(r));
   }
 
