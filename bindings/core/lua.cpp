@@ -39,11 +39,13 @@ constinit thread_local CallState calls;
 /// - Storages are then reused while they are in the L2 cache. Those of 32 KiB and more get one MiB
 ///   more: few share a cycle, and long loops prefetch what that cache has evicted.
 /// - If they are not, as the slack exceeds that cache or storages have half a MiB, they evict the
-///   heap too, and a cycle costs 0.7 us per KiB, a miss of the shared cache up to 70 us per MiB: the slack is 12 MiB,
-///   or 64 times the heap, from 12 to 64 MiB, if the heap is beyond 1 MiB per thread (x + v of 4 MiB next to a heap of
-///   660 KiB: 390 us, and 660 with 42 MiB). With 12 MiB cycles took a fifth of MobileNetV2's inference by two threads
-///   (heap: 1 MiB). More than 12 MiB next to a small heap would leave less of the shared cache to others (20 MiB: 5 %
-///   slower next to another program's calls).
+///   heap too, and a cycle costs 0.7 us per KiB: the slack is 64 times the heap, from 12 to 64 MiB.
+///   With 12 MiB cycles took a fifth of MobileNetV2's inference by two threads (heap: 1 MiB). More
+///   than 12 MiB next to a small heap would leave less of the shared cache to others (20 MiB: 5 %
+///   slower next to another program's calls). It stays at 12 MiB for storages of half a MiB next to
+///   a heap of up to one MiB per thread, as missing that cache costs up to 70 us per MiB (x + v of
+///   4 MiB next to 660 KiB: 430 us, and 640 with 42 MiB; a training step of smaller ones takes 7 %
+///   longer with 12).
 /// - A program's first 512 MiB are excepted: memory that is touched for the first time costs 0.6 ms
 ///   per MiB, as much as ten cycles (50 epochs of split took 1.7 times as long).
 void apply_gc_pressure(lua_State* L) {
@@ -53,9 +55,10 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t wanted = 8 * heap + (average < 32 << 10 ? 0 : kSlack);
   const bool warm = average < kSlack / 2 && wanted <= 3 * kSlack;
-  const int64_t rotated = heap * cpu_threads() <= kSlack ? 0 : 64 * heap;
-  const int64_t least =
-      bytes_allocated() > kFirst ? std::clamp(rotated, 12 * kSlack, 64 * kSlack) : kSlack;
+  const bool misses = average >= kSlack / 2 && heap * cpu_threads() <= kSlack;
+  const int64_t least = bytes_allocated() > kFirst
+                            ? std::clamp(misses ? 0 : 64 * heap, 12 * kSlack, 64 * kSlack)
+                            : kSlack;
   if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, least, 256 * kSlack))) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: its garbage is free at the end, while the memory is still in the cache.
