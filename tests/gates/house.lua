@@ -370,16 +370,16 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35374, ['kernels/cpu/verbs'] = 5900, ['kernels/cpu/simd'] = 1587, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8000, ['kernels/cpu/interpret'] = 2133, ['kernels/cpu/libraries'] = 2435,
+  ['kernels'] = 35432, ['kernels/cpu/verbs'] = 5901, ['kernels/cpu/simd'] = 1594, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8023, ['kernels/cpu/interpret'] = 2129, ['kernels/cpu/libraries'] = 2457,
   ['kernels/cuda'] = 7790, ['kernels/math'] = 2420,
-  ['engine'] = 36781, ['engine/core'] = 2557, ['engine/autograd'] = 2860, ['engine/ops'] = 11294,
+  ['engine'] = 36935, ['engine/core'] = 2558, ['engine/autograd'] = 2860, ['engine/ops'] = 11421,
   ['engine/linalg'] = 1754, ['engine/io'] = 3228, ['engine/text'] = 1415, ['engine/profile'] = 710,
-  ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9334,
-  ['bindings'] = 38579, ['bindings/core'] = 4109, ['bindings/functions'] = 6244, ['bindings/program'] = 1411,
-  ['bindings/lua/core'] = 1297, ['bindings/lua/nn'] = 3375, ['bindings/lua/optim'] = 1748,
-  ['bindings/lua/data'] = 2679, ['bindings/lua/io'] = 597, ['bindings/lua/help'] = 1147, ['bindings/lua/script'] = 2920,
-  ['bindings/lua/compile'] = 3082, ['bindings/lua/extras'] = 8560, ['scripts'] = 8819,
+  ['engine/dist'] = 1688, ['engine/gpu'] = 1899, ['engine/compiler'] = 9361,
+  ['bindings'] = 38289, ['bindings/core'] = 4115, ['bindings/functions'] = 6244, ['bindings/program'] = 1366,
+  ['bindings/lua/core'] = 1287, ['bindings/lua/nn'] = 3313, ['bindings/lua/optim'] = 1713,
+  ['bindings/lua/data'] = 2640, ['bindings/lua/io'] = 588, ['bindings/lua/help'] = 1165, ['bindings/lua/script'] = 2926,
+  ['bindings/lua/compile'] = 3052, ['bindings/lua/extras'] = 8474, ['scripts'] = 8819,
 }
 local function add_to_rooms(lines_in, path, count)
   for room in pairs(budgets) do
