@@ -282,50 +282,86 @@ Shape padded(const Tensor& x, const PadWidths& s) {
   return size;
 }
 
-/// The part of x that remains, and its view in the padded tensor.
-void overlap(const Tensor& x, const PadWidths& s, Tensor& from, Tensor& to) {
-  for (int d = 0; d < x.dim(); ++d) {
-    const int64_t cut = std::max<int64_t>(-s.before[d], 0), at = std::max<int64_t>(s.before[d], 0);
-    const int64_t n = x.size(d) - cut - std::max<int64_t>(-s.after[d], 0);
-    from = slice(from, d, cut, n), to = slice(to, d, at, n);
-  }
+/// The dimensions from d on without what `s` adds to them.
+Tensor middle(Tensor out, const PadWidths& s, int d = 0) {
+  for (; d < out.dim(); ++d)
+    if (s.before[d] != 0 || s.after[d] != 0)
+      out = slice(out, d, s.before[d], out.size(d) - s.before[d] - s.after[d]);
+  return out;
 }
 
-Tensor pad_constant(const Tensor& x, const PadWidths& s, double value) {
-  Tensor out = full(padded(x, s), value, x);
-  Tensor from = x.detach(), to = out;
-  overlap(x, s, from, to);
-  copy_elements(to, from);
+/// A border of a constant, or of positions of the tensor itself.
+struct Border {
+  PadWidths widths;  // not negative
+  Padding mode;
+  double value;  // of `constant`
+};
+Tensor add_border(const Tensor& x, const Border&);
+Tensor fold_border(const Tensor& g, const Border&);
+
+/// Calls f(added, source) for the two sides of dimension d of a padded tensor; dimensions after d are not padded yet.
+void each_side(const Tensor& out, const Border& border, int d, const auto& f) {
+  const Tensor part = middle(out, border.widths, d + 1);
+  const int64_t before = border.widths.before[d], after = border.widths.after[d],
+                n = part.size(d) - before - after;
+  const auto side = [&](int64_t at, int64_t count, int64_t circular, int64_t reflected,
+                        int64_t edge) {
+    if (count == 0) return;
+    const Tensor added = slice(part, d, at, count);
+    const bool one = border.mode == Padding::replicate;
+    const int64_t from = one ? edge : border.mode == Padding::circular ? circular : reflected;
+    f(added, slice(part, d, before + from, one ? 1 : count));
+  };
+  side(0, before, n - before, 1, 0);
+  side(before + n, after, 0, n - 1 - after, n - 1);
+}
+
+Tensor add_border(const Tensor& x, const Border& border) {
+  const bool constant = border.mode == Padding::constant;
+  const Shape size = padded(x, border.widths);
+  const Tensor out = constant ? full(size, border.value, x) : empty(size, x);
+  {
+    NoGrad off;
+    copy_elements(middle(out, border.widths), x);
+    for (int d = 0; d < x.dim() && !constant; ++d)
+      each_side(out, border, d, [&](const Tensor& added, const Tensor& source) {
+        copy_elements(added, border.mode == Padding::reflect ? flip(source, {d})
+                                                             : expand(source, added.shape()));
+      });
+  }
   if (wants_grad(x)) {
     static const NodeType type{"pad", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 PadWidths back = node.kept<PadWidths>();
-                                 for (int d = 0; d < g.dim(); ++d)
-                                   back.before[d] *= -1, back.after[d] *= -1;
-                                 dx[0] = pad_constant(g, back, 0);
+                                 dx[0] = fold_border(g, node.kept<Border>());
                                }};
-    record(type, out, {&x}).keep(s);
+    record(type, out, {&x}).keep(border);
   }
   return out;
 }
 
-/// Extends dimension d by `before` and `after` of its own positions; negative numbers crop it.
-Tensor pad_dim(const Tensor& x, int d, int64_t before, int64_t after, Padding mode) {
-  const int64_t cut = std::max<int64_t>(-before, 0), n = x.size(d);
-  const Tensor middle = slice(x, d, cut, n - cut - std::max<int64_t>(-after, 0));
-  const Tensor& from = mode == Padding::circular ? middle : x;  // cropped positions must not return
-  const int64_t last = from.size(d);
-  const auto beyond = [&](int64_t count, int64_t first, int64_t edge) {
-    if (mode == Padding::circular) return slice(from, d, edge == 0 ? last - count : 0, count);
-    if (mode == Padding::reflect) return flip(slice(from, d, first, count), {d});
-    Shape size = x.shape();
-    size[d] = count;
-    return expand(slice(from, d, edge, 1), size);
-  };
-  TensorList parts;
-  if (before > 0) parts.push_back(beyond(before, 1, 0));
-  if (middle.size(d) > 0) parts.push_back(middle);
-  if (after > 0) parts.push_back(beyond(after, last - 1 - after, last - 1));
-  return parts.size() == 1 ? parts[0] : parts.empty() ? middle : cat(parts, d);
+/// The opposite, for gradients: adds the border to the positions that it is from.
+Tensor fold_border(const Tensor& g, const Border& border) {
+  Tensor out;
+  {
+    NoGrad off;
+    const bool constant = border.mode == Padding::constant;
+    const Tensor all = constant ? g.detach() : clone(g);
+    for (int d = g.dim() - 1; d >= 0 && !constant; --d)
+      each_side(all, border, d, [&](const Tensor& added, Tensor source) {
+        source += border.mode == Padding::replicate ? sum(added, {d}, true)
+                  : border.mode == Padding::reflect ? flip(added, {d})
+                                                    : added;
+      });
+    out = clone(middle(all, border.widths));
+  }
+  if (wants_grad(g)) {
+    static const NodeType type{"pad backward", [](Node& node, const Tensor& g2, Tensor* dx) {
+                                 Border border = node.kept<Border>();
+                                 border.value = 0;
+                                 dx[0] = add_border(g2, border);
+                               }};
+    record(type, out, {&g}).keep(border);
+  }
+  return out;
 }
 
 }  // namespace
@@ -357,19 +393,24 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
       fail("pad: dimension {} has no position to replicate", d + 1);
     s.before[d] = before, s.after[d] = after;
   }
-  if (mode == Padding::constant) {
-    check_value("pad", value, x.dtype());
-    return pad_constant(x, s, value);
-  }
-  Tensor out = x;
+  if (mode == Padding::constant) check_value("pad", value, x.dtype());
   const Shape whole = padded(x, s);
-  for (int d = 0; d < x.dim() && mode == Padding::circular; ++d)
-    if (whole[d] > 0 &&
-        x.size(d) + std::min<int64_t>(s.before[d], 0) + std::min<int64_t>(s.after[d], 0) == 0)
+  Border border{{}, mode, value};
+  PadWidths cropped;
+  for (int d = 0; d < x.dim(); ++d) {
+    border.widths.before[d] = std::max<int64_t>(s.before[d], 0);
+    border.widths.after[d] = std::max<int64_t>(s.after[d], 0);
+    cropped.before[d] = border.widths.before[d] - s.before[d];
+    cropped.after[d] = border.widths.after[d] - s.after[d];
+    if (mode == Padding::circular && whole[d] > 0 &&
+        x.size(d) == cropped.before[d] + cropped.after[d])
       fail("pad: circular padding of dimension {}, which is empty after cropping", d + 1);
-  for (int d = 0; d < x.dim(); ++d)
-    if (s.before[d] != 0 || s.after[d] != 0) out = pad_dim(out, d, s.before[d], s.after[d], mode);
-  return out.impl()->storage == x.impl()->storage ? clone(out) : out;
+  }
+  // Cropped positions return in a border of edges or reflections.
+  if (mode == Padding::constant || mode == Padding::circular)
+    return add_border(middle(x, cropped), border);
+  const Tensor out = add_border(x, border), rest = middle(out, cropped);
+  return rest.numel() == out.numel() ? out : clone(rest);
 }
 
 // ---- pixels and channels ------------------------------------------------------------------------
