@@ -6,7 +6,7 @@
 //   mt::Tensor                recorded operations, for gradients of gradients,
 //   a symbolic value          fused kernels.
 // Operations call one another by name (`sigmoid(x)`), which works for each such T.
-// To add an operation: write its struct, and its entry in the list MT_OPERATIONS.
+// To add an operation: write its struct, or its row in a table, and its entry in the list MT_OPERATIONS.
 #pragma once
 #include "kernels/base.h"
 #include "kernels/math/math.h"
@@ -167,6 +167,17 @@ constexpr Inputs kReals{-4, 4, {{-1.25}, {0.5}, {2.75}}},
 #define MT_MATH_OF_TWO(name)           \
   static constexpr bool opaque = true; \
   template <class T> MT_HD static T f(T x, T y) { return math::name(x, y); }
+/// An operation that is a function of kernels/math of one input. `derivative` is an expression of the incoming gradient
+/// g and of what is `saved`: the input x or the output y. The results and the other members of Info follow.
+#define MT_UNARY_MATH(Op, name, doc, accepts, saved, domain, derivative, ...) \
+  struct Op {                                                                 \
+    static constexpr Info info{                                               \
+        #name, doc, Accepts::accepts, {saved_##saved}, domain, __VA_ARGS__};  \
+    MT_MATH(name)                                                             \
+    template <class T> MT_HD static T df(T g, T saved) { return derivative; } \
+  };
+constexpr uint8_t saved_x = a, saved_y = output;
+constexpr Facts kAutocastFloat32{.autocast_float32 = true};
 
 // The rows of Info are tables.
 // clang-format off
@@ -198,12 +209,7 @@ struct Sign : Flat {
   }
 };
 
-struct Abs {
-  static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
-    Accepts::number, {a}, kReals, {1.25, 0.5, 2.75}};
-  MT_MATH(abs)
-  template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
-};
+MT_UNARY_MATH(Abs, abs, "|x|; the slope at 0 is 0", number, x, kReals, g * sign(x), {1.25, 0.5, 2.75})
 
 struct Reciprocal {
   static constexpr Info info{"reciprocal", "1 / x",
@@ -235,45 +241,22 @@ struct Rad2deg {
   template <class T> MT_HD static T df(T g) { return f(g); }
 };
 
-struct Sqrt {
-  static constexpr Info info{"sqrt", "square root",
-    Accepts::real, {output}, kPositive.within(0.1, 4),
-    {0.61237243569579452, 1.224744871391589, 1.8027756377319946}};
-  MT_MATH(sqrt)
-  template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
-};
+MT_UNARY_MATH(Sqrt, sqrt, "square root", real, y, kPositive.within(0.1, 4), g / (y + y),
+  {0.61237243569579452, 1.224744871391589, 1.8027756377319946})
+MT_UNARY_MATH(Rsqrt, rsqrt, "1 / sqrt(x)", real, y, kPositive, T(-0.5) * g * y * y * y,
+  {1.6329931618554521, 0.81649658092772603, 0.55470019622522912}, {}, kAutocastFloat32)
 
-struct Rsqrt {
-  static constexpr Info info{"rsqrt", "1 / sqrt(x)",
-    Accepts::real, {output}, kPositive,
-    {1.6329931618554521, 0.81649658092772603, 0.55470019622522912}, {}, {.autocast_float32 = true}};
-  MT_MATH(rsqrt)
-  template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
-};
-
-struct Floor : Flat {
-  static constexpr Info info{"floor", "the largest whole number not above x",
-    Accepts::number, {nothing}, kReals, {-2, 0, 2}};
-  MT_MATH(floor)
-};
-
-struct Ceil : Flat {
-  static constexpr Info info{"ceil", "the smallest whole number not below x",
-    Accepts::number, {nothing}, kReals, {-1, 1, 3}};
-  MT_MATH(ceil)
-};
-
-struct Round : Flat {
-  static constexpr Info info{"round", "the nearest whole number, halves to even",
-    Accepts::number, {nothing}, kReals, {-1, 0, 3}};
-  MT_MATH(round)
-};
-
-struct Trunc : Flat {
-  static constexpr Info info{"trunc", "x without its fraction",
-    Accepts::number, {nothing}, kReals, {-1, 0, 2}};
-  MT_MATH(trunc)
-};
+/// A function of kernels/math that rounds.
+#define MT_ROUNDING(Op, name, doc, ...)                                                               \
+  struct Op : Flat {                                                                                  \
+    static constexpr Info info{#name, doc, Accepts::number, {nothing}, kReals, {__VA_ARGS__}};        \
+    MT_MATH(name)                                                                                     \
+  };
+MT_ROUNDING(Floor, floor, "the largest whole number not above x", -2, 0, 2)
+MT_ROUNDING(Ceil, ceil, "the smallest whole number not below x", -1, 1, 3)
+MT_ROUNDING(Round, round, "the nearest whole number, halves to even", -1, 0, 3)
+MT_ROUNDING(Trunc, trunc, "x without its fraction", -1, 0, 2)
+#undef MT_ROUNDING
 
 struct Frac {
   static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
@@ -322,89 +305,30 @@ struct NanToNum {
 
 // ---- one input: exponentials, logarithms, trigonometry ------------------------------------------
 
-struct Exp {
-  static constexpr Info info{"exp", "e to the power x",
-    Accepts::real, {output}, kReals, {0.2865047968601901, 1.6487212707001281, 15.642631884188172},
-    {}, {.autocast_float32 = true}};
-  MT_MATH(exp)
-  template <class T> MT_HD static T df(T g, T y) { return g * y; }
-};
-
-struct Expm1 {
-  static constexpr Info info{"expm1", "exp(x) - 1, accurate near 0",
-    Accepts::real, {output}, kReals, {-0.7134952031398099, 0.64872127070012815, 14.642631884188172},
-    {}, {.autocast_float32 = true}};
-  MT_MATH(expm1)
-  template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
-};
-
-struct Exp2 {
-  static constexpr Info info{"exp2", "2 to the power x",
-    Accepts::real, {output}, kReals, {0.42044820762685727, 1.414213562373095, 6.7271713220297163},
-    {}, {.autocast_float32 = true}};
-  MT_MATH(exp2)
-  template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
-};
-
-struct Log {
-  static constexpr Info info{"log", "natural logarithm",
-    Accepts::real, {a}, kPositive.within(0.2, 4),
-    {-0.98082925301172624, 0.40546510810816438, 1.1786549963416461}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(log)
-  template <class T> MT_HD static T df(T g, T x) { return g / x; }
-};
-
-struct Log1p {
-  static constexpr Info info{"log1p", "log(1 + x), accurate near 0",
-    Accepts::real, {a}, {-0.7, 4, {{-0.625}, {0.5}, {2.75}}},
-    {-0.98082925301172624, 0.40546510810816438, 1.3217558399823194}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(log1p)
-  template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
-};
-
-struct Log2 {
-  static constexpr Info info{"log2", "logarithm to base 2",
-    Accepts::real, {a}, kPositive.within(0.2, 4),
-    {-1.4150374992788438, 0.58496250072115618, 1.7004397181410922}, {}, {.autocast_float32 = true}};
-  MT_MATH(log2)
-  template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
-};
-
-struct Log10 {
-  static constexpr Info info{"log10", "logarithm to base 10",
-    Accepts::real, {a}, kPositive.within(0.2, 4),
-    {-0.42596873227228115, 0.17609125905568124, 0.51188336097887438}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(log10)
-  template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
-};
-
-struct Sin {
-  static constexpr Info info{"sin", "sine, x in radians",
-    Accepts::real, {a}, kReals, {-0.94898461935558621, 0.479425538604203, 0.3816609920523317}, {},
-    {.shortcut = {Shortcut::angle, Shortcut::angle}}};
-  MT_MATH(sin)
-  template <class T> MT_HD static T df(T g, T x) { return g * cos(x); }
-};
-
-struct Cos {
-  static constexpr Info info{"cos", "cosine, x in radians",
-    Accepts::real, {a}, kReals, {0.31532236239526867, 0.87758256189037272, -0.92430237863246354},
-    {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
-  MT_MATH(cos)
-  template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
-};
-
-struct Tan {
-  static constexpr Info info{"tan", "tangent, x in radians",
-    Accepts::real, {output}, kReals.within(-1.4, 1.4),
-    {-3.0095696738628313, 0.54630248984379051, -0.41291789448493249}, {},
-    {.shortcut = {Shortcut::angle}, .autocast_float32 = true}};
-  MT_MATH(tan)
-  template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
-};
+MT_UNARY_MATH(Exp, exp, "e to the power x", real, y, kReals, g * y,
+  {0.2865047968601901, 1.6487212707001281, 15.642631884188172}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Expm1, expm1, "exp(x) - 1, accurate near 0", real, y, kReals, g * (y + T(1)),
+  {-0.7134952031398099, 0.64872127070012815, 14.642631884188172}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Exp2, exp2, "2 to the power x", real, y, kReals, g * y * T(0.693147180559945309),
+  {0.42044820762685727, 1.414213562373095, 6.7271713220297163}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Log, log, "natural logarithm", real, x, kPositive.within(0.2, 4), g / x,
+  {-0.98082925301172624, 0.40546510810816438, 1.1786549963416461}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Log1p, log1p, "log(1 + x), accurate near 0",
+  real, x, (Inputs{-0.7, 4, {{-0.625}, {0.5}, {2.75}}}), g / (x + T(1)),
+  {-0.98082925301172624, 0.40546510810816438, 1.3217558399823194}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Log2, log2, "logarithm to base 2", real, x, kPositive.within(0.2, 4), g / (x * T(0.693147180559945309)),
+  {-1.4150374992788438, 0.58496250072115618, 1.7004397181410922}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Log10, log10, "logarithm to base 10",
+  real, x, kPositive.within(0.2, 4), g / (x * T(2.30258509299404568)),
+  {-0.42596873227228115, 0.17609125905568124, 0.51188336097887438}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Sin, sin, "sine, x in radians", real, x, kReals, g * cos(x),
+  {-0.94898461935558621, 0.479425538604203, 0.3816609920523317}, {}, {.shortcut = {Shortcut::angle, Shortcut::angle}})
+MT_UNARY_MATH(Cos, cos, "cosine, x in radians", real, x, kReals, -g * sin(x),
+  {0.31532236239526867, 0.87758256189037272, -0.92430237863246354},
+  {}, {.shortcut = {Shortcut::angle, Shortcut::angle}})
+MT_UNARY_MATH(Tan, tan, "tangent, x in radians", real, y, kReals.within(-1.4, 1.4), g * (y * y + T(1)),
+  {-3.0095696738628313, 0.54630248984379051, -0.41291789448493249},
+  {}, {.shortcut = {Shortcut::angle}, .autocast_float32 = true})
 
 struct Sinc {
   static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
@@ -421,105 +345,33 @@ struct Sinc {
   }
 };
 
-struct Asin {
-  static constexpr Info info{"asin", "arcsine, in radians",
-    Accepts::real, {a}, kUnit, {-0.67513153293703165, 0.38439677449563908, 1.0654358165107393}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(asin)
-  template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
-};
-
-struct Acos {
-  static constexpr Info info{"acos", "arccosine, in radians",
-    Accepts::real, {a}, kUnit, {2.2459278597319283, 1.1863995522992575, 0.50536051028415731}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(acos)
-  template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
-};
-
-struct Atan {
-  static constexpr Info info{"atan", "arctangent, in radians",
-    Accepts::real, {a}, kReals, {-0.89605538457134396, 0.46364760900080612, 1.2220253232109896}};
-  MT_MATH(atan)
-  template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
-};
-struct Sinh {
-  static constexpr Info info{"sinh", "hyperbolic sine",
-    Accepts::real, {a}, kReals, {-1.6019190803008256, 0.52109530549374736, 7.789352011490732}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(sinh)
-  template <class T> MT_HD static T df(T g, T x) { return g * cosh(x); }
-};
-
-struct Cosh {
-  static constexpr Info info{"cosh", "hyperbolic cosine",
-    Accepts::real, {a}, kReals, {1.8884238771610157, 1.1276259652063808, 7.8532798726974396}, {},
-    {.autocast_float32 = true}};
-  MT_MATH(cosh)
-  template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
-};
-
-struct Asinh {
-  static constexpr Info info{"asinh", "inverse hyperbolic sine",
-    Accepts::real, {a}, kReals, {-1.0475930126492587, 0.48121182505960345, 1.7362775864618003}};
-  MT_MATH(asinh)
-  template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
-};
-
-struct Acosh {
-  static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
-    Accepts::real, {a}, {1.2, 4, {{1.25}, {1.5}, {3.25}}},
-    {0.69314718055994531, 0.96242365011920689, 1.8472460857138378}};
-  MT_MATH(acosh)
-  template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
-};
-
-struct Atanh {
-  static constexpr Info info{"atanh", "inverse hyperbolic tangent",
-    Accepts::real, {a}, kUnit, {-0.73316853439671352, 0.39422868018213508, 1.354025100551105}};
-  MT_MATH(atanh)
-  template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
-};
-
-struct Erf {
-  static constexpr Info info{"erf", "error function",
-    Accepts::real, {a}, kReals.within(-3, 3),
-    {-0.92290012825645823, 0.52049987781304654, 0.99989937807788036}};
-  MT_MATH(erf)
-  template <class T> MT_HD static T df(T g, T x) {
-    return g * T(1.12837916709551257) * exp(-x * x);
-  }
-};
-
-struct Erfc {
-  static constexpr Info info{"erfc", "1 - erf(x), accurate for large x",
-    Accepts::real, {a}, kReals.within(-3, 3),
-    {1.9229001282564582, 0.47950012218695346, 0.00010062192211963684}};
-  MT_MATH(erfc)
-  template <class T> MT_HD static T df(T g, T x) {
-    return g * T(-1.12837916709551257) * exp(-x * x);
-  }
-};
-
-struct Erfinv {
-  static constexpr Info info{"erfinv", "the inverse of erf",
-    Accepts::real, {output}, kUnit, {-0.62730734778855896, 0.3456171147832066, 1.0847870400692831},
-    {}, {.autocast_float32 = true}};
-  MT_MATH(erfinv)
-  template <class T> MT_HD static T df(T g, T y) {
-    return g * T(0.886226925452758014) * exp(y * y);
-  }
-};
-
-struct Ndtr {
-  static constexpr Info info{"ndtr", "the normal distribution function, accurate far below 0",
-    Accepts::real, {a}, kReals.within(-3, 3),
-    {0.10564977366685526, 0.6914624612740131, 0.99702023676494544}};
-  MT_MATH(ndtr)
-  template <class T> MT_HD static T df(T g, T x) {
-    return g * (T(0.398942280401432678) * exp(T(-0.5) * x * x));
-  }
-};
+MT_UNARY_MATH(Asin, asin, "arcsine, in radians", real, x, kUnit, g * rsqrt((T(1) - x) * (T(1) + x)),
+  {-0.67513153293703165, 0.38439677449563908, 1.0654358165107393}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Acos, acos, "arccosine, in radians", real, x, kUnit, -g * rsqrt((T(1) - x) * (T(1) + x)),
+  {2.2459278597319283, 1.1863995522992575, 0.50536051028415731}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Atan, atan, "arctangent, in radians", real, x, kReals, g / (x * x + T(1)),
+  {-0.89605538457134396, 0.46364760900080612, 1.2220253232109896})
+MT_UNARY_MATH(Sinh, sinh, "hyperbolic sine", real, x, kReals, g * cosh(x),
+  {-1.6019190803008256, 0.52109530549374736, 7.789352011490732}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Cosh, cosh, "hyperbolic cosine", real, x, kReals, g * sinh(x),
+  {1.8884238771610157, 1.1276259652063808, 7.8532798726974396}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Asinh, asinh, "inverse hyperbolic sine", real, x, kReals, g * rsqrt(x * x + T(1)),
+  {-1.0475930126492587, 0.48121182505960345, 1.7362775864618003})
+MT_UNARY_MATH(Acosh, acosh, "inverse hyperbolic cosine, for x from 1 on",
+  real, x, (Inputs{1.2, 4, {{1.25}, {1.5}, {3.25}}}), g * rsqrt((x - T(1)) * (x + T(1))),
+  {0.69314718055994531, 0.96242365011920689, 1.8472460857138378})
+MT_UNARY_MATH(Atanh, atanh, "inverse hyperbolic tangent", real, x, kUnit, g / ((T(1) - x) * (T(1) + x)),
+  {-0.73316853439671352, 0.39422868018213508, 1.354025100551105})
+MT_UNARY_MATH(Erf, erf, "error function", real, x, kReals.within(-3, 3), g * T(1.12837916709551257) * exp(-x * x),
+  {-0.92290012825645823, 0.52049987781304654, 0.99989937807788036})
+MT_UNARY_MATH(Erfc, erfc, "1 - erf(x), accurate for large x",
+  real, x, kReals.within(-3, 3), g * T(-1.12837916709551257) * exp(-x * x),
+  {1.9229001282564582, 0.47950012218695346, 0.00010062192211963684})
+MT_UNARY_MATH(Erfinv, erfinv, "the inverse of erf", real, y, kUnit, g * T(0.886226925452758014) * exp(y * y),
+  {-0.62730734778855896, 0.3456171147832066, 1.0847870400692831}, {}, kAutocastFloat32)
+MT_UNARY_MATH(Ndtr, ndtr, "the normal distribution function, accurate far below 0",
+  real, x, kReals.within(-3, 3), g * (T(0.398942280401432678) * exp(T(-0.5) * x * x)),
+  {0.10564977366685526, 0.6914624612740131, 0.99702023676494544})
 
 struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
@@ -531,47 +383,19 @@ struct Polygamma {
   }
 };
 
-struct Digamma {
-  static constexpr Info info{"digamma", "the derivative of lgamma",
-    Accepts::real, {a}, kPositive.within(0.4, 4),
-    {-2.7539990491451396, 0.036489973978576521, 1.016990911068179}};
-  MT_MATH(digamma)
-  template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
-};
-
-struct Lgamma {
-  static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
-    Accepts::real, {a}, kPositive.within(0.4, 4),
-    {0.86307398227064746, -0.12078223763524522, 0.93580193110872536}, {},
-    {.shortcut = {Shortcut::positive}}};
-  MT_MATH(lgamma)
-  template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
-};
+MT_UNARY_MATH(Digamma, digamma, "the derivative of lgamma", real, x, kPositive.within(0.4, 4), g * polygamma(x, T(1)),
+  {-2.7539990491451396, 0.036489973978576521, 1.016990911068179})
+MT_UNARY_MATH(Lgamma, lgamma, "the logarithm of |gamma(x)|", real, x, kPositive.within(0.4, 4), g * digamma(x),
+  {0.86307398227064746, -0.12078223763524522, 0.93580193110872536}, {}, {.shortcut = {Shortcut::positive}})
 
 // ---- one input: activations ---------------------------------------------------------------------
 
-struct Tanh {
-  static constexpr Info info{"tanh", "hyperbolic tangent",
-    Accepts::real, {output}, kReals,
-    {-0.8482836399575129, 0.46211715726000976, 0.99185972456820775}};
-  MT_MATH(tanh)
-  template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
-};
-
-struct Tanhshrink {
-  static constexpr Info info{"tanhshrink", "x - tanh(x)",
-    Accepts::real, {a}, kReals, {-0.4017163600424871, 0.037882842739990241, 1.7581402754317923}};
-  MT_MATH(tanhshrink)
-  template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
-};
-
-struct Sigmoid {
-  static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
-    Accepts::real, {output}, kReals,
-    {0.22270013882530885, 0.62245933120185456, 0.93991334982599238}};
-  MT_MATH(sigmoid)
-  template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
-};
+MT_UNARY_MATH(Tanh, tanh, "hyperbolic tangent", real, y, kReals, g * (T(1) - y * y),
+  {-0.8482836399575129, 0.46211715726000976, 0.99185972456820775})
+MT_UNARY_MATH(Tanhshrink, tanhshrink, "x - tanh(x)", real, x, kReals, g * square(tanh(x)),
+  {-0.4017163600424871, 0.037882842739990241, 1.7581402754317923})
+MT_UNARY_MATH(Sigmoid, sigmoid, "1 / (1 + exp(-x))", real, y, kReals, g * (y * (T(1) - y)),
+  {0.22270013882530885, 0.62245933120185456, 0.93991334982599238})
 
 struct Logit {
   static constexpr bool opaque = true;
@@ -756,14 +580,9 @@ struct GeluTanh {
   static constexpr double k1 = 1.59576912160573071, k3 = 0.0713548162726002488;
 };
 
-struct Silu {
-  static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
-    Accepts::real, {a}, kReals, {-0.27837517353163607, 0.31122966560092728, 2.584761712021479}};
-  MT_MATH(silu)
-  template <class T> MT_HD static T df(T g, T x) {
-    return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
-  }
-};
+MT_UNARY_MATH(Silu, silu, "x * sigmoid(x), also called swish",
+  real, x, kReals, g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x)))),
+  {-0.27837517353163607, 0.31122966560092728, 2.584761712021479})
 
 struct Softplus {
   static constexpr bool opaque = true;
@@ -811,41 +630,19 @@ struct Softsign {
 
 // ---- one input: tests (the result is bool, there is no gradient) --------------------------------
 
-struct LogicalNot {
-  static constexpr Info info{"logical_not", "true where x is 0",
-    Accepts::any, {}, {-1, 1, {{-1}, {0}, {1}}}, {0, 1, 0}};
-  template <class T> MT_HD static auto f(T x) { return x == T(0); }
-};
-
-struct Isnan {
-  static constexpr Info info{"isnan", "true where x is not a number",
-    Accepts::number, {}, kReals, {0, 0, 0}};
-  template <class T> MT_HD static auto f(T x) { return x != x; }
-};
-
-struct Isinf {
-  static constexpr Info info{"isinf", "true where x is infinite",
-    Accepts::real, {}, kReals, {0, 0, 0}};
-  template <class T> MT_HD static auto f(T x) { return abs(x) == T(math::kInfinity); }
-};
-
-struct Isposinf {
-  static constexpr Info info{"isposinf", "true where x is infinite and positive",
-    Accepts::real, {}, kReals, {0, 0, 0}};
-  template <class T> MT_HD static auto f(T x) { return x == T(math::kInfinity); }
-};
-
-struct Isneginf {
-  static constexpr Info info{"isneginf", "true where x is infinite and negative",
-    Accepts::real, {}, kReals, {0, 0, 0}};
-  template <class T> MT_HD static auto f(T x) { return x == T(-math::kInfinity); }
-};
-
-struct Isfinite {
-  static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
-    Accepts::real, {}, kReals, {1, 1, 1}};
-  template <class T> MT_HD static auto f(T x) { return abs(x) < T(math::kInfinity); }
-};
+#define MT_TEST(Op, name, doc, accepts, domain, expression, ...)                              \
+  struct Op {                                                                                 \
+    static constexpr Info info{#name, doc, Accepts::accepts, {}, domain, {__VA_ARGS__}};      \
+    template <class T> MT_HD static auto f(T x) { return expression; }                        \
+  };
+MT_TEST(LogicalNot, logical_not, "true where x is 0", any, (Inputs{-1, 1, {{-1}, {0}, {1}}}), x == T(0), 0, 1, 0)
+MT_TEST(Isnan, isnan, "true where x is not a number", number, kReals, x != x, 0, 0, 0)
+MT_TEST(Isinf, isinf, "true where x is infinite", real, kReals, abs(x) == T(math::kInfinity), 0, 0, 0)
+MT_TEST(Isposinf, isposinf, "true where x is infinite and positive", real, kReals, x == T(math::kInfinity), 0, 0, 0)
+MT_TEST(Isneginf, isneginf, "true where x is infinite and negative", real, kReals, x == T(-math::kInfinity), 0, 0, 0)
+MT_TEST(Isfinite, isfinite, "true where x is neither infinite nor NaN", real, kReals,
+        abs(x) < T(math::kInfinity), 1, 1, 1)
+#undef MT_TEST
 
 struct Signbit {
   static constexpr bool opaque = true;
@@ -1112,26 +909,16 @@ MT_EXPRESSION(Ge, ge, "x >= y", any, kPairs, x >= y, 1, 1, 0)
 MT_EXPRESSION(Eq, eq, "x equals y", any, kPairs, x == y, 0, 1, 0)
 MT_EXPRESSION(Ne, ne, "x differs from y", any, kPairs, x != y, 1, 0, 1)
 
-struct LogicalAnd {
-  static constexpr bool opaque = true;
-  static constexpr Info info{"logical_and", "whether both are nonzero",
-    Accepts::any, {}, kLogic, {0, 1, 0}, {}, {.logical = true}};
-  template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
-};
-
-struct LogicalOr {
-  static constexpr bool opaque = true;
-  static constexpr Info info{"logical_or", "whether x or y is nonzero",
-    Accepts::any, {}, kLogic, {1, 1, 0}, {}, {.logical = true}};
-  template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
-};
-
-struct LogicalXor {
-  static constexpr bool opaque = true;
-  static constexpr Info info{"logical_xor", "whether exactly one is nonzero",
-    Accepts::any, {}, kLogic, {1, 0, 0}, {}, {.logical = true}};
-  template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }
-};
+#define MT_LOGICAL(Op, name, doc, symbol, ...)                                                              \
+  struct Op {                                                                                               \
+    static constexpr bool opaque = true;                                                                    \
+    static constexpr Info info{#name, doc, Accepts::any, {}, kLogic, {__VA_ARGS__}, {}, {.logical = true}}; \
+    template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) symbol (y != T(0))); }       \
+  };
+MT_LOGICAL(LogicalAnd, logical_and, "whether both are nonzero", &, 0, 1, 0)
+MT_LOGICAL(LogicalOr, logical_or, "whether x or y is nonzero", |, 1, 1, 0)
+MT_LOGICAL(LogicalXor, logical_xor, "whether exactly one is nonzero", ^, 1, 0, 0)
+#undef MT_LOGICAL
 
 // ---- bits: bool and integers only ---------------------------------------------------------------
 
@@ -1248,6 +1035,7 @@ struct LuaMax {
   template <class T> MT_HD static T f(T x, T y) { return select(x > y, x, y); }
 };
 
+#undef MT_UNARY_MATH
 #undef MT_MATH
 #undef MT_MATH_OF_TWO
 
