@@ -66,31 +66,16 @@ std::string missing_header(const std::string& log) {
       name);
 }
 
-/// The parts of a text that belong to a host program, and their replacements.
-std::string leave_out(const CudaText& text) {
-  std::vector<std::string> words;
-  const auto listed_in = [](const std::vector<std::string>& list, const std::string& w) {
-    return std::ranges::find(list, w) != list.end();
-  };
-  for (const std::string& w : text.host_words)
-    if (!listed_in(text.host_functions, w) && !listed_in(text.device_functions, w))
-      words.push_back(w);
-  if (text.host_functions.empty() && words.empty()) return "";
-  std::string s = " Leave out ";
-  if (!text.host_functions.empty())
-    s += fmt::format("the functions of the host ({}){}", fmt::join(text.host_functions, ", "),
-                     words.empty() ? "" : " and ");
-  return s + fmt::format("{}", fmt::join(words, ", ")) +
-         ": only kernels and __device__ functions are compiled. The script's part is: "
-         "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
-         "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
-         "__constant__.";
-}
+constexpr char kHostAdvice[] =
+    " Leave out what belongs to the host: only kernels and __device__ functions are compiled. The "
+    "script's part is: k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand "
+    "for TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
+    "__constant__.";
 
 /// The compiler's errors, preceded by advice.
 std::string with_advice(const std::string& message, const CudaText& text) {
   constexpr std::string_view kWords = "does not compile";
-  const std::string advice = missing_header(message) + leave_out(text);
+  const std::string advice = missing_header(message) + (text.has_host_code ? kHostAdvice : "");
   const size_t at = message.find(kWords);
   if (advice.empty() || at == message.npos) return message;
   const size_t end = at + kWords.size(), rest = end + (message.compare(end, 1, ":") == 0);

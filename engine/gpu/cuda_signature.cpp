@@ -403,34 +403,10 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   }
 }
 
-/// Records the function whose body begins at brace `i`, if any: its parameters are before the
-/// brace, and a word since the last declaration determines whether it is a GPU function.
-void note_function(const Tokens& t, size_t i, CudaText& text) {
-  if (i == 0 || t[i - 1] != ")") return;
-  const size_t open = opening_of(t, i - 1);
-  if (open == std::string_view::npos || open < 2 || !is_word(t[open - 1]) ||
-      is_one_of(t[open - 1], {"if", "for", "while", "switch"}))
-    return;
-  bool on_device = false;
-  for (size_t k = open; k > 0 && !is_one_of(t[k - 1], {";", "}", "{"}); --k)
-    on_device |= is_one_of(t[k - 1], {"__global__", "__device__", "constexpr", "="});
-  (on_device ? text.device_functions : text.host_functions).emplace_back(t[open - 1]);
-}
-
-/// Finds functions at namespace level, and the parts that belong to the host.
-void read_host(const Tokens& t, CudaText& text) {
-  int depth = 0;
-  for (size_t i = 0; i < t.size(); ++i) {
-    if (t[i] == "{" && depth == 0) note_function(t, i, text);
-    depth += t[i] == "{" ? 1 : t[i] == "}" ? -1 : 0;
-    const bool known =
-        is_one_of(t[i], {"torch", "at", "TORCH_CHECK", "AT_ASSERTM", "CHECK_INPUT", "CHECK_CUDA",
-                         "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",
-                         "cudaMemcpyToSymbol", "cudaMalloc", "cudaMemcpy", "cudaGetLastError",
-                         "cudaDeviceSynchronize", "PYBIND11_MODULE", "cdiv"});
-    const bool named = std::ranges::find(text.host_words, t[i]) != text.host_words.end();
-    if (known && !named) text.host_words.emplace_back(t[i]);
-  }
+/// Whether a word is of a host program: a function or type of PyTorch or of CUDA's runtime.
+bool is_of_host(std::string_view word) {
+  return is_one_of(word, {"at", "dim3", "PYBIND11_MODULE"}) || word.starts_with("torch") ||
+         word.starts_with("TORCH_") || word.starts_with("C10_") || word.starts_with("cuda");
 }
 
 void read_directive(std::string_view line, CudaText& text) {
@@ -455,11 +431,11 @@ CudaText read_cuda(std::string_view source) {
     text.prints |= line.find("printf") != line.npos;
     text.hides |= line.find("__global__") != line.npos;
   }
-  read_host(t, text);
   for (size_t i = 0; i < t.size(); ++i) {
     text.accessors |= t[i] == "mt" && i + 3 < t.size() && t[i + 3].starts_with("tensor");
     text.says_where |= is_one_of(t[i], {"__LINE__", "__FILE__", "assert"});
     text.prints |= t[i] == "printf";
+    text.has_host_code |= is_of_host(t[i]);
     if (t[i] == "__constant__" || t[i] == "__device__") variables_at(t, i + 1, text.variables);
     CudaFunction f;
     if (t[i] != "__global__" || !kernel_at(t, i + 1, f)) continue;

@@ -42,14 +42,13 @@ struct CudaVariable {
 struct CudaText {
   std::vector<CudaFunction> kernels;  // in the order of the text; a template is one
   std::vector<CudaVariable> variables;
-  bool reads_files = false;  // an #include is not of the form <name>
-  bool includes = false;     // there is an #include
-  bool says_where = false;   // __LINE__, __FILE__ or assert
-  bool prints = false;       // printf
-  bool hides = false;        // a directive contains __global__: there may be more kernels
-  bool accessors = false;    // mt::tensor1 .. mt::tensor4
-  /// Functions without __device__ or __global__, those with it, and names of PyTorch and the runtime.
-  std::vector<std::string> host_functions, device_functions, host_words;
+  bool reads_files = false;    // an #include is not of the form <name>
+  bool includes = false;       // there is an #include
+  bool says_where = false;     // __LINE__, __FILE__ or assert
+  bool prints = false;         // printf
+  bool hides = false;          // a directive contains __global__: there may be more kernels
+  bool accessors = false;      // mt::tensor1 .. mt::tensor4
+  bool has_host_code = false;  // a name of PyTorch or of CUDA's runtime
 };
 
 /// Parses a source. Never fails: parts that cannot be parsed are skipped.

@@ -384,15 +384,9 @@ MT_TEST("tensors with their shape, and what belongs to the host", "[code]") {
   CHECK(show_parameters(seen) == "const float32 of 2, float64 of 4");
   CHECK(read_cuda("__global__ void k(mt::tensor1<float> x) {}").accessors);
   CHECK_FALSE(read_cuda("__global__ void k(float* x) {}").accessors);
-  const CudaText text = read_cuda(
-      "namespace a { } struct S { int f() { return 1; } };\n"
-      "__device__ int g(int x) { if (x) { return 1; } return 2; }\n"
-      "template <class T> __global__ void __launch_bounds__(32) k(T* x) { for (;;) { } }\n"
-      "int h(int x) { return x; }\n"
-      "at::Tensor run(at::Tensor x) { TORCH_CHECK(x, 1); h(2); return x; }");
-  CHECK(text.host_functions == std::vector<std::string>{"h", "run"});
-  CHECK(text.device_functions == std::vector<std::string>{"g", "k"});
-  CHECK(text.host_words == std::vector<std::string>{"at", "TORCH_CHECK"});
+  CHECK(read_cuda("at::Tensor run(at::Tensor x) { return x; }").has_host_code);
+  CHECK(read_cuda("inline void check(cudaError_t e) {}").has_host_code);
+  CHECK_FALSE(read_cuda("__device__ int g(int x) { return torc; }").has_host_code);
 }
 
 }  // namespace mt::test
