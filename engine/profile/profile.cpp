@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/io/json.h"
@@ -48,17 +47,6 @@ struct Event {
   const Path* path;
   int64_t begin, length;
 };
-struct PathKey {
-  const Path* parent;
-  uint64_t key;
-  bool operator==(const PathKey&) const = default;
-};
-struct PathKeyHash {
-  size_t operator()(const PathKey& p) const {
-    return (uint64_t(p.parent) ^ (p.key * 0x9e3779b97f4a7c15)) * 0xff51afd7ed558ccd >> 17;
-  }
-};
-
 struct ProfileSession;
 
 }  // namespace
@@ -72,7 +60,7 @@ struct Log {
   int64_t* inner = &outside;  // where the enclosing scope adds the time of inner scopes
   int64_t outside = 0;
   std::deque<Path> paths;
-  std::unordered_map<PathKey, Path*, PathKeyHash> known;
+  std::map<std::pair<const Path*, uint64_t>, Path*> known;  // by the parent and the key
   std::vector<Event> events;
 };
 

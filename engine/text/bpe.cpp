@@ -2,7 +2,6 @@
 #include "engine/text/bpe.h"
 
 #include <array>
-#include <cstddef>
 #include <queue>
 
 #include "engine/text/unicode.h"
@@ -20,26 +19,11 @@ struct NextMerge {
   bool operator<(const NextMerge& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
 };
 
-/// For short pieces: searches the best pair again after each merge.
-void apply_short(const Merges& merges, std::vector<int32_t>& tokens) {
-  while (tokens.size() > 1) {
-    const Merges::Merge* best = nullptr;
-    size_t at = 0;
-    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-      const Merges::Merge* const m = merges.find(tokens[i], tokens[i + 1]);
-      if (m && (!best || m->rank < best->rank)) best = m, at = i;
-    }
-    if (!best) return;
-    tokens[at] = best->token;
-    tokens.erase(tokens.begin() + std::ptrdiff_t(at) + 1);
-  }
-}
-
 }  // namespace
 
 void Merges::apply(std::vector<int32_t>& tokens) const {
-  if (tokens.size() <= 12) return apply_short(*this, tokens);
   const auto n = int32_t(tokens.size());
+  if (n < 2) return;
   std::vector<Symbol> symbols(tokens.size());
   std::priority_queue<NextMerge> heap;
   const auto propose = [&](int32_t at) {
