@@ -6,6 +6,12 @@
 
 namespace mt {
 
+/// The address of a function or variable, which converts to a pointer to it.
+struct FoundSymbol {
+  void* at;
+  template <class F> operator F*() const { return reinterpret_cast<F*>(at); }
+};
+
 /// A shared library, or none. Copies are the same library; it stays open unless close() is called.
 class DynamicLibrary {
  public:
@@ -61,11 +67,7 @@ class LibraryFunctions {
   bool complete() const { return complete_; }
 
  protected:
-  struct Found {
-    void* at;
-    template <class F> operator F*() const { return reinterpret_cast<F*>(at); }
-  };
-  Found find(const char* name) {
+  FoundSymbol find(const char* name) {
     void* at;
     complete_ &= library_.find(name, at);
     return {at};

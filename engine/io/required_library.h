@@ -26,12 +26,8 @@ class RequiredLibrary {
            package);
   }
   RequiredLibrary(const RequiredLibrary&) = delete;
-  /// The address of a function or variable. Throws Error if the library is too old to have it.
-  struct Found {
-    void* at;
-    template <class F> operator F*() const { return reinterpret_cast<F*>(at); }
-  };
-  Found find(const char* name) const {
+  /// Throws Error if the library is too old to have the function or variable.
+  FoundSymbol find(const char* name) const {
     void* at;
     if (!library_.find(name, at))
       fail("{}: the library has no {}; on Debian: apt-get install {}", purpose_, name, package_);

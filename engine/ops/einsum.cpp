@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <bitset>
 #include <cctype>
+#include <functional>
+#include <span>
 
 #include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
@@ -208,12 +210,8 @@ int64_t count(const Term& t, const Labels& labels) {
 
 /// Sorts by the strides of t, so that merging the dimensions needs no copy where that is possible.
 void sort_by_stride(const Term& t, Labels& labels) {
-  for (int i = 1; i < labels.size(); ++i)
-    for (int k = i; k > 0; --k) {
-      int64_t &x = labels[k - 1], &y = labels[k];
-      if (t.x.stride(t.find(x)) >= t.x.stride(t.find(y))) break;
-      std::swap(x, y);
-    }
+  std::ranges::stable_sort(std::span(&labels[0], size_t(labels.size())), std::greater(),
+                           [&](int64_t label) { return t.x.stride(t.find(label)); });
 }
 
 void sort_by_result(const Labels* result, Labels& labels) {

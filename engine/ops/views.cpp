@@ -154,20 +154,21 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
   return out;
 }
 
-Tensor squeeze(const Tensor& x) {
+/// x without its dimensions of size 1 among those of the mask.
+static Tensor squeeze_mask(const Tensor& x, unsigned mask) {
   Shape size, stride;
   for (int d = 0; d < x.dim(); ++d)
-    if (x.size(d) != 1) size.push(x.size(d)), stride.push(x.stride(d));
+    if (x.size(d) != 1 || !(mask >> d & 1)) size.push(x.size(d)), stride.push(x.stride(d));
   return size.size() == x.dim() ? x : view_as(x, size, stride);
 }
-
+Tensor squeeze(const Tensor& x) { return squeeze_mask(x, ~0u); }
 Tensor squeeze(const Tensor& x, Dim dim) {
-  const int d = wrap_dim("squeeze", dim, x.dim());
-  if (x.dim() == 0 || x.size(d) != 1) return x;
-  Shape size = x.shape(), stride = x.strides();
-  size.erase(d);
-  stride.erase(d);
-  return view_as(x, size, stride);
+  return squeeze_mask(x, 1u << wrap_dim("squeeze", dim, x.dim()));
+}
+Tensor squeeze(const Tensor& x, const Dims& dims) {
+  unsigned mask = 0;
+  for (int64_t d : wrap_dims("squeeze", dims, x.dim())) mask |= 1u << d;
+  return squeeze_mask(x, mask);
 }
 
 Tensor unsqueeze(const Tensor& x, Dim dim) {
@@ -313,14 +314,6 @@ Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
     dims[k++] = d;
   }
   return permute(x, dims);
-}
-
-Tensor squeeze(const Tensor& x, const Dims& dims) {
-  const Shape list = wrap_dims("squeeze", dims, x.dim());
-  Shape size;
-  for (int d = 0; d < x.dim(); ++d)
-    if (x.size(d) != 1 || std::ranges::find(list, d) == list.end()) size.push(x.size(d));
-  return size.size() == x.dim() ? x : view(x, size);
 }
 
 Tensor unsqueeze(const Tensor& x, const Dims& dims) {

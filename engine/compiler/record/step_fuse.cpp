@@ -126,8 +126,6 @@ std::string name_of(const FusibleCall& w) {
   return name(w.map->op, op::Mapped{}) + (w.map->part || w.map->op >= kOps ? " gradient" : "");
 }
 
-/// A copy of contiguous rows, or of one element to a row: to another layout, from bool, or in a function to
-
 /// Why a call is not part of a program.
 using Reason = std::string;
 
@@ -212,7 +210,8 @@ struct Rules {
     if (mean) w.mean = w.out, w.mean->use = *mean;
     return w;
   }
-  /// another float that is computed in the same dtype.
+  /// A copy of contiguous rows, or of one element to a row: to another layout, from bool, or in a function to another
+  /// float that is computed in the same dtype.
   std::optional<FusibleCall> fusible(const Copy& c, const StepCall& call) const {
     const bool same = compute_dtype(c.from) == compute_dtype(c.to) && takes(c.from);
     if (!takes(c.to) || !(same || c.from == Dtype::b8 || c.from == Dtype::i64)) return {};
