@@ -37,4 +37,11 @@ inline Matmul merge_rows(Matmul q) {
   return q;
 }
 
+/// The leading dimension with which BLAS reads a matrix by rows, or 0 if it cannot.
+inline int64_t leading_dimension(int64_t row, int64_t col, int64_t rows, int64_t cols) {
+  if (rows > INT32_MAX || (col != 1 && cols > 1)) return 0;
+  const int64_t step = rows > 1 ? row : cols;
+  return step >= cols && step <= INT32_MAX ? step : 0;
+}
+
 }  // namespace mt

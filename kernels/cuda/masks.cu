@@ -4,66 +4,23 @@
 // piece up to them, which gives the rank of each set element.
 #include "kernels/cuda/team.h"
 #include "kernels/math/index_math.h"
+#include "kernels/table.h"
 #include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-// ---- exclusive prefix sums over the threads of a block, and over an array -------------------------
-
-constexpr int kPrefixThreads = cuda::kThreads;  // per block that calls block_prefix
-constexpr size_t kPrefixShared = cuda::Block::kShared;
-
-/// The exclusive prefix sum of the values of the threads, and in `total` the sum of all. All
-/// threads of a one-dimensional block of kPrefixThreads with kPrefixShared bytes call it.
+/// The exclusive prefix sum of the values of the threads, and in `total` the sum of all. All threads of a block of
+/// cuda::kThreads with cuda::Block::kShared bytes call it.
 __device__ inline int64_t block_prefix(int64_t value, int64_t& total) {
   const cuda::PrefixAndTotal<int64_t> s = cuda::Block{}.scan(value, int64_t(0), cuda::Add{});
   total = s.all;
   return s.before;
 }
 
-constexpr int64_t kPrefixPart = 4096;  // elements per block in a long array
-
-__global__ void prefix_sums(const int64_t* a, int64_t n, int64_t* sums) {
-  const int64_t from = int64_t(blockIdx.x) * kPrefixPart;
-  int64_t sum = 0, total;
-  for (int64_t i = from + threadIdx.x; i < from + kPrefixPart && i < n; i += kPrefixThreads)
-    sum += a[i];
-  block_prefix(sum, total);
-  if (threadIdx.x == 0) sums[blockIdx.x] = total;
-}
-
-/// Replaces a[i] by the exclusive prefix sum in the `part` elements of its block, plus `before`.
-__global__ void prefix_parts(int64_t* a, int64_t n, int64_t part, const int64_t* before) {
-  const int64_t first = int64_t(blockIdx.x) * part;
-  int64_t carry = before ? before[blockIdx.x] : 0, total;
-  for (int64_t from = first; from < first + part && from < n; from += kPrefixThreads) {
-    const int64_t i = from + threadIdx.x;
-    const int64_t sum = block_prefix(i < n ? a[i] : 0, total);
-    if (i < n) a[i] = carry + sum;
-    carry += total;
-  }
-}
-
-/// Replaces a[i] by its exclusive prefix sum.
-void prefix(const char* name, int64_t* a, int64_t n) {
-  const auto start = [=](int64_t parts, auto kernel, const auto&... arguments) {
-    cuda::launch_blocks(name, kernel, unsigned(parts), kPrefixThreads, kPrefixShared, arguments...);
-  };
-  if (n <= 2 * kPrefixPart) return start(1, prefix_parts, a, n, n, nullptr);
-  const int64_t parts = (n + kPrefixPart - 1) / kPrefixPart;
-  const cuda::Scratch scratch(parts * sizeof(int64_t));
-  int64_t* const sums = scratch.as<int64_t>();
-  start(parts, prefix_sums, a, n, sums);
-  start(1, prefix_parts, sums, parts, parts, nullptr);
-  start(parts, prefix_parts, a, n, kPrefixPart, sums);
-}
-
-// ---- masks ----------------------------------------------------------------------------------------
-
 constexpr int kTogether = 8;  // elements that a thread loads at once
-constexpr int64_t kRound = int64_t(kPrefixThreads) * kTogether;
+constexpr int64_t kRound = int64_t(cuda::kThreads) * kTogether;
 constexpr int64_t kPart = 8192;
 static_assert(kMaskPiece % kPart == 0 && kPart % kRound == 0);
 
@@ -86,10 +43,10 @@ __device__ inline int64_t count_set(const bool* set, int64_t from, int64_t end) 
   return total;
 }
 
-__global__ void count_pieces(const bool* set, int64_t n, int64_t* before) {
+__global__ void count_pieces(const bool* set, int64_t n, int64_t* counts) {
   const int64_t from = int64_t(blockIdx.x) * kMaskPiece;
   const int64_t sum = count_set(set, from, smaller(n, from + kMaskPiece));
-  if (threadIdx.x == 0) before[blockIdx.x] = sum;
+  if (threadIdx.x == 0) counts[blockIdx.x] = sum;
 }
 
 /// Calls each(i, k) for the k-th set element i of the part of this block.
@@ -140,7 +97,7 @@ unsigned parts_of(const Mask& m) { return unsigned((m.n + kPart - 1) / kPart); }
 
 template <class T> void compress_items(const Compress& c) {
   cuda::launch_blocks("compress", c.unpack ? compress_as<T, true> : compress_as<T, false>,
-                      parts_of(c.mask), kPrefixThreads, kPrefixShared, c.mask,
+                      parts_of(c.mask), cuda::kThreads, cuda::Block::kShared, c.mask,
                       static_cast<T*>(c.whole), static_cast<T*>(c.packed));
 }
 template <class T> void search_side(const Search& s) {
@@ -152,14 +109,16 @@ template <class T> void search_side(const Search& s) {
 
 void count_mask(const Mask& m) {
   const int64_t pieces = pieces_of(m);
-  // The entry after the last piece counts nothing itself and receives the total.
   if (cuda::stopped()) return;
   if (cuda::capturing()) cuda::keep(&m, sizeof m);
-  cuda::check(cudaMemsetAsync(m.before + pieces, 0, sizeof(int64_t), cuda::stream()), "count_mask");
+  cuda::check(cudaMemsetAsync(m.before, 0, sizeof(int64_t), cuda::stream()), "count_mask");
   if (pieces == 0) return;
-  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, kPrefixShared,
-                      m.set, m.n, m.before);
-  prefix("count_mask", m.before, pieces + 1);
+  int64_t* const counts = m.before + 1;
+  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), cuda::kThreads,
+                      cuda::Block::kShared, m.set, m.n, counts);
+  Scan sums{op::scan_id<op::Cumsum>, Dtype::i64, counts, nullptr, counts, {}, {}};
+  sums.lines.n = pieces, sums.lines.in_step = sums.lines.out_step = 1;
+  scan(sums);
 }
 
 void compress(const Compress& c) {
@@ -169,8 +128,8 @@ void compress(const Compress& c) {
 
 void nonzero(const Nonzero& z) {
   if (z.mask.n == 0 || z.ndim == 0) return;
-  cuda::launch_blocks("nonzero", coordinates, parts_of(z.mask), kPrefixThreads, kPrefixShared, z,
-                      pieces_of(z.mask));
+  cuda::launch_blocks("nonzero", coordinates, parts_of(z.mask), cuda::kThreads,
+                      cuda::Block::kShared, z, pieces_of(z.mask));
 }
 
 void search(const Search& s) {

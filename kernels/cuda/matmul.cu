@@ -45,26 +45,18 @@ template <class Element, class Total> struct Product {
 };
 
 template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
+  const Matmul q = merge_rows(call);
   Product<T, Sum> p;
-  p.m = call.m, p.n = call.n, p.k = call.k;
-  p.a_at = static_cast<const T*>(call.a), p.b_at = static_cast<const T*>(call.b);
-  p.c_at = static_cast<T*>(call.c);
-  p.a_row = call.a_row, p.a_col = call.a_col, p.b_row = call.b_row, p.b_col = call.b_col;
-  p.c_row = call.c_row, p.c_col = call.c_col;
-  p.accumulate = call.accumulate, p.tf32 = call.tf32;
-  p.dims = call.batch_dims;
-  // Entries that share b and are adjacent in a and c are rows of one larger product.
-  for (; p.dims > 0 && call.b_batch[p.dims - 1] == 0; --p.dims) {
-    const int64_t size = call.batch_size[p.dims - 1];
-    const int64_t a = call.a_batch[p.dims - 1], c = call.c_batch[p.dims - 1];
-    if (p.m == 1) p.a_row = a, p.c_row = c;
-    else if (size != 1 && (a != p.m * p.a_row || c != p.m * p.c_row)) break;
-    p.m *= size;
-  }
+  p.m = q.m, p.n = q.n, p.k = q.k;
+  p.a_at = static_cast<const T*>(q.a), p.b_at = static_cast<const T*>(q.b);
+  p.c_at = static_cast<T*>(q.c);
+  p.a_row = q.a_row, p.a_col = q.a_col, p.b_row = q.b_row, p.b_col = q.b_col;
+  p.c_row = q.c_row, p.c_col = q.c_col;
+  p.accumulate = q.accumulate, p.tf32 = q.tf32;
+  p.dims = q.batch_dims;
   for (int d = 0; d < p.dims; ++d) {
-    p.size[d] = call.batch_size[d];
-    p.batch[0][d] = call.c_batch[d], p.batch[1][d] = call.a_batch[d];
-    p.batch[2][d] = call.b_batch[d];
+    p.size[d] = q.batch_size[d];
+    p.batch[0][d] = q.c_batch[d], p.batch[1][d] = q.a_batch[d], p.batch[2][d] = q.b_batch[d];
   }
   p.entries = count(p.dims, p.size);
   if (p.entries > 0) {
@@ -121,15 +113,10 @@ struct Layout {
   int64_t ld = 0;
   bool transposed = false;
 };
-int64_t leading(int64_t row, int64_t col, int64_t rows, int64_t cols) {
-  if (col != 1 && cols > 1) return 0;
-  const int64_t step = rows > 1 ? row : cols;
-  return step >= cols && step <= INT32_MAX ? step : 0;
-}
 Layout layout(int64_t row, int64_t col, int64_t rows, int64_t cols) {
   Layout l;
-  l.ld = leading(row, col, rows, cols);
-  if (l.ld == 0) l.ld = leading(col, row, cols, rows), l.transposed = true;
+  l.ld = leading_dimension(row, col, rows, cols);
+  if (l.ld == 0) l.ld = leading_dimension(col, row, cols, rows), l.transposed = true;
   return l;
 }
 
@@ -147,8 +134,9 @@ template <class P> P transposed(const P& p) {
 /// Does nothing and returns false if cuBLAS is missing or does not support the strides or sizes.
 template <class P> bool by_cublas(const P& p) {
   if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.k == 0) return false;
-  const int64_t ldc = leading(p.c_row, p.c_col, p.m, p.n);
-  if (ldc == 0) return leading(p.c_col, p.c_row, p.n, p.m) != 0 && by_cublas(transposed(p));
+  const int64_t ldc = leading_dimension(p.c_row, p.c_col, p.m, p.n);
+  if (ldc == 0)
+    return leading_dimension(p.c_col, p.c_row, p.n, p.m) != 0 && by_cublas(transposed(p));
   const Layout a = layout(p.a_row, p.a_col, p.m, p.k), b = layout(p.b_row, p.b_col, p.k, p.n);
   if (a.ld == 0 || b.ld == 0) return false;
   const int inner = p.dims - 1;  // the batch dimension for cuBLAS; the others are looped over here

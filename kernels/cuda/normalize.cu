@@ -316,22 +316,20 @@ template <class T, int W> struct Part {
       body(at, std::integral_constant<int, 1>{});
     }
   }
-  /// Calls `body(x)` for each element of `data`.
-  template <class F> __device__ void elements(const void* data, const F& body) const {
+  /// Calls `body(x, grad)` for each element; without `kGrad` grad is 0. With `kStores` out gets its results.
+  template <bool kGrad, bool kStores, class F> __device__ void elements(const F& body) const {
     each([&](const int64_t* at, auto n) {
-      cuda::Group<T, W> x[n.value];
-      for (int k = 0; k < n.value; ++k) x[k] = load(data, at[k]);
-      for (int k = 0; k < n.value; ++k)
-        for (int j = 0; j < W; ++j) body(x[k].v[j]);
-    });
-  }
-  /// Calls `body(x, grad)` for each element.
-  template <class F> __device__ void pairs(const F& body) const {
-    each([&](const int64_t* at, auto n) {
-      cuda::Group<T, W> x[n.value], g[n.value];
-      for (int k = 0; k < n.value; ++k) x[k] = load(s.c.x, at[k]), g[k] = load(s.c.grad, at[k]);
-      for (int k = 0; k < n.value; ++k)
-        for (int j = 0; j < W; ++j) body(x[k].v[j], g[k].v[j]);
+      cuda::Group<T, W> x[n.value], g[n.value] = {};
+      for (int k = 0; k < n.value; ++k) {
+        x[k] = load(s.c.x, at[k]);
+        if constexpr (kGrad) g[k] = load(s.c.grad, at[k]);
+      }
+      for (int k = 0; k < n.value; ++k) {
+        for (int j = 0; j < W; ++j)
+          if constexpr (kStores) x[k].v[j] = body(x[k].v[j], g[k].v[j]);
+          else body(x[k].v[j], g[k].v[j]);
+        if constexpr (kStores) store(s.c.out, at[k], x[k]);
+      }
     });
   }
   template <class S> __device__ S& partial() const {
@@ -350,12 +348,12 @@ template <class T, int W> __global__ void part_moments(const __grid_constant__ S
   const double n = double(part.to - part.from);
   double sum = 0, squares = 0, off = 0;
   if (s.c.centred) {
-    part.elements(s.c.x, [&](T x) { sum += double(x); });
+    part.template elements<false, false>([&](T x, T) { sum += double(x); });
     sum = team.total(sum);
   }
   const double mean = sum / n;
   const T rounded_mean = T(mean);
-  part.elements(s.c.x, [&](T x) {
+  part.template elements<false, false>([&](T x, T) {
     const T d = x - rounded_mean;
     squares += double(d * d);
     if constexpr (op::kRoundedMean<T>) off += d;
@@ -388,16 +386,9 @@ template <class T, int W> __global__ void scale(const __grid_constant__ Split s)
           rate = static_cast<const T*>(s.c.rate)[part.row];
   const T w = value_at<T>(s.c.weight, channel, 1), b = value_at<T>(s.c.bias, channel, 0);
   const bool plain = !s.c.weight && !s.c.bias;
-  part.each([&](const int64_t* at, auto n) {
-    cuda::Group<T, W> x[n.value];
-    for (int k = 0; k < n.value; ++k) x[k] = part.load(s.c.x, at[k]);
-    for (int k = 0; k < n.value; ++k) {
-      for (T& v : x[k].v) {
-        const T y = (v - mean) * rate;
-        v = plain ? y : y * w + b;
-      }
-      part.store(s.c.out, at[k], x[k]);
-    }
+  part.template elements<false, true>([&](T x, T) {
+    const T y = (x - mean) * rate;
+    return plain ? y : y * w + b;
   });
 }
 
@@ -407,7 +398,8 @@ template <class T, int W> __global__ void sums(const __grid_constant__ Split s) 
   const T mean = static_cast<const T*>(s.c.mean)[part.row],
           rate = static_cast<const T*>(s.c.rate)[part.row];
   Sums all{0, 0};
-  part.pairs([&](T x, T g) { all.g += double(g), all.gx += double(g * ((x - mean) * rate)); });
+  part.template elements<true, false>(
+      [&](T x, T g) { all.g += double(g), all.gx += double(g * ((x - mean) * rate)); });
   all = team.total(all);
   if (team.number() == 0) part.template partial<Sums>() = all;
 }
@@ -434,16 +426,8 @@ template <class T, int W> __global__ void gradients(const __grid_constant__ Spli
   const T w = value_at<T>(s.c.weight, part.row % s.c.groups, 1);
   const T mean_grad = static_cast<const T*>(s.slopes)[2 * part.row],
           slope = static_cast<const T*>(s.slopes)[2 * part.row + 1];
-  part.each([&](const int64_t* at, auto n) {
-    cuda::Group<T, W> x[n.value], g[n.value];
-    for (int k = 0; k < n.value; ++k)
-      x[k] = part.load(s.c.x, at[k]), g[k] = part.load(s.c.grad, at[k]);
-    for (int k = 0; k < n.value; ++k) {
-      for (int j = 0; j < W; ++j)
-        x[k].v[j] = (g[k].v[j] * w - mean_grad - (x[k].v[j] - mean) * rate * slope) * rate;
-      part.store(s.c.out, at[k], x[k]);
-    }
-  });
+  part.template elements<true, true>(
+      [&](T x, T g) { return (g * w - mean_grad - (x - mean) * rate * slope) * rate; });
 }
 
 template <class T, int W> void run(const Split& s) {

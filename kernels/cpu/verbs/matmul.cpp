@@ -258,11 +258,8 @@ template <class T> void inner_product(const Product<T>& q) {
 
 // ---- Libraries, which pack both operands in blocks tuned for every level of cache.
 
-/// The leading dimension with which BLAS reads this matrix by rows, or 0 if it cannot.
 template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
-  if (rows > INT32_MAX || (x.col != 1 && cols > 1)) return 0;
-  const int64_t step = rows > 1 ? x.row : cols;
-  return step >= cols && step <= INT32_MAX ? int(step) : 0;
+  return int(leading_dimension(x.row, x.col, rows, cols));
 }
 
 /// A product as it is passed to BLAS: c is row-major, the operands are row-major or column-major.
