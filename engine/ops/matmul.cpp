@@ -91,20 +91,24 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   return out;
 }
 
-/// Whether rows or columns of x are one that is repeated, as in the gradient of a sum: BLAS does not support it.
-bool repeats(const Tensor& x) {
-  return (x.stride(-1) == 0 && x.size(-1) > 1) || (x.stride(-2) == 0 && x.size(-2) > 1);
+/// Whether x is copied: its rows or columns are one that is repeated, which BLAS does not support, as in the gradient
+/// of a sum, and each element is used many times.
+bool is_copied(const Tensor& x, int64_t uses) {
+  constexpr int64_t kMinUses = 32, kMaxCount = 1 << 26;
+  const bool repeats =
+      (x.stride(-1) == 0 && x.size(-1) > 1) || (x.stride(-2) == 0 && x.size(-2) > 1);
+  return repeats && uses >= kMinUses && x.numel() > 0 && x.numel() <= kMaxCount &&
+         is_cpu(x.device());
 }
 
 }  // namespace
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate) {
-  constexpr double kMinWork = 1e6;  // multiply-adds; below it own kernels take any strides
-  if (is_cpu(out.device()) && double(out.numel()) * double(a.size(-1)) >= kMinWork &&
-      (repeats(a) || repeats(b))) {
+  const bool copies_a = is_copied(a, out.size(-1)), copies_b = is_copied(b, out.size(-2));
+  if (copies_a || copies_b) {
     NoGrad off;
-    const Tensor x = repeats(a) ? contiguous(a) : a, y = repeats(b) ? contiguous(b) : b;
+    const Tensor x = copies_a ? contiguous(a) : a, y = copies_b ? contiguous(b) : b;
     return matmul_into(name, out, x, y, accumulate);
   }
   Matmul m = matmul_args(out, a, b, accumulate);

@@ -245,7 +245,6 @@ void GridMachine::load(const GridValue& v, Active a) {
   const Mover& m = mover(t.dtype, program.real);
   char* const out = static_cast<char*>(own[v.at]);
   const bool is_temporary = v.at >= program.variables;
-  vector[v.at] = out;
   AffineOffset p;
   LaneBox box;
   if (!grid.check && (box_of(a, box), affine_place(v, box, p))) {
@@ -255,13 +254,16 @@ void GridMachine::load(const GridValue& v, Active a) {
       vector[v.at] = const_cast<char*>(from);
       return;
     }
+    vector[v.at] = out;
     each_row_of(box, [&](int lane, int y, int z) {
       const int64_t at = z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
       m.read_run(out + lane * bytes, from + at * item, p.step[0], box.hi[0] - box.lo[0]);
     });
     return;
   }
-  if (!lane_places(v, a)) {
+  const bool any = lane_places(v, a);
+  vector[v.at] = out;  // only now: a position may be the temporary that the result replaces
+  if (!any) {
     __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
     return;
   }
