@@ -37,7 +37,7 @@ static Tensor huber(const Tensor& d, double delta) {
   {
     NoGrad off;
     const Tensor c = clamp(d, -delta, delta);
-    loss = addcmul(c * d, c, c, -0.5);
+    loss = c * (d - c * 0.5);  // c * d - c * c / 2 is NaN where d * d overflows
   }
   if (wants_grad(d)) record(kHuber, loss, {&d}).save(0, d, 0).keep(delta);
   return loss;

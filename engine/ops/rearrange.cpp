@@ -372,45 +372,37 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   if (sides.size() / 2 > size_t(x.dim()))
     fail("pad: sides of {} dimensions are given, the tensor {} has {}", sides.size() / 2, x.shape(),
          x.dim());
-  PadWidths s;
+  Border border{{}, mode, value};
+  PadWidths cropped;
   for (size_t i = 0; i < sides.size() / 2; ++i) {
     const int d = x.dim() - 1 - int(i);
     const int64_t n = x.size(d), before = sides[2 * i], after = sides[2 * i + 1];
     if (std::max(std::abs(before), std::abs(after)) > kMaxPositions)
       fail("pad: ({}, {}) has more elements than memory can hold", before, after);
-    if (n + before + after < 0 ||
-        n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
+    const int64_t rest = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
+    if (rest < 0)
       fail("pad: ({}, {}) cuts off more than the {} positions of dimension {}", before, after, n,
            d + 1);
     const int64_t most = std::max(before, after);
     if (mode == Padding::reflect && most >= n && most > 0)
       fail("pad: a reflection of {} positions needs more than the {} of dimension {}", most, n,
            d + 1);
-    if (mode == Padding::circular && most > n)
-      fail("pad: circular padding of {} positions is larger than dimension {}, of size {}", most,
-           d + 1, n);
+    if (mode == Padding::circular && most > rest)
+      fail("pad: circular padding of {} positions is larger than dimension {}, of size {}{}", most,
+           d + 1, rest, rest < n ? " after cropping" : "");
     if (mode == Padding::replicate && most > 0 && n == 0)
       fail("pad: dimension {} has no position to replicate", d + 1);
-    s.before[d] = before, s.after[d] = after;
+    border.widths.before[d] = std::max<int64_t>(before, 0);
+    border.widths.after[d] = std::max<int64_t>(after, 0);
+    cropped.before[d] = std::max<int64_t>(-before, 0);
+    cropped.after[d] = std::max<int64_t>(-after, 0);
   }
   if (mode == Padding::constant) check_value("pad", value, x.dtype());
-  const Shape whole = padded(x, s);
-  Border border{{}, mode, value};
-  PadWidths cropped;
-  for (int d = 0; d < x.dim(); ++d) {
-    border.widths.before[d] = std::max<int64_t>(s.before[d], 0);
-    border.widths.after[d] = std::max<int64_t>(s.after[d], 0);
-    cropped.before[d] = border.widths.before[d] - s.before[d];
-    cropped.after[d] = border.widths.after[d] - s.after[d];
-    if (mode == Padding::circular && whole[d] > 0 &&
-        x.size(d) == cropped.before[d] + cropped.after[d])
-      fail("pad: circular padding of dimension {}, which is empty after cropping", d + 1);
-  }
   // Cropped positions return in a border of edges or reflections.
   if (mode == Padding::constant || mode == Padding::circular)
     return add_border(middle(x, cropped), border);
   const Tensor out = add_border(x, border), rest = middle(out, cropped);
-  return rest.numel() == out.numel() ? out : clone(rest);
+  return rest.shape() == out.shape() ? out : clone(rest);
 }
 
 // ---- pixels and channels ------------------------------------------------------------------------

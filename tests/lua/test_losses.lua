@@ -156,4 +156,12 @@ test('huber_loss and smooth_l1_loss: second derivatives where the input is the t
   end
 end)
 
+test('huber_loss and smooth_l1_loss: differences whose square overflows', function()
+  local x, zero = mt.tensor({1e20, -1e25, 3, 1 / 0}, 'float32'), mt.zeros(4)
+  for _, loss in ipairs{mt.huber_loss, mt.smooth_l1_loss} do
+    eq(loss(x, zero, 'none', 1e22):isnan():sum():item(), 0)
+    eq(loss(x, zero, 'none', 1):tolist()[3], 2.5)
+  end
+end)
+
 t.finish()

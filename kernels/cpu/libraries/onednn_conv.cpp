@@ -24,7 +24,7 @@ constexpr double kMinWork = 1e7;             // multiply-adds; creating a primit
 constexpr double kMinDepthwiseWork = 3e5;    // the own kernel is ten times slower there
 constexpr double kChunkWork = 4e6;           // of a chunk, unless the batch is split into 8
 constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of L2
-constexpr double kHeavyWeight = 1e6;         // bytes: chunks that read such a weight are not small
+constexpr double kHeavyWeight = 1e6;         // bytes: chunks are not small, and each piece reads a part of it
 constexpr size_t kPlans = 128;
 
 int64_t aligned(size_t bytes) { return int64_t(bytes + 63) / 64 * 64; }
@@ -71,15 +71,19 @@ int64_t winograd_chunk(const Conv& c) {
   const int64_t chunk = divisor(c.batch, std::min(wanted, std::max<int64_t>(c.batch / 2, 1)));
   return chunk * tiles >= kWinogradTiles ? chunk : 0;
 }
+/// The bytes of the weight; 0 if they stay in the caches of a thread.
+double heavy_weight(const Conv& c) {
+  const double bytes = c.groups == 1 ? 4 * double(c.inputs * c.outputs * area(c.kernel)) : 0;
+  return bytes > kHeavyWeight ? bytes : 0;
+}
 int64_t direct_chunk(const Conv& c) {
   const double bytes =
       double(item_size(c.dtype)) * double(c.groups) *
       (double(c.inputs) * double(area(c.size)) + double(c.outputs) * double(area(c.out)));
-  const double weight = c.groups == 1 ? 4 * double(c.inputs * c.outputs * area(c.kernel)) : 0;
-  const bool heavy = weight > kHeavyWeight;
+  const double weight = heavy_weight(c);
   const double by_work =
-      heavy ? double(c.batch) : std::max(double(c.batch) / 8, kChunkWork / work_of_image(c));
-  const double by_bytes = std::max(double(kChunkBytes), heavy ? weight : 0) / bytes;
+      weight > 0 ? double(c.batch) : std::max(double(c.batch) / 8, kChunkWork / work_of_image(c));
+  const double by_bytes = std::max(double(kChunkBytes), weight) / bytes;
   return divisor(c.batch, int64_t(std::min({by_bytes, by_work, 1e9})));
 }
 
@@ -198,7 +202,8 @@ Plan plan_for(const Conv& c) {
   if (const int64_t chunk = winograd_chunk(c))
     choose(plan, c, Algorithm::winograd, chunk, channel_cuts(c, chunk, 2, 32));
   if (const int64_t chunk = direct_chunk(c); !plan.run)
-    choose(plan, c, Algorithm::direct, chunk, channel_cuts(c, chunk, 4, chunk < c.batch ? 32 : 16));
+    choose(plan, c, Algorithm::direct, chunk,
+           channel_cuts(c, chunk, heavy_weight(c) > 0 ? 16 : 4, chunk < c.batch ? 32 : 16));
   if (!plan.run) return {};
   const ConvLayouts plain = layouts_of(c, plan.piece, plan.chunk, false);
   const bool output = c.part == ConvPart::output, input = c.part == ConvPart::input,
