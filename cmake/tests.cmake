@@ -147,6 +147,9 @@ foreach(isa base avx2 avx512)
   check_again(isa.${isa}. "elementwise;reduce;sort;product;thin_products;nn;pool;conv_shapes;kernel;kernel_lanes;kernel_random;kernel_threads"
     RUN ${with_isa} $<TARGET_FILE:mtorch> FLAGS SKIP)
 endforeach()
+# What `run.sh train` builds has one instruction set.
+check(isa.best RUN sh -c "cmake -S . -B ${CMAKE_BINARY_DIR}/best -G Ninja -DMTORCH_ISAS=best -DMTORCH_TESTS=OFF \
+-DMTORCH_CUDA=OFF >/dev/null && test $(ninja -C ${CMAKE_BINARY_DIR}/best -t targets all | grep -c '/cpu/isa.cpp.o:') = 1")
 # Grid kernels thread after thread, also those that would run in lanes.
 check_again(threads. "kernel;kernel_random;kernel_threads" RUN mtorch ENV MTORCH_JIT=threads)
 
