@@ -169,7 +169,7 @@ if arg[1] == '--process' then -- this is one of several processes
   if arg[3] == 'late' then -- all waiting processes name the late one; a longer deadline would avoid the error
     dist.init{timeout = 0.5}
     if rank == 1 then os.execute 'sleep 3' os.exit(0) end
-    raises(dist.barrier, 'barrier: process ' .. rank .. ' has waited for 0.%d s, but process 1 did not answer')
+    raises(dist.barrier, 'barrier: process ' .. rank .. ' has waited for %d%.%d s, but process 1 did not answer')
     raises(dist.barrier, 'since an earlier call waited for too long')
   end
   dist.barrier()

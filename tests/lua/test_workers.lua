@@ -291,14 +291,15 @@ test('programs end with workers under way', function()
     local next_batch = loader:iter()
     next_batch()
   ]]
-  eq(t.run('timeout 10', head .. "print 'end'"), 'end\n')
-  eq(t.run('timeout 10', head .. "print 'exit' os.exit(0)"), 'exit\n')
-  assert(t.run('timeout 10', head .. "error 'failed'"):find 'failed')
+  eq(t.run('timeout 60', head .. "print 'end'"), 'end\n')
+  eq(t.run('timeout 60', head .. "print 'exit' os.exit(0)"), 'exit\n')
+  assert(t.run('timeout 60', head .. "error 'failed'"):find 'failed')
   -- Ctrl-C while the loop waits for a worker that computes, and for one in a pure Lua loop.
   for _, body in ipairs{'for _ = 1, 1e9 do mt.rand(100) end', 'while true do end'} do
-    local text = t.run('timeout --foreground -s INT 0.7', ([[
+    local text = t.run('timeout 60', ([[
       local set = {size = function() return 3 end, get = function(_, i) %s return i end}
       print 'begin' io.stdout:flush()
+      os.execute '(sleep 0.5; kill -INT $PPID) &'
       for x in mt.data.DataLoader(set, {workers = 2}):iter() do print(x) end]]):format(body))
     assert(text:find 'begin' and text:find 'interrupted!' and not text:find 'core dumped', text)
   end

@@ -30,6 +30,24 @@ lacks() {
 is() {
   if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "got '$2', wanted '$3'"; fi
 }
+# await COMMAND..: until the command succeeds, at most half a minute.
+await() { for _ in $(seq 600); do if "$@"; then break; else sleep 0.05; fi; done; }
+prompts() { [ "$(grep -ao '> ' out | wc -l)" -ge "$1" ]; }
+# at_terminal STRING..: types strings at the prompt of a terminal, each when the lines before it have been answered by
+# prompts; writes the screen to the file out, and ends when the program has ended.
+at_terminal() {
+  rm -f ended && : >out
+  {
+    wanted=1 # prompts
+    for text; do
+      await prompts $wanted
+      sleep 0.2 # the program shows the prompt before it reads
+      printf '%b' "$text"
+      wanted=$((wanted + $(printf '%b' "$text" | tr -cd '\n\003' | wc -c)))
+    done
+    await test -e ended # at the end of what is typed `script` would type Ctrl-D
+  } | { timeout 60 script -qefc "$program" /dev/null >out 2>err; : >ended; }
+}
 # The last line of a script: the count, and the exit status.
 summary() {
   echo "$count checks, $failures failed"

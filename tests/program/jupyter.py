@@ -119,10 +119,14 @@ def test_cells(k):
     check(k.printed("print('\\255')") != '', 'text that is not UTF-8')
     messages, _ = k.run("print(1) mt.display(mt.ones(2)) print(2)")
     check([kind for kind, _ in messages] == ['stream', 'display_data', 'stream'], 'displays keep their place')
-    first = []
-    k.finish(k.client.execute("print('now') os.execute('sleep 0.5') print('later')"),
-             lambda m: m['msg_type'] == 'stream' and first.append((m['content']['text'], time.time())))
-    check(len(first) == 2 and first[1][1] - first[0][1] > 0.3, 'print is shown while the cell runs')
+    texts = []
+    with tempfile.TemporaryDirectory() as place:
+        def shown(message):
+            if message['msg_type'] == 'stream':
+                texts.append(message['content']['text'])
+                open(place + '/shown', 'w').close()
+        k.finish(k.client.execute(f"print('now') repeat until io.open('{place}/shown') print('later')"), shown)
+    check(texts == ['now\n', 'later\n'], 'print is shown while the cell runs')
     check(len(k.printed("for i = 1, 20000 do print(i) end").split('\n')) == 20001, 'much text')
 
 
@@ -176,15 +180,19 @@ return nil'''
 def test_interrupts(k):
     for code in ['local t = 0 while true do t = t + 1 end',
                  'local a = mt.randn(300, 300) while true do a:matmul(a) end']:
-        when = []
+        seconds = []
+        while len(seconds) < 3 and not (seconds and seconds[-1] < 1):  # the machine may be busy with something else
+            begun = []
 
-        def interrupt():
-            time.sleep(0.3)
-            when.append(time.time())
-            k.process.send_signal(2)
-        messages, reply = k.run(code, interrupt)
-        check(reply['status'] == 'error' and 'interrupted' in reply['evalue'], reply)
-        check(time.time() - when[0] < 1, f'it took {time.time() - when[0]:.2f} s to stop')
+            def interrupt(message):
+                if message['msg_type'] == 'stream':  # the cell runs: before it Ctrl-C changes nothing
+                    time.sleep(0.3)
+                    begun.append(time.time())
+                    k.process.send_signal(2)
+            reply = k.finish(k.client.execute("print('runs') " + code), interrupt)
+            check(reply['status'] == 'error' and 'interrupted' in reply['evalue'], reply)
+            seconds.append(time.time() - begun[0])
+        check(seconds[-1] < 1, f'it took {seconds} s to stop')
     k.process.send_signal(2)
     time.sleep(0.1)
     check(k.result('2')['text/plain'] == '2', 'an interrupt between cells changes nothing')

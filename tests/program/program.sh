@@ -26,12 +26,12 @@ expect() {
 lines() { wc -l <"$1" | tr -d ' '; }
 
 # ---- what waits for a terminal or for changes of a file: it runs beside the rest, each part in a folder ----
-# typed FOLDER STRING..: types strings at a terminal, a second apart.
+# typed FOLDER STRING..: types strings at a terminal.
 typed() {
   mkdir "$1" && cd "$1" || exit 1
   shift
   echo 4 >completed.txt
-  { for text; do sleep 1 && printf '%b' "$text"; done; } | timeout 30 script -qec "$program" /dev/null >out 2>err
+  at_terminal "$@"
 }
 if command -v script >/dev/null; then
   (typed tab 'mt.nn.Linea\t(1,1)\n' 'quit\n') &
@@ -51,11 +51,10 @@ io.open('started', 'w'):close()
 while value(1) < 10 and os.time() < start + 100 do mt.ones(2):sum() end
 print(value(1), steps > 1)
 EOF
-until_found() { for i in $(seq 300); do if "$@" 2>/dev/null; then break; else sleep 0.1; fi; done; }
 (cd watching && timeout 120 "$program" watch watched.lua >out 2>err) &
-(cd watching && until_found test -e started; sleep 1
+(cd watching && await test -e started; sleep 1
   sed 's/x + 1$/x + * 1/' watched.lua >next.lua && cp next.lua watched.lua
-  until_found grep -q 'old functions stay' err; sleep 1
+  await grep -sq 'old functions stay' err; sleep 1
   sed 's/x + [*] 1$/x + 100/' watched.lua >next.lua && cp next.lua watched.lua) &
 
 # ---- code and scripts ----
@@ -460,7 +459,7 @@ is 'output to a closed stream is not written to another file' "$(cat own)" mine
 # ---- output files ----
 mkfifo trace && (cat trace >copied &) && run '' --profile=trace -e 'local x = require("mtorch").ones(2):exp()'
 is 'a profile into a FIFO' "$status" 0
-sleep 0.2
+await grep -q traceEvents copied
 has 'is read at its other end' copied '"traceEvents"'
 [ -p trace ] && ok 'which stays a FIFO' || not_ok 'which stays a FIFO' "$(ls -l trace)"
 ln -s /dev/full full
