@@ -96,6 +96,7 @@ for _, mode in ipairs{'parallel', 'shard'} do t.test('processes take as long as 
       local text = t.processes(2, ('MTORCH_NCCL=%s MTORCH_EMULATED_GPU=eight MTORCH_EMULATED_NCCL=us=%d'):format(
         plugin, us), mode)
       local forward, backward, measured = text:match 'times (%S+) (%S+) (%S+)'
+      assert(forward, text)
       local mb = width ^ 2 * 4e-6
       local latency = mode == 'shard' and us or us / 2 -- a gather takes half an all-reduce there
       local expected = simulate('--mode %s --model uniform --gpus 2 --layers %d --layer_mb %.9g --bucket_mb %.9g ' ..
