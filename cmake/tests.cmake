@@ -242,7 +242,7 @@ endif()
 # Without the compiler: those that are about it, or read every name.
 if(NOT MTORCH_COMPILER)
   get_property(all DIRECTORY PROPERTY TESTS)
-  list(FILTER all INCLUDE REGEX "[._](api_names|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
+  list(FILTER all INCLUDE REGEX "[._](api_names|bench|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
 kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|reload|steps|threads_cpu|\
 wrong_functions)$|^script[.](bench|cuda)|^engine[.](code|emitter)$|^gpu_check$|\
 ^recipes$|^language_server$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")

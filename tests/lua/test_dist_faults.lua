@@ -105,7 +105,8 @@ local function left() return output_of(("pgrep -f -- '[-]-process %s '"):format(
 local function start(fault, victim, fault_step, timeout)
   os.execute(("rm -f '%s'/pid.* '%s/status' '%s/end'"):format(folder, folder, folder))
   local file = assert(io.open(folder .. '/run', 'w')) -- so that no other command line has --process in it
-  file:write(("OMP_NUM_THREADS=1 '%s' --processes %d --restarts 3 '%s' --process %s %s %d %d %d >%s/out 2>&1 &\n" ..
+  file:write(('export OMP_NUM_THREADS=1 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0\n' .. -- Open MPI's leaks
+    "'%s' --processes %d --restarts 3 '%s' --process %s %s %d %d %d >%s/out 2>&1 &\n" ..
     'echo $! >%s/launcher\nwait $!\necho $? >%s/status\n'):format(program, size, arg[0], folder, fault, victim,
     fault_step, timeout, folder, folder, folder))
   file:close()
