@@ -24,7 +24,7 @@ constexpr double kMinWork = 1e7;             // multiply-adds; creating a primit
 constexpr double kMinDepthwiseWork = 3e5;    // the own kernel is ten times slower there
 constexpr double kChunkWork = 4e6;           // of a chunk, unless the batch is split into 8
 constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of L2
-constexpr double kHeavyWeight = 1e6;         // bytes: chunks are not small, and each piece reads a part of it
+constexpr double kHeavyWeight = 1e6;         // bytes: few chunks, whose pieces read parts of it
 constexpr size_t kPlans = 128;
 
 int64_t aligned(size_t bytes) { return int64_t(bytes + 63) / 64 * 64; }
@@ -203,7 +203,8 @@ Plan plan_for(const Conv& c) {
     choose(plan, c, Algorithm::winograd, chunk, channel_cuts(c, chunk, 2, 32));
   if (const int64_t chunk = direct_chunk(c); !plan.run)
     choose(plan, c, Algorithm::direct, chunk,
-           channel_cuts(c, chunk, heavy_weight(c) > 0 ? 16 : 4, chunk < c.batch ? 32 : 16));
+           heavy_weight(c) > 0 ? channel_cuts(c, chunk, 16, 64)
+                               : channel_cuts(c, chunk, 4, chunk < c.batch ? 32 : 16));
   if (!plan.run) return {};
   const ConvLayouts plain = layouts_of(c, plan.piece, plan.chunk, false);
   const bool output = c.part == ConvPart::output, input = c.part == ConvPart::input,
