@@ -41,7 +41,7 @@ t.test('docs/guide/pictures.md, word for word', function()
     file:write(code)
     file:close()
   end
-  local program = ffi.string(ffi.C.realpath('/proc/self/exe', nil))
+  local program = ffi.string(ffi.C.realpath('/proc/self/exe', ffi.new('char[4096]')))
   local function output(script)
     local pipe = io.popen(("'%s' %s 2>&1"):format(program, script))
     local text = pipe:read '*a'
