@@ -31,7 +31,7 @@ inline Matmul merge_rows(Matmul q) {
     const int64_t size = q.batch_size[q.batch_dims - 1];
     const int64_t a = q.a_batch[q.batch_dims - 1], c = q.c_batch[q.batch_dims - 1];
     if (q.m == 1) q.a_row = a, q.c_row = c;
-    else if (a != q.m * q.a_row || c != q.m * q.c_row) break;
+    else if (size != 1 && (a != q.m * q.a_row || c != q.m * q.c_row)) break;
     q.m *= size;
   }
   return q;

@@ -1,5 +1,6 @@
 // test_matmul.cpp -- products of matrices, batches and vectors against a loop of multiplications
 #include "kernels/cpu/pool/parallel.h"
+#include "kernels/matmul.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {
@@ -270,6 +271,19 @@ MT_TEST("mixed dtypes of a product are promoted", "[matmul]") {
   CHECK(matmul(a, b).item() == 7);
   CHECK(matmul(a, to(b, Dtype::f64)).dtype() == Dtype::f64);
   CHECK(matmul(a, to(a, Dtype::i64).t()).dtype() == Dtype::i64);
+}
+
+MT_TEST("a batch dimension of size 1 does not keep rows apart, whatever its strides are",
+        "[matmul]") {
+  Matmul q{};
+  q.m = 3, q.n = 2, q.k = 4;
+  q.a_row = 4, q.c_row = 2;
+  q.batch_dims = 2;
+  q.batch_size[0] = 5, q.a_batch[0] = 12, q.c_batch[0] = 6;
+  q.batch_size[1] = 1, q.a_batch[1] = 100, q.c_batch[1] = 7;
+  const Matmul merged = merge_rows(q);
+  CHECK(merged.batch_dims == 0);
+  CHECK(merged.m == 15);
 }
 
 }  // namespace mt::test
