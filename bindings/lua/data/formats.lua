@@ -166,7 +166,7 @@ local function pixels(name, x)
     '%s: a picture is [height x width] or [1 to 4 x height x width], got %s', name, x.shape)
   x = x:detach():cpu()
   if x.dtype == 'bool' then x = x:byte() * 255
-  elseif x.dtype:find('float') then x = (x:float():nan_to_num(0) * 255 + 0.5):clamp(0, 255):byte()
+  elseif x:is_floating_point() then x = (x:float():nan_to_num(0) * 255 + 0.5):clamp(0, 255):byte()
   elseif x.dtype ~= 'uint8' then
     core.fail('%s: a picture is uint8, bool, or a float from 0 to 1, got %s; use x:byte()', name, x.dtype)
   end
@@ -198,7 +198,7 @@ formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: 
   function(path, x, rate, bits)
     if #x.shape == 1 then x = x:unsqueeze(1) end
     if #x.shape ~= 2 then core.fail('save_wav: samples are [channels x frames], got %s', tostring(x.shape)) end
-    local real = x.dtype:find('float')
+    local real = x:is_floating_point()
     core.check(real or x.dtype == 'uint8' or x.dtype == 'int16' or x.dtype == 'int32',
       'save_wav: samples are floats, uint8, int16 or int32, got %s', x.dtype)
     core.check(not bits or real and bits % 8 == 0 and bits >= 8 and bits <= 32,

@@ -19,7 +19,7 @@ end
 class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = true)',
   'A tensor that modules register and optimizers change.',
   function(tensor, requires_grad)
-    core.check(not requires_grad or tensor.dtype:find 'float',
+    core.check(not requires_grad or tensor:is_floating_point(),
       'Parameter: a tensor of floats is needed, got %s; use x:float(), or {requires_grad=false}', core.describe(tensor))
     return registered(tensor, 'parameter'):requires_grad_(requires_grad)
   end)
@@ -255,7 +255,7 @@ end
 function class.check_dtype(self, x, weight)
   if mt.is_tensor(x) and x.dtype ~= weight.dtype and not mt.is_autocast_enabled() then
     core.fail("%s: the input is %s, its weights %s; use x:to('%s')%s", self.__name, x.dtype, weight.dtype, weight.dtype,
-      x.dtype:find 'float' and (", or net:to('%s')"):format(x.dtype) or '')
+      x:is_floating_point() and (", or net:to('%s')"):format(x.dtype) or '')
   end
 end
 

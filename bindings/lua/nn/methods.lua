@@ -145,7 +145,7 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
         value = class.Buffer(value, not class.transient[value])
         owner.__params[key] = value
       end
-      if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
+      if not asked or value:is_floating_point() then return convert(value, unpack(given, 1, n)) end
       local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device
       convert(value, on)
     end)

@@ -30,7 +30,7 @@ function AveragedModel:forward(...) return self.module(...) end
 --- Averages floats with the current value, and copies counters.
 local function average(self, averaged, current, n)
   local to, from = averaged:detach(), current:detach():to(averaged.device)
-  if n == 0 or not to.dtype:find('float') then to:copy_(from)
+  if n == 0 or not to:is_floating_point() then to:copy_(from)
   elseif self.avg_fn then to:copy_(self.avg_fn(to, from, n))
   else to:lerp_(from, self.ema and 1 - self.ema or 1 / (n + 1)) end
 end
