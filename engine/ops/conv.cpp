@@ -67,18 +67,6 @@ Geometry blocks_of(const Geometry& g) {
   return b;
 }
 
-/// x (a, b, h s, w t) as (a, b s t, h, w), of a stride (s, t).
-Tensor to_blocks(const Tensor& x, const int64_t* stride) {
-  const int64_t s = stride[0], t = stride[1], h = x.size(2) / s, w = x.size(3) / t;
-  const Tensor split = reshape(x, {x.size(0), x.size(1), h, s, w, t});
-  return reshape(permute(split, {0, 1, 3, 5, 2, 4}), {x.size(0), x.size(1) * s * t, h, w});
-}
-Tensor from_blocks(const Tensor& x, const int64_t* stride) {
-  const int64_t s = stride[0], t = stride[1], c = x.size(1) / (s * t), h = x.size(2), w = x.size(3);
-  const Tensor split = reshape(x, {x.size(0), c, s, t, h, w});
-  return reshape(permute(split, {0, 1, 4, 2, 5, 3}), {x.size(0), c, h * s, w * t});
-}
-
 /// x, extended by zeros and cropped to what the windows cover, or back (sign -1).
 Tensor fit(const Tensor& x, const Geometry& g, const Geometry& blocks, int64_t sign) {
   std::vector<int64_t> sides;
@@ -93,13 +81,14 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geom
 
 Tensor compute_in_blocks(Role result, const Tensor* given, const Tensor& bias, const Geometry& g,
                          const Geometry& blocks) {
+  const auto [down, across] = g.stride;
   const Tensor &x = given[kX], &w = given[kW];
-  const Tensor operands[] = {result == kX ? x : to_blocks(fit(x, g, blocks, 1), g.stride),
-                             result == kW ? w : to_blocks(w, g.stride), given[kY]};
+  const Tensor operands[] = {result == kX ? x : space_to_depth(fit(x, g, blocks, 1), down, across),
+                             result == kW ? w : space_to_depth(w, down, across), given[kY]};
   const Tensor out = compute(result, operands, bias, blocks);
-  return result == kY   ? out
-         : result == kW ? from_blocks(out, g.stride)
-                        : fit(from_blocks(out, g.stride), g, blocks, -1);
+  if (result == kY) return out;
+  const Tensor whole = depth_to_space(out, down, across);
+  return result == kW ? whole : fit(whole, g, blocks, -1);
 }
 
 /// Calls the verb. `given` holds the two other tensors at the indices of their roles.

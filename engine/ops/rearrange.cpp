@@ -407,10 +407,9 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
 
 // ---- pixels and channels ------------------------------------------------------------------------
 
-static std::array<int64_t, 3> image_sizes(const char* name, const Tensor& x) {
+static void check_images(const char* name, const Tensor& x) {
   if (x.dim() < 3)
     fail("{}: the input is {}; expected (.. x channels x height x width)", name, x.shape());
-  return {x.size(-3), x.size(-2), x.size(-1)};
 }
 
 /// Splits the last three dimensions of x into `sizes`, permutes, and reshapes to `result`.
@@ -423,21 +422,31 @@ static Tensor split_permute(const Tensor& x, const Shape& sizes, const Shape& or
   return reshape(permute(reshape(x, joined(lead, sizes)), dims), joined(lead, result));
 }
 
+Tensor depth_to_space(const Tensor& x, int64_t r, int64_t s) {
+  const int64_t n = x.size(-3) / (r * s), h = x.size(-2), w = x.size(-1);
+  return split_permute(x, {n, r, s, h, w}, {0, 3, 1, 4, 2}, {n, h * r, w * s});
+}
+
+Tensor space_to_depth(const Tensor& x, int64_t r, int64_t s) {
+  const int64_t c = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / s;
+  return split_permute(x, {c, h, r, w, s}, {0, 2, 4, 1, 3}, {c * r * s, h, w});
+}
+
 Tensor pixel_shuffle(const Tensor& x, int64_t r) {
-  const auto [c, h, w] = image_sizes("pixel_shuffle", x);
+  check_images("pixel_shuffle", x);
+  const int64_t c = x.size(-3);
   if (r < 1 || r > 46340 || c % (r * r) != 0)
     fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
          c, x.shape());
-  const int64_t n = c / (r * r);
-  return split_permute(x, {n, r, r, h, w}, {0, 3, 1, 4, 2}, {n, h * r, w * r});
+  return depth_to_space(x, r, r);
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
-  const auto [c, h, w] = image_sizes("pixel_unshuffle", x);
-  if (r < 1 || r > 46340 || h % r != 0 || w % r != 0)
+  check_images("pixel_unshuffle", x);
+  if (r < 1 || r > 46340 || x.size(-2) % r != 0 || x.size(-1) % r != 0)
     fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
          r, x.shape());
-  return split_permute(x, {c, h / r, r, w / r, r}, {0, 2, 4, 1, 3}, {c * r * r, h / r, w / r});
+  return space_to_depth(x, r, r);
 }
 
 // ---- joins --------------------------------------------------------------------------------------

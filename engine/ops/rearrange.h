@@ -36,6 +36,9 @@ constexpr std::array<const char*, 4> names_of(Padding) {
 Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::constant,
            double value = 0);
 
+/// (.., c r s, h, w) as (.., c, h r, w s), and the opposite, of sizes that are multiples.
+Tensor depth_to_space(const Tensor& x, int64_t r, int64_t s);
+Tensor space_to_depth(const Tensor& x, int64_t r, int64_t s);
 /// (.., c r^2, h, w) as (.., c, h r, w r).
 Tensor pixel_shuffle(const Tensor& x, int64_t factor);
 /// (.., c, h r, w r) as (.., c r^2, h, w).

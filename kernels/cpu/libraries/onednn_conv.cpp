@@ -168,10 +168,11 @@ Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
   }
   // Those for inference are up to twice as fast in oneDNN 2.6, but need Winograd's weights transformed by a slow
   // reorder.
-  const bool plain = algorithm == Algorithm::direct && c.dtype == Dtype::f32 && area(c.kernel) > 1;
+  const bool inference =
+      algorithm == Algorithm::direct && c.dtype == Dtype::f32 && area(c.kernel) > 1;
   const Pass pass = c.part == ConvPart::weight  ? Pass::weights
                     : c.part == ConvPart::input ? Pass::data
-                    : plain                     ? Pass::inference
+                    : inference                 ? Pass::inference
                                                 : Pass::forward;
   return Primitive::convolution(pass, algorithm, layouts, {2, c.stride, c.dilation, before, after});
 }
