@@ -11,15 +11,17 @@ enum class ConvPart : int { output, input, weight };
 /// y (batch, groups * outputs, out), all contiguous, over two spatial axes:
 ///   y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride + k * dilation + offset]
 /// where x counts as zero out of bounds. The dilation may be negative. `input` and `weight` compute
-/// the transposed maps: x, or w, from a given y. For `input` the weight has the shape (groups *
-/// inputs, outputs, kernel).
+/// the transposed maps: x, or w, from a given y.
 struct Conv {
   ConvPart part;
   Dtype dtype;  // on a CPU bf16 only if onednn::convolution_scratch() is positive
   int64_t batch, groups, inputs, outputs;  // channels of one group
   int64_t size[2], kernel[2], out[2], stride[2], dilation[2], offset[2];
   void *x, *w, *y;
-  const void* bias;         // [outputs], or null; for `output` only
+  const void* bias;  // [outputs], or null; for `output` only
+  // On a CPU, for `output`: the memory of w has the shape (groups, inputs, outputs, kernel) and its
+  // taps in reverse order: it belongs to the convolution whose gradient this one is.
+  bool flipped = false;
   bool tf32 = false;        // a GPU may round factors of float32 to 11 bits
   void* scratch = nullptr;  // on a CPU: conv_scratch() bytes, or null for the slowest algorithm
 };

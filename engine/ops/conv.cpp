@@ -40,7 +40,7 @@ Conv forward_form(const Conv& c) {
       c.size[1] < kMinWidth)
     return c;
   Conv f = c;
-  f.part = ConvPart::output;
+  f.part = ConvPart::output, f.flipped = true;
   std::swap(f.inputs, f.outputs);
   for (int d = 0; d < 2; ++d) {
     const int64_t reach = (c.kernel[d] - 1) * c.dilation[d];
@@ -122,14 +122,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geom
   Tensor operands[3];
   for (const Role r : kOthers[result]) operands[r] = contiguous(given[r]);
   operands[result] = out;
-  if (result == kX) {  // the weight with its channels transposed
-    const Tensor w =
-        permute(reshape(operands[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
-                {0, 2, 1, 3, 4});
-    const bool flipped = c.part == ConvPart::output;
-    operands[kW] = flipped ? flip(w, {3, 4}) : contiguous(w);
-    if (flipped) std::swap(operands[kX], operands[kY]);
-  }
+  if (c.flipped) std::swap(operands[kX], operands[kY]);
   c.x = operands[kX].data(), c.w = operands[kW].data(), c.y = operands[kY].data();
   Tensor scratch;  // a GPU allocates its own
   if (const int64_t bytes = cpu ? std::max(for_onednn, conv_scratch(c)) : 0) {

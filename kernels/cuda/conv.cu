@@ -22,25 +22,21 @@ template <class Element> struct Part {
   Conv c;
 };
 
-/// A product whose left operand is the weight in its own layout.
-template <class E> struct ByWeights : Part<E> {
-  using Row = const E*;
-  __device__ Row row(int64_t g, int64_t i) const {
-    return static_cast<const E*>(this->c.w) + (g * this->m + i) * this->k;
-  }
-  __device__ Exact<E> a(Row row, int64_t k) const { return row[k]; }
-};
-
 /// y: outputs x (images and positions), summed over (inputs and taps).
-template <class E> struct OutputPart : ByWeights<E> {
+template <class E> struct OutputPart : Part<E> {
+  using Row = const E*;
   struct Column {
     const E* x;
     Corner corner;
   };
   explicit OutputPart(const Conv& c)
-      : ByWeights<E>{{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true,
-                      false, c}} {}
+      : Part<E>{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true,
+                false,    c} {}
   OutputPart() = default;
+  __device__ Row row(int64_t g, int64_t i) const {
+    return static_cast<const E*>(this->c.w) + (g * this->m + i) * this->k;
+  }
+  __device__ Exact<E> a(Row row, int64_t k) const { return row[k]; }
   __device__ Column column(int64_t g, int64_t j) const {
     const Conv& c = this->c;
     int64_t place;
@@ -65,15 +61,26 @@ template <class E> struct OutputPart : ByWeights<E> {
 };
 
 /// x: inputs x (images and positions), summed over (outputs and taps).
-template <class E> struct InputPart : ByWeights<E> {
+template <class E> struct InputPart : Part<E> {
+  using Row = const E*;
   struct Column {
     const E* y;
     int64_t place[2];
   };
   explicit InputPart(const Conv& c)
-      : ByWeights<E>{{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true,
-                      false, c}} {}
+      : Part<E>{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true,
+                false,    c} {}
   InputPart() = default;
+  __device__ Row row(int64_t g, int64_t i) const {
+    const Conv& c = this->c;
+    return static_cast<const E*>(c.w) + (g * c.outputs * c.inputs + i) * area(c.kernel);
+  }
+  __device__ Exact<E> a(Row row, int64_t k) const {
+    const int64_t taps = area(this->c.kernel);
+    int64_t tap;
+    const int64_t channel = divide(k, taps, &tap);
+    return row[channel * this->c.inputs * taps + tap];
+  }
   __device__ Column column(int64_t g, int64_t j) const {
     const Conv& c = this->c;
     int64_t at;
@@ -172,9 +179,10 @@ template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_
     const PlanePosition place(at, c.size);
     const int64_t h = place.of[0] - c.offset[0], v = place.of[1] - c.offset[1];
     const T* y = static_cast<const T*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out);
-    const T* w = static_cast<const T*>(c.w) + channel * c.outputs * taps;
+    const T* w =
+        static_cast<const T*>(c.w) + (g * c.outputs * c.inputs + channel - g * c.inputs) * taps;
     Exact<T> sum = 0;
-    for (int64_t o = 0; o < c.outputs; ++o, y += area(c.out), w += taps)
+    for (int64_t o = 0; o < c.outputs; ++o, y += area(c.out), w += c.inputs * taps)
       for (int64_t i = 0; i < c.kernel[0]; ++i) {
         const int64_t p = window_at(c, 0, h - i * c.dilation[0]);
         if (p < 0) continue;

@@ -180,13 +180,6 @@ void pack(Dtype dtype, const int64_t (&size)[N], const int64_t (&in)[N], const v
   }
   copy(e);
 }
-/// Copies a weight with swapped channels to (groups * outputs, inputs, kernel), or with the inputs
-/// last.
-void exchange_channels(const Conv& c, bool nhwc, void* to) {
-  const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps, row = c.outputs * taps;
-  if (nhwc) pack(c.dtype, {c.groups, c.outputs, taps, c.inputs}, {each, taps, 1, row}, c.w, to);
-  else pack(c.dtype, {c.groups, c.outputs, c.inputs, taps}, {each, taps, row, 1}, c.w, to);
-}
 
 /// A tensor in cuDNN's layout: batch, channels and positions; NHWC has the channels last.
 struct CudnnTensor {
@@ -240,13 +233,11 @@ bool conv_by_cudnn(const Conv& c) {
 
   const cuda::Timed timed("conv");
   const auto [a, b, result] = kOrder[int(c.part)];
-  const bool exchange = c.part == ConvPart::input && c.inputs > 1 && c.outputs > 1;
   const CudnnTensor layouts[] = {{c.x, c.batch, c.groups * c.inputs, area(c.size)},
                                  {c.w, c.groups * c.outputs, c.inputs, area(c.kernel)},
                                  {c.y, c.batch, c.groups * c.outputs, area(c.out)}};
   const auto room = [&](int role) {
-    const bool other = plan->nhwc || (role == kW && exchange);
-    return other ? size_t(layouts[role].count() * item_size(c.dtype)) : 0;
+    return plan->nhwc ? size_t(layouts[role].count() * item_size(c.dtype)) : 0;
   };
   const cuda::Scratch workspace(plan->workspace), other_x(room(kX)), other_w(room(kW)),
       other_y(room(kY));
@@ -255,8 +246,7 @@ bool conv_by_cudnn(const Conv& c) {
   void* data[3];
   for (int role : {kX, kW, kY}) {
     data[role] = room(role) > 0 ? other[role] : layouts[role].at;
-    if (role == kW && exchange) exchange_channels(c, plan->nhwc, data[role]);
-    else if (plan->nhwc && role != result) layouts[role].to_nhwc(c.dtype, data[role]);
+    if (plan->nhwc && role != result) layouts[role].to_nhwc(c.dtype, data[role]);
   }
   if (cuda::capturing()) cuda::keep(&c, sizeof c);
 

@@ -80,15 +80,6 @@ __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* fro
   }
 }
 
-/// to[channel, tap, output] = weights [channel, output, tap].
-template <class T>
-__global__ void swap_channels(const T* w, T* to, int64_t n, int64_t outputs, int64_t taps) {
-  for (const int64_t e : cuda::turns(n)) {
-    int64_t o, tap;
-    const int64_t channel = divide(divide(e, outputs, &o), taps, &tap);
-    to[e] = w[(channel * outputs + o) * taps + tap];
-  }
-}
 template <class T> __global__ void set_bias(const __grid_constant__ Conv c, int64_t n) {
   for (const int64_t e : cuda::turns(n)) {
     int64_t place, channel;
@@ -184,15 +175,10 @@ template <class T> class Products {
   }
 
   bool input() const {
-    const int64_t most = chunk(depth_), each = c_.outputs * depth_;
+    const int64_t most = chunk(depth_);
     const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(Sum));
-    const cuda::Scratch transposed_w(taps_ == 1 ? 0 : size_t(c_.groups * each) * sizeof(T));
-    if (taps_ > 1)  // all groups at once: their channels are contiguous
-      start(swap_channels<T>, c_.groups * each, w_at(0), transposed_w.as<T>(), c_.groups * each,
-            c_.outputs, taps_);
-    const T* const w = taps_ > 1 ? transposed_w.as<T>() : w_at(0);
     return chunks(most, [&](const Chunk& j) {
-      const cuda::BlasProduct::Side a{w + j.g * each, c_.outputs, 0, false};
+      const cuda::BlasProduct::Side a{w_at(j.g), depth_, 0, true};
       const cuda::BlasProduct::Side b{y_at(j.g, j.first), places_, y_step(), false};
       if (plain_)
         return multiply(a, b, x_at(j.g, j.first), places_, x_step(), c_.inputs, places_, c_.outputs,

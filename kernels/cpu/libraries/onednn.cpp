@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -73,6 +74,7 @@ struct Version {
   X(int, dnnl_memory_desc_create_with_strides, (void**, int, const int64_t*, int, const int64_t*)) \
   X(int, dnnl_memory_desc_create_with_tag, (void**, int, const int64_t*, int, int tag))            \
   X(int, dnnl_memory_desc_destroy, (void*))                                                        \
+  X(int, dnnl_memory_desc_query, (const void*, int what, void* result))                            \
   X(int, dnnl_matmul_primitive_desc_create,                                                        \
     (void**, void* engine, const void* a, const void* b, const void* bias, const void* c,          \
      const void* attr))                                                                            \
@@ -98,7 +100,20 @@ struct Functions {
 constexpr int kCpu = 1, kInOrder = 1, kUserScratchpad = 1, kAnyTag = 1, kTraining = 64,
               kInference = 96, kQueryKernel = 8, kQueryScratchpad = 136, kScratchpad = 80,
               kAvx512 = 0x27, kBf16 = 0xe7, kAmx = 0x200;
+constexpr int kQueryStrides = 14, kQueryFormat = 262, kQueryBlockCount = 263;
 constexpr size_t kLayoutRoom = 2048, kOperationRoom = 16384;  // 696 and 5976 bytes in 2.6
+
+/// The first members of dnnl_memory_desc_t of version 2; in version 3 it is opaque.
+struct Description2 {
+  int dims;
+  int64_t sizes[12];
+  int type;
+  int64_t padded_sizes[12], padded_offsets[12], offset;
+  int format;
+  int64_t strides[12];
+  int inner_blocks;
+  int64_t block_sizes[12], block_dims[12];
+};
 
 constexpr const char* kCure =
     "install it (apt-get install libdnnl2, or libdnnl3.6 from Debian 13 on), or name its file in "
@@ -272,6 +287,33 @@ bool Layout::operator==(const Layout& other) const {
   return held_ && other.held_ && dnnl.dnnl_memory_desc_equal(held_.get(), other.held_.get());
 }
 size_t Layout::bytes() const { return held_ ? dnnl.dnnl_memory_desc_get_size(held_.get()) : 0; }
+
+Blocks Layout::blocks() const {
+  constexpr int kBlocked = 2;
+  Blocks result;
+  if (!held_) return result;
+  int format = 0, count = 0;
+  const int64_t *stride = nullptr, *size = nullptr, *dim = nullptr;
+  if (version_2()) {
+    const auto& held = *static_cast<const Description2*>(held_.get());
+    format = held.format, count = held.inner_blocks;
+    stride = held.strides, size = held.block_sizes, dim = held.block_dims;
+  } else {
+    const auto query = [&](int what, void* to) {
+      return dnnl.dnnl_memory_desc_query(held_.get(), what, to) == 0;
+    };
+    if (!query(kQueryFormat, &format) || format != kBlocked || !query(kQueryBlockCount, &count) ||
+        !query(kQueryBlockCount + 1, &size) || !query(kQueryBlockCount + 2, &dim) ||
+        !query(kQueryStrides, &stride))
+      return result;
+  }
+  if (format != kBlocked) return result;
+  result.count = count;
+  std::copy(size, size + count, result.size);
+  std::copy(dim, dim + count, result.dim);
+  std::copy(stride, stride + 6, result.stride);
+  return result;
+}
 
 Primitive Primitive::compiled(void* description) {
   Primitive made;

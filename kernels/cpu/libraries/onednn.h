@@ -59,6 +59,13 @@ enum Argument {
 bool sgemm(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k, const float* a,
            int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate);
 
+/// A blocked layout: elements of inner blocks are contiguous, the last one's innermost.
+struct Blocks {
+  int count = 0;              // of inner blocks; 0: an opaque layout or one without blocks
+  int64_t size[12], dim[12];  // of each inner block
+  int64_t stride[12];         // of each dimension, between blocks, in elements
+};
+
 /// Sizes, type and strides of an array; copies share it. False if oneDNN does not support it.
 class Layout {
  public:
@@ -68,6 +75,7 @@ class Layout {
   explicit operator bool() const { return bool(held_); }
   bool operator==(const Layout& other) const;
   size_t bytes() const;
+  Blocks blocks() const;
 
  private:
   friend class Primitive;

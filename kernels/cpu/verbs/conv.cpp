@@ -193,7 +193,7 @@ template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t gr
     const int64_t part = piece % plan.row_pieces, block = piece % per_image / plan.row_pieces;
     Job<T> job = first;
     job.in += e * job.channels * job.plane, job.out += e * job.rows * job.out_plane;
-    job.a += g * job.rows * job.a_row;
+    job.a += g * job.rows * job.channels * area(job.kernel);
     if (job.bias) job.bias += g * job.rows;
     run_block(job, plan, Block(first.axis, plan.block, block), job.rows * part / plan.row_pieces,
               job.rows * (part + 1) / plan.row_pieces);
@@ -202,14 +202,16 @@ template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t gr
 
 // ---- the three parts ----------------------------------------------------------------------------
 
-/// y = w . x, or x = w' . y with a transposed weight: (rows x inner) times (inner x positions).
+/// y = w . x, or x = w' . y: (rows x inner) times (inner x positions).
 template <class T>
 bool one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
   Matmul m;
   m.dtype = c.dtype;
   m.m = rows, m.k = inner, m.n = area(c.out);
   m.a = c.w, m.b = in, m.c = out;
-  m.a_row = inner, m.a_col = 1, m.b_row = m.c_row = m.n, m.b_col = m.c_col = 1;
+  const bool by_columns = c.part == ConvPart::input || c.flipped;
+  m.a_row = by_columns ? 1 : inner, m.a_col = by_columns ? rows : 1;
+  m.b_row = m.c_row = m.n, m.b_col = m.c_col = 1;
   m.batch_dims = 2;
   m.batch_size[0] = c.batch, m.batch_size[1] = c.groups;
   m.a_batch[0] = 0, m.a_batch[1] = rows * inner;

@@ -36,14 +36,14 @@ template <class T> struct Job {
   const T* in;
   T* out;
   const T* a;
-  int64_t a_row, kernel[2];
+  int64_t a_row, a_channel, kernel[2];
   const T* bias;
   int64_t plane, out_plane, out_width;
   int64_t taps() const { return axis[0].taps * axis[1].taps; }
   /// The offset of tap (i, j) of a channel in `a`.
   int64_t tap(int64_t channel, int64_t i, int64_t j) const {
     const Axis &h = axis[0], &w = axis[1];
-    return ((channel * kernel[0]) + h.at + i * h.at_step) * kernel[1] + w.at + j * w.at_step;
+    return channel * a_channel + (h.at + i * h.at_step) * kernel[1] + w.at + j * w.at_step;
   }
 };
 
@@ -174,7 +174,9 @@ inline Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t i
   job.channels = inner, job.rows = rows;
   job.plane = area(in_size), job.out_plane = area(out_size), job.out_width = out_size[1];
   job.in = in, job.out = out, job.a = static_cast<const T*>(c.w), job.bias = nullptr;
-  job.a_row = inner * area(c.kernel);
+  const int64_t taps = area(c.kernel);
+  const bool by_columns = c.part == ConvPart::input || c.flipped;
+  job.a_row = by_columns ? taps : inner * taps, job.a_channel = by_columns ? rows * taps : taps;
   job.kernel[0] = c.kernel[0], job.kernel[1] = c.kernel[1];
   return job;
 }
@@ -183,8 +185,16 @@ inline Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t i
 template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
   Job<T> job = job_of(c, static_cast<const T*>(c.x), out, c.outputs, c.inputs, c.size, c.out);
   for (int d = 0; d < 2; ++d)
-    job.axis[d] = {c.size[d],   c.out[d],      0, 1, c.stride[d], c.kernel[d],
-                   c.offset[d], c.dilation[d], 0, 1};
+    job.axis[d] = {c.size[d],
+                   c.out[d],
+                   0,
+                   1,
+                   c.stride[d],
+                   c.kernel[d],
+                   c.offset[d],
+                   c.dilation[d],
+                   c.flipped ? c.kernel[d] - 1 : 0,
+                   c.flipped ? -1 : 1};
   return job;
 }
 
