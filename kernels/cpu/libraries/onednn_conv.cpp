@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <string_view>
 
@@ -21,7 +22,8 @@
 namespace mt::onednn {
 namespace {
 
-constexpr int64_t kMinChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
+constexpr int64_t kMinChannels = 16, kWinogradChannels = 64, kWinogradTiles = 32,
+                  kMaxWinogradTiles = 256;
 constexpr double kMinWork = 1e7;             // multiply-adds; creating a primitive takes 1 ms
 constexpr double kMinDepthwiseWork = 3e5;    // the own kernel is ten times slower there
 constexpr double kChunkWork = 4e6;           // of a chunk, unless the batch is split into 8
@@ -60,8 +62,8 @@ int64_t divisor(int64_t n, int64_t most) {
   return d;
 }
 
-/// 4 x 4 outputs of a 3 x 3 kernel with 6 x 6 products instead of 144 (Lavin and Gray 2016), if an
-/// image has enough such tiles to make up for transforming the weights.
+/// The images of a chunk for 4 x 4 outputs of a 3 x 3 kernel with 6 x 6 products instead of 144 (Lavin and Gray 2016);
+/// 0 if the tiles are too few to make up for transforming the weights, which the gradient of the weight does not need.
 int64_t winograd_chunk(const Conv& c) {
   for (int d = 0; d < 2; ++d)
     if (c.kernel[d] != 3 || c.stride[d] != 1 || c.dilation[d] != 1) return 0;
@@ -69,9 +71,16 @@ int64_t winograd_chunk(const Conv& c) {
     return 0;
   const int64_t tiles = ((c.out[0] + 3) / 4) * ((c.out[1] + 3) / 4);
   if (double(area(c.out)) < 0.75 * 16 * double(tiles)) return 0;
-  const int64_t wanted = (2 * kWinogradTiles + tiles - 1) / tiles;
-  const int64_t chunk = divisor(c.batch, std::min(wanted, std::max<int64_t>(c.batch / 2, 1)));
-  return chunk * tiles >= kWinogradTiles ? chunk : 0;
+  const double needed =
+      c.part == ConvPart::weight
+          ? kWinogradTiles
+          : std::max(double(kWinogradTiles), 0.375 * std::sqrt(double(c.inputs * c.outputs)));
+  const int64_t wanted = (kMaxWinogradTiles + tiles - 1) / tiles;
+  for (const int64_t most : {std::max<int64_t>(c.batch / 2, 1), c.batch}) {
+    const int64_t chunk = divisor(c.batch, std::min(wanted, most));
+    if (double(chunk * tiles) >= needed) return chunk;
+  }
+  return 0;
 }
 /// The bytes of the weight; 0 if they stay in the caches of a thread.
 double heavy_weight(const Conv& c) {
@@ -89,10 +98,15 @@ int64_t direct_chunk(const Conv& c) {
   return divisor(c.batch, int64_t(std::min({by_bytes, by_work, 1e9})));
 }
 
+/// The number of sums over the chunks for the gradient of a weight.
+int64_t weight_parts(const Conv& c, int64_t chunk) {
+  return std::min(conv_parts(c), c.batch / chunk);
+}
+
 /// The number of parts that the channels of the result are split into, to get `wanted` pieces.
 int64_t channel_cuts(const Conv& c, int64_t chunk, int64_t wanted, int64_t least) {
   const int64_t channels = c.part == ConvPart::input ? c.inputs : c.outputs,
-                chunks = c.batch / chunk;
+                chunks = c.part == ConvPart::weight ? weight_parts(c, chunk) : c.batch / chunk;
   int64_t cuts = c.groups > 1 ? 1 : wanted / chunks;
   while (cuts > 1 && (channels % (16 * cuts) != 0 || channels / cuts < least ||
                       double(chunk) * work_of_image(c) / double(cuts) < kChunkWork))
@@ -245,7 +259,7 @@ Plan plan_for(const Conv& c) {
     return {};
   if (plan.w > 0) plan.panels = panels_of(c, plan.piece, plan.run.layout(w));
   if (weight) {
-    plan.parts = std::min(conv_parts(c), c.batch / plan.chunk);
+    plan.parts = weight_parts(c, plan.chunk);
     plan.w = aligned(plan.run.layout(w).bytes());  // the sums need them in any case
   }
   return plan;
