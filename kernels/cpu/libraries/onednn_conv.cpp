@@ -276,25 +276,29 @@ std::shared_ptr<const Plan> wanted_plan(const Conv& c) {
 
 /// A call and its scratch memory: the weight of each split in oneDNN's layout, or the parts of its
 /// gradient; if channels are split, the source of all chunks; then for each thread a chunk of x and
-/// of y and, for the gradient of the weight, the gradient of one chunk.
+/// of y and, for the gradient of the weight, the gradient of one chunk. If there is one chunk, only one piece reads
+/// or computes the weight of a split: then it is in the memory of the piece's thread, which stays in its caches.
 struct Call {
   const Conv& c;
   const Plan& plan;
   const bool weight = c.part == ConvPart::weight, from_y = c.part == ConvPart::input;
-  const int64_t chunks = c.batch / plan.chunk, weights = plan.w * plan.cuts * plan.parts,
+  const int64_t chunks = c.batch / plan.chunk,
+                weights = chunks == 1 ? 0 : plan.w * plan.cuts * plan.parts,
                 flips =
                     c.flipped && plan.panels.lanes == 0
                         ? aligned(sizeof(float) * c.groups * c.inputs * c.outputs * area(c.kernel))
                         : 0,
                 source = from_y ? plan.y : plan.x, sources = plan.cuts > 1 ? source *chunks : 0,
-                each = plan.x + plan.y + (weight ? plan.w : 0);
+                each = plan.x + plan.y + (weight || chunks == 1 ? plan.w : 0);
 
   int64_t bytes() const { return weights + flips + sources + each * cpu_threads(); }
   char* scratch() const { return static_cast<char*>(c.scratch); }
   char* flipped_weight() const { return scratch() + weights; }
   char* source_at(int64_t k) const { return scratch() + weights + flips + k * source; }
   char* mine() const { return source_at(0) + sources + each * worker_number(); }
+  float* my_weight() const { return reinterpret_cast<float*>(mine() + plan.x + plan.y); }
   float* sum(int64_t part, int64_t cut) const {
+    if (chunks == 1) return my_weight();
     return reinterpret_cast<float*>(scratch() + (part * plan.cuts + cut) * plan.w);
   }
 
@@ -350,7 +354,7 @@ struct Call {
   bool bring_all() const {
     std::atomic<bool> good{true};
     if (flips > 0) flip_weight();
-    if (!weight && plan.from_w)
+    if (!weight && plan.from_w && chunks > 1)
       parallel(plan.cuts, true, [&](int64_t j) {
         if (!bring_weight(j)) good = false;
       });
@@ -363,7 +367,7 @@ struct Call {
 
   /// Computes the result of chunk k and split j.
   bool run_piece(int64_t k, int64_t j) const {
-    bool good = true;
+    bool good = !plan.from_w || chunks > 1 || bring_weight(j);
     const void *from = source_of(k, good), *by = plan.from_w ? sum(0, j) : w(j);
     const Primitive& home = from_y ? plan.from_x : plan.from_y;
     void* const plain = from_y ? x(k, j) : y(k, j);
@@ -380,14 +384,13 @@ struct Call {
     bool good = true;
     const int64_t first = chunks * i / plan.parts, end = chunks * (i + 1) / plan.parts;
     char* const brought = mine() + plan.x;
-    float* const one = reinterpret_cast<float*>(brought + plan.y);
     for (int64_t k = first; k < end && good && !mt_interrupted; ++k) {
       const void *from = source_of(k, good), *by = y(k, j);
       if (plan.from_y)
         good = plan.from_y.run({{kSource, by}, {kResult, brought}}) && good, by = brought;
-      float* const to = k > first ? one : sum(i, j);
+      float* const to = k > first ? my_weight() : sum(i, j);
       good = good && plan.run.run({{kSource, from}, {kResultGradient, by}, {kWeightsGradient, to}});
-      if (k > first && good) add_floats(sum(i, j), one, plan.w / 4);
+      if (k > first && good) add_floats(sum(i, j), to, plan.w / 4);
     }
     return good;
   }
@@ -395,21 +398,26 @@ struct Call {
     for (int64_t i = 0; i < n; ++i) to[i] += from[i];
   }
 
+  bool store_weight(int64_t j) const {
+    const Conv& p = plan.piece;
+    if (plan.panels.lanes > 0) unpack_weight(plan.panels, static_cast<float*>(w(j)), sum(0, j));
+    else if (plan.from_w) return plan.from_w.run({{kSource, sum(0, j)}, {kResult, w(j)}});
+    else __builtin_memcpy(w(j), sum(0, j), 4 * c.groups * p.outputs * p.inputs * area(c.kernel));
+    return true;
+  }
   bool run_weights() const {
     std::atomic<bool> good{true};
     parallel(plan.parts * plan.cuts, true, [&](int64_t piece) {
-      if (!run_part(piece / plan.cuts, piece % plan.cuts)) good = false;
+      const int64_t j = piece % plan.cuts;
+      if (!run_part(piece / plan.cuts, j) || (chunks == 1 && !store_weight(j))) good = false;
     });
+    if (chunks == 1) return good;
     parallel_strips(plan.cuts * plan.w / 4, [&](int64_t from, int64_t to) {
       for (int64_t i = 1; i < plan.parts; ++i)
         add_floats(sum(0, 0) + from, sum(i, 0) + from, to - from);
     });
-    const Conv& p = plan.piece;
-    const size_t plain = sizeof(float) * (c.groups * p.outputs * p.inputs * area(c.kernel));
     parallel(plan.cuts, true, [&](int64_t j) {
-      if (plan.panels.lanes > 0) unpack_weight(plan.panels, static_cast<float*>(w(j)), sum(0, j));
-      else if (!plan.from_w) __builtin_memcpy(w(j), sum(0, j), plain);
-      else if (!plan.from_w.run({{kSource, sum(0, j)}, {kResult, w(j)}})) good = false;
+      if (!store_weight(j)) good = false;
     });
     return good;
   }
