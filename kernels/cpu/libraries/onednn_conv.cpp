@@ -192,12 +192,13 @@ Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
 }
 
 /// Sets the reorder between the plain and the primitive's layout; returns false if there is none.
-bool set_way(const Layout& plain, const Layout& wanted, bool home, Primitive& way, int64_t& bytes) {
+bool set_reorder(const Layout& plain, const Layout& wanted, bool to_plain, Primitive& reorder,
+                 int64_t& bytes) {
   if (!plain || !wanted) return false;
   if (plain == wanted) return true;
-  way = home ? Primitive::reorder(wanted, plain) : Primitive::reorder(plain, wanted);
+  reorder = to_plain ? Primitive::reorder(wanted, plain) : Primitive::reorder(plain, wanted);
   bytes = aligned(wanted.bytes());
-  return bool(way);
+  return bool(reorder);
 }
 
 /// The panels of a float32 weight of the layout `blocked`; without lanes if it has other blocks.
@@ -253,9 +254,9 @@ Plan plan_for(const Conv& c) {
              weight = c.part == ConvPart::weight;
   const Argument x = input ? kSourceGradient : kSource, w = weight ? kWeightsGradient : kWeights,
                  y = output ? kResult : kResultGradient;
-  if (!set_way(plain.source, plan.run.layout(x), input, plan.from_x, plan.x) ||
-      !set_way(plain.weights, plan.run.layout(w), weight, plan.from_w, plan.w) ||
-      !set_way(plain.result, plan.run.layout(y), output, plan.from_y, plan.y))
+  if (!set_reorder(plain.source, plan.run.layout(x), input, plan.from_x, plan.x) ||
+      !set_reorder(plain.weights, plan.run.layout(w), weight, plan.from_w, plan.w) ||
+      !set_reorder(plain.result, plan.run.layout(y), output, plan.from_y, plan.y))
     return {};
   if (plan.w > 0) plan.panels = panels_of(c, plan.piece, plan.run.layout(w));
   if (weight) {
@@ -295,10 +296,12 @@ struct Call {
   char* scratch() const { return static_cast<char*>(c.scratch); }
   char* flipped_weight() const { return scratch() + weights; }
   char* source_at(int64_t k) const { return scratch() + weights + flips + k * source; }
-  char* mine() const { return source_at(0) + sources + each * worker_number(); }
-  float* my_weight() const { return reinterpret_cast<float*>(mine() + plan.x + plan.y); }
+  char* thread_scratch() const { return source_at(0) + sources + each * worker_number(); }
+  float* thread_weight() const {
+    return reinterpret_cast<float*>(thread_scratch() + plan.x + plan.y);
+  }
   float* sum(int64_t part, int64_t cut) const {
-    if (chunks == 1) return my_weight();
+    if (chunks == 1) return thread_weight();
     return reinterpret_cast<float*>(scratch() + (part * plan.cuts + cut) * plan.w);
   }
 
@@ -323,7 +326,7 @@ struct Call {
   }
   const void* bias(int64_t j) const { return at(c.bias, j * c.groups * plan.piece.outputs); }
 
-  bool bring_source(int64_t k, void* to) const {
+  bool reorder_source(int64_t k, void* to) const {
     return from_y ? plan.from_y.run({{kSource, y(k, 0)}, {kResult, to}})
                   : plan.from_x.run({{kSource, x(k, 0)}, {kResult, to}});
   }
@@ -331,8 +334,8 @@ struct Call {
   const void* source_of(int64_t k, bool& good) const {
     if (source == 0) return from_y ? y(k, 0) : x(k, 0);
     if (sources > 0) return source_at(k);
-    good = bring_source(k, mine()) && good;
-    return mine();
+    good = reorder_source(k, thread_scratch()) && good;
+    return thread_scratch();
   }
   /// Copies a flipped weight in the order that the others have.
   void flip_weight() const {
@@ -346,49 +349,49 @@ struct Call {
           std::reverse_copy(kernel, kernel + taps, to);
         }
   }
-  bool bring_weight(int64_t j) const {
+  bool load_weight(int64_t j) const {
     if (plan.panels.lanes == 0) return plan.from_w.run({{kSource, w(j)}, {kResult, sum(0, j)}});
     pack_weight(plan.panels, static_cast<const float*>(w(j)), sum(0, j));
     return true;
   }
-  bool bring_all() const {
+  bool load_shared() const {
     std::atomic<bool> good{true};
     if (flips > 0) flip_weight();
     if (!weight && plan.from_w && chunks > 1)
       parallel(plan.cuts, true, [&](int64_t j) {
-        if (!bring_weight(j)) good = false;
+        if (!load_weight(j)) good = false;
       });
     if (sources > 0)
       parallel(chunks, true, [&](int64_t k) {
-        if (!bring_source(k, source_at(k))) good = false;
+        if (!reorder_source(k, source_at(k))) good = false;
       });
     return good;
   }
 
   /// Computes the result of chunk k and split j.
   bool run_piece(int64_t k, int64_t j) const {
-    bool good = !plan.from_w || chunks > 1 || bring_weight(j);
+    bool good = !plan.from_w || chunks > 1 || load_weight(j);
     const void *from = source_of(k, good), *by = plan.from_w ? sum(0, j) : w(j);
-    const Primitive& home = from_y ? plan.from_x : plan.from_y;
+    const Primitive& to_plain = from_y ? plan.from_x : plan.from_y;
     void* const plain = from_y ? x(k, j) : y(k, j);
-    void* const to = home ? mine() + source : plain;
+    void* const to = to_plain ? thread_scratch() + source : plain;
     const Data left{from_y ? kResultGradient : kSource, from}, right{kWeights, by},
         result{from_y ? kSourceGradient : kResult, to};
     good = good && (c.bias ? plan.run.run({left, right, {kBias, bias(j)}, result})
                            : plan.run.run({left, right, result}));
-    return good && (!home || home.run({{kSource, to}, {kResult, plain}}));
+    return good && (!to_plain || to_plain.run({{kSource, to}, {kResult, plain}}));
   }
 
   /// Computes the gradient of the weight: part i of split j, over its chunks in order.
   bool run_part(int64_t i, int64_t j) const {
     bool good = true;
     const int64_t first = chunks * i / plan.parts, end = chunks * (i + 1) / plan.parts;
-    char* const brought = mine() + plan.x;
+    char* const gradient = thread_scratch() + plan.x;
     for (int64_t k = first; k < end && good && !mt_interrupted; ++k) {
       const void *from = source_of(k, good), *by = y(k, j);
       if (plan.from_y)
-        good = plan.from_y.run({{kSource, by}, {kResult, brought}}) && good, by = brought;
-      float* const to = k > first ? my_weight() : sum(i, j);
+        good = plan.from_y.run({{kSource, by}, {kResult, gradient}}) && good, by = gradient;
+      float* const to = k > first ? thread_weight() : sum(i, j);
       good = good && plan.run.run({{kSource, from}, {kResultGradient, by}, {kWeightsGradient, to}});
       if (k > first && good) add_floats(sum(i, j), to, plan.w / 4);
     }
@@ -423,7 +426,7 @@ struct Call {
   }
 
   bool run() const {
-    if (!bring_all()) return false;
+    if (!load_shared()) return false;
     if (weight) return run_weights();
     std::atomic<bool> good{true};
     parallel(chunks * plan.cuts, true, [&](int64_t piece) {
