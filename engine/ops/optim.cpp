@@ -115,7 +115,8 @@ struct Entry {
   size_t group, index;
   unsigned states;
   const Tensor* parameter;
-  Tensor grad, copy;  // copy: of a non-contiguous parameter, the master of a 16-bit one, or rows
+  Tensor grad;
+  Tensor copy = {};  // of a non-contiguous parameter, the master of a 16-bit one, or rows
   std::unique_ptr<RowUpdate> rows = nullptr;  // if grad and copy are rows
   const Tensor& value() const { return copy.defined() ? copy : *parameter; }
   bool same_kind(const Entry& e) const {
@@ -238,7 +239,7 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states,
     fail("{}: parameter {} is on {}, its gradient on {}", name(), i + 1, p.device().name,
          g.device().name);
   const Dtype dtype = compute_dtype(p.dtype());
-  Entry& e = entries.emplace_back(group, i, states, &p, std::move(g));
+  Entry& e = entries.emplace_back(Entry{group, i, states, &p, std::move(g)});
   if (by_rows) {
     take_rows(e, groups[group], parameter, *rows);
   } else if (p.dtype() != dtype || !p.is_contiguous()) {

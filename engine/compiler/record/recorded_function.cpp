@@ -94,7 +94,7 @@ int StepRecorder::add_memory(RecordedFunction& made, int buffer) {
   const auto [at, is_new] = results_of_.try_emplace(buffer, int(made.memory_.size()));
   StepBuffer& b = buffers_[buffer];
   b.kind = StepBuffer::Kind::escaping;
-  if (is_new) made.memory_.emplace_back(b.device, b.bytes);
+  if (is_new) made.memory_.push_back({b.device, b.bytes});
   return at->second;
 }
 
@@ -189,7 +189,7 @@ void StepRecorder::plan(RecordedFunction& made) {
     const size_t bytes = plan_memory(buffers_, calls_.size(), *d);
     if (bytes == 0) continue;
     arenas[d] = int(made.memory_.size());
-    made.memory_.emplace_back(d, bytes);
+    made.memory_.push_back({d, bytes});
   }
   for (const StepCall& c : calls_) {
     for (BufferUse u : c.uses) {
