@@ -265,6 +265,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
 /// Sets the parameters' states from a list with one such list per group; all of them or none.
 int load_state(Args& a) {
   const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
+  a.table(2);
   std::vector<Optimizer::Group> groups = o.groups();
   for (size_t g = 0; g < groups.size(); ++g) {
     std::vector<Optimizer::Parameter>& all = groups[g].parameters;

@@ -405,6 +405,7 @@ test('a state that does not fit is refused and changes nothing', function()
     local own = group.state[1]
     eq({group.lr, group.eps, own.step, t.bits(own.exp_avg:tolist())}, {0.1, 1e-8, 1, before})
   end
+  raises(function() opt:load(mt.ones(2)) end, "argument 2 'states' must be a table, got a tensor")
   refused(trained(sgd, 2, 3):state_dict(), 'the state is of SGD, this is Adam')
   refused(trained(optim.AdamW, 2, 3):state_dict(), 'the state is of AdamW, this is Adam')
   refused(trained(adam, 2):state_dict(), 'group 1 has 2 parameters, the state 1')

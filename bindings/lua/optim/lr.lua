@@ -256,7 +256,8 @@ define('MultiplicativeLR', 'lr_lambda: function|list',
 
 --- Checks that the schedulers of a combination belong to its optimizer.
 local function checked_schedulers(self, list)
-  if #list == 0 then core.fail('%s: a list of schedulers is needed, got an empty one', self.__name) end
+  core.check(type(list) == 'table' and #list > 0, '%s: a list of schedulers is needed, got %s', self.__name,
+    type(list) == 'table' and 'an empty one' or core.describe(list))
   for i, inner in ipairs(list) do
     core.check(type(inner) == 'table' and rawget(inner, 'optimizer') ~= nil,
       '%s: entry %d is %s, not a scheduler', self.__name, i, core.describe(inner))
