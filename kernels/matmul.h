@@ -21,8 +21,10 @@ struct Matmul {
   bool accumulate;
   bool tf32 = false;  // a GPU may round factors of float32 to 11 bits
   bool wide = false;  // of takes_half() only: whether c is float32
+  bool pairs =
+      false;  // of float32, if multiplies_pairs(): elements of a and b are pairs of bfloat16 along k
   const void* bias =
-      nullptr;  // of floats on a CPU, without a batch: n elements that are added to each row
+      nullptr;  // of floats on a CPU, without a batch: n elements of c's dtype, added to each row
 };
 
 /// Entries of a batch that share b and are adjacent in a and c are rows of one larger product.

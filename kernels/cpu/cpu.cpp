@@ -55,7 +55,8 @@ void mixed_scan(const Scan& s) {
   (rows && slow ? narrow : wide).scan(s);
 }
 bool mixed_matmul(const Matmul& m) {
-  return (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m);
+  const bool few = m.m == 1 || m.n == 1 || m.k < 4;
+  return (few && !m.pairs && m.dtype != Dtype::bf16 ? narrow : wide).matmul(m);
 }
 void fill_mixed(Verbs& verbs) {
   isa_avx2::fill_verbs(narrow);

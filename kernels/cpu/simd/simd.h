@@ -78,6 +78,17 @@ MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return add(MT_MM(mul_ps)(a, b), c); }
 MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return add(MT_MM(mul_pd)(a, b), c); }
 #endif
 
+/// Adds a dot product to each element of `sum`: the elements of a and b are pairs of bfloat16. Subnormal operands and
+/// results are 0. For processors with AVX512-BF16 only.
+#ifdef __AVX512F__
+MT_SIMD F32s add_dots(F32s a, F32s b, F32s sum) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+#else
+F32s add_dots(F32s a, F32s b, F32s sum);
+#endif
+
 /// Loads or stores the first `count` elements (at least 1); the others load as 0, unread.
 #if defined(__AVX512F__)
 MT_SIMD F32s load_first(const float* p, int count) {

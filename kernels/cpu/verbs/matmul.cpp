@@ -47,7 +47,7 @@ __attribute__((noinline)) void scatter(const T* tile, int64_t tile_row, int64_t 
 }
 
 /// Computes `times` tiles of M rows and V registers of columns. Tail: the last register is partial.
-template <class T, int M, int V, bool Tail>
+template <class T, int M, int V, bool Tail, bool Pairs>
 __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t times) {
   constexpr int W = kWidth<T>;
   const int last = t.last;
@@ -64,7 +64,10 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
           Tail && v == V - 1 ? load_first(b + v * W, last) : load(b + v * W);
       MT_UNROLL for (int r = 0; r < M; ++r) {
         const Vector<T> x = broadcast(a[r * a_row]);
-        MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(x, y[v], sum[r][v]);
+        MT_UNROLL for (int v = 0; v < V; ++v) {
+          if constexpr (Pairs) sum[r][v] = add_dots(x, y[v], sum[r][v]);
+          else sum[r][v] = fma(x, y[v], sum[r][v]);
+        }
       }
     }
     if (t.c.col != 1) {
@@ -91,19 +94,19 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
 }
 
 /// Computes `times` tiles of `rows` <= M rows from row i on.
-template <class T, int M, int V, bool Tail>
+template <class T, int M, int V, bool Tail, bool Pairs>
 void outer_tiles(const Panel<T>& t, int64_t rows, int64_t i, int64_t times) {
-  if (rows == M) outer_tile<T, M, V, Tail>(t, i, times);
-  else if constexpr (M > 1) outer_tiles<T, M - 1, V, Tail>(t, rows, i, times);
+  if (rows == M) outer_tile<T, M, V, Tail, Pairs>(t, i, times);
+  else if constexpr (M > 1) outer_tiles<T, M - 1, V, Tail, Pairs>(t, rows, i, times);
 }
 
 /// Splits a panel into tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
 /// fma. 16 registers hold a tile of 6 x 2 with 2 of b and 1 of a, the 32 of AVX-512 one of 12 x 2.
-template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t m) {
+template <class T, int V, bool Tail, bool Pairs> void outer_panel(const Panel<T>& t, int64_t m) {
   constexpr int most = V > 4 ? 1 : V > 2 ? 3 : sizeof(F32s) == 64 ? 12 : 6;
   const int64_t tiles = ceil_div(m, most), rows = m / tiles, larger = m % tiles;
-  if (larger > 0) outer_tiles<T, most, V, Tail>(t, rows + 1, 0, larger);
-  outer_tiles<T, most, V, Tail>(t, rows, larger * (rows + 1), tiles - larger);
+  if (larger > 0) outer_tiles<T, most, V, Tail, Pairs>(t, rows + 1, 0, larger);
+  outer_tiles<T, most, V, Tail, Pairs>(t, rows, larger * (rows + 1), tiles - larger);
 }
 
 /// Copies k x n elements of b, which has any strides, to contiguous rows.
@@ -146,7 +149,7 @@ template <class T> Product<T> filled(const Product<T>& q) {
   return to;
 }
 
-template <class T> void outer_product(const Product<T>& product) {
+template <class T, bool Pairs = false> void outer_product(const Product<T>& product) {
   const bool adds = product.bias.col == 1 && product.c.col == 1;
   const Product<T> q = adds ? product : filled(product);
   constexpr int W = kWidth<T>;
@@ -161,7 +164,7 @@ template <class T> void outer_product(const Product<T>& product) {
     for (int64_t j = 0, columns; j < q.n; j += columns) {
       const int64_t left = q.n - j;
       int v = left > W ? 2 : 1;  // few rows leave registers for more columns
-      if (!packing && q.m <= 3 && left >= 4 * W) v = q.m == 1 && left >= 8 * W ? 8 : 4;
+      if (!Pairs && !packing && q.m <= 3 && left >= 4 * W) v = q.m == 1 && left >= 8 * W ? 8 : 4;
       columns = smaller<int64_t>(left, v * W);
       t.last = int(columns - (v - 1) * W);
       t.c = q.c.from(0, j);
@@ -174,12 +177,14 @@ template <class T> void outer_product(const Product<T>& product) {
         pack(t.k, before + columns, q.b.from(p, j - before), packed, v * W);
         t.b = packed + before, t.b_row = v * W;
       }
-      if (v == 8) outer_panel<T, 8, false>(t, q.m);
-      if (v == 4) outer_panel<T, 4, false>(t, q.m);
-      if (v == 2 && t.last == W) outer_panel<T, 2, false>(t, q.m);
-      if (v == 2 && t.last < W) outer_panel<T, 2, true>(t, q.m);
-      if (v == 1 && t.last == W) outer_panel<T, 1, false>(t, q.m);
-      if (v == 1 && t.last < W) outer_panel<T, 1, true>(t, q.m);
+      if constexpr (!Pairs) {
+        if (v == 8) outer_panel<T, 8, false, false>(t, q.m);
+        if (v == 4) outer_panel<T, 4, false, false>(t, q.m);
+      }
+      if (v == 2 && t.last == W) outer_panel<T, 2, false, Pairs>(t, q.m);
+      if (v == 2 && t.last < W) outer_panel<T, 2, true, Pairs>(t, q.m);
+      if (v == 1 && t.last == W) outer_panel<T, 1, false, Pairs>(t, q.m);
+      if (v == 1 && t.last < W) outer_panel<T, 1, true, Pairs>(t, q.m);
     }
     p += t.k;
   } while (p < q.k && !mt_interrupted);
@@ -371,6 +376,7 @@ std::atomic<int64_t> work_without_onednn{0};
 /// The backend of each of the `entries` products of a call. The bits of a product do not depend on what ran before.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   // Its AVX2 kernels do not copy operands whose rows are a multiple of 4096 bytes apart: half of OpenBLAS's speed.
+  if (q.pairs) return GemmBackend::own;
   if constexpr (std::is_same_v<T, float> && sizeof(F32s) == 64) {
     const double work = q.work();
     if (work < kOnednnWork || work * double(entries) < kOnednnCall || q.m < 24 || q.n < 24 ||
@@ -407,6 +413,10 @@ template <class T> bool wants_blas(const Product<T>& q) {
 /// One piece on the calling thread. OpenBLAS is faster from about 200 x 200 x 200 on, but not with
 /// few rows or columns (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void serial_product(const Product<T>& q) {
+#ifdef __AVX512F__
+  if constexpr (std::is_same_v<T, float>)
+    if (q.pairs) return outer_product<T, true>(q);
+#endif
   if (q.backend == GemmBackend::onednn) return onednn_product(q);
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::open();
@@ -521,7 +531,7 @@ template <class T> bool multiples_of_row(const Product<T>& q) {
 /// the whole other operand for each panel: panels have 256 of them (128 cost a tenth), and fewer only if there would
 /// be one panel.
 template <class T> void entry(const Product<T>& q) {
-  if (multiples_of_row(q) || multiples_of_row(q.transposed())) return;
+  if (!q.pairs && (multiples_of_row(q) || multiples_of_row(q.transposed()))) return;
   const bool by_rows = q.m >= q.n, blas = wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (q.backend == GemmBackend::automatic && shorter <= kThin) {
@@ -582,6 +592,7 @@ template <class T> bool batched(const Matmul& call) {
                    call.accumulate,
                    depth_of(call.k)};
   first.bias = {static_cast<const T*>(call.bias), 0, 1};
+  first.pairs = call.pairs;
   const int dims = call.batch_dims;
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
@@ -614,49 +625,6 @@ template <class T> bool batched(const Matmul& call) {
   return !skipped;
 }
 
-/// The small operand is copied to columns of float32, padded with zeros; the rows or columns of the large one are
-/// converted while they are read. R: the type of the result.
-template <class S, class R = S> bool thin_converted(const Matmul& call) {
-  const bool by_columns = call.m < call.n;  // b is the large operand, and its columns are rows
-  const int64_t rows = by_columns ? call.n : call.m, n = by_columns ? call.m : call.n, k = call.k,
-                step = by_columns ? call.b_col : call.a_row,
-                next = by_columns ? call.b_row : call.a_col,
-                term = by_columns ? call.a_col : call.b_row,
-                column = by_columns ? call.a_row : call.b_col, room = ceil_div(k, 16) * 16;
-  const S* const large = static_cast<const S*>(by_columns ? call.b : call.a);
-  const void* const small = by_columns ? call.a : call.b;
-  const Mat<R> c{static_cast<R*>(call.c), by_columns ? call.c_col : call.c_row,
-                 by_columns ? call.c_row : call.c_col};
-  const R* const bias = static_cast<const R*>(call.bias);
-  const std::unique_ptr<float, decltype(&std::free)> columns(
-      static_cast<float*>(std::malloc(size_t(n * room) * sizeof(float))), std::free);
-  if (!columns) return false;
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t p = 0; p < room; ++p) {
-      const int64_t at = p * term + j * column;
-      float& to = columns.get()[j * room + p];
-      if (p >= k) to = 0;
-      else if constexpr (sizeof(S) == 1) to = static_cast<const float*>(small)[at];
-      else to = float(static_cast<const S*>(small)[at]);
-    }
-  constexpr int64_t kRows = 256, kSums = 512 * kThinHalf;
-  static_assert(kThinHalf <= kThin);
-  const bool across = next != 1;  // the rows are the columns in memory
-  const int64_t size = !across ? kRows : n < 8 ? 4096 / n / 16 * 16 : 512;
-  parallel_chunks(rows, size, true, [&](int64_t i, int64_t to) {
-    alignas(64) float sums[kSums];
-    const Mat<float> sum{sums, across ? 1 : n, across ? size : 1};
-    if (across) sum_converted_rows(large + i, next, to - i, k, columns.get(), room, n, sums, size);
-    else converted_product(large + i * step, step, columns.get(), room, to - i, n, k, sum);
-    for (int64_t r = 0; r < to - i; ++r)
-      for (int64_t j = 0; j < n; ++j) {
-        const float s = *sum(r, j);
-        *c(i + r, j) = R(bias ? s + float(bias[by_columns ? i + r : j]) : s);
-      }
-  });
-  return true;
-}
-
 }  // namespace
 
 bool matmul(const Matmul& call) {
@@ -665,7 +633,7 @@ bool matmul(const Matmul& call) {
     case Dtype::i32: return batched<uint32_t>(call);
     case Dtype::i64: return batched<uint64_t>(call);
     case Dtype::bf16:
-      if (is_thin_half(call)) return thin_converted<Bfloat16>(call);
+      if (is_thin_half(call)) return thin_bf16(call);
       return bf16_product(call), true;
     case Dtype::f16: return is_thin_half(call) && thin_converted<Float16>(call);
     case Dtype::i8: return thin_converted<int8_t, float>(call);

@@ -1,5 +1,10 @@
 // thin_product.h -- a matrix product as an argument, and products of a large matrix by a few rows or columns
 #pragma once
+#include <cstdlib>
+#include <memory>
+
+#include "kernels/cpu/libraries/bf16_product.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/simd/storage_types.h"
 #include "kernels/view.h"
@@ -56,13 +61,14 @@ template <class T> struct Product {
   GemmBackend backend = GemmBackend::automatic;
   bool* skipped = nullptr;  // set to true where OpenBLAS is needed and missing
   Mat<const T> bias = {};   // added to c: one stride is 0; null: none, also if `accumulate`
+  bool pairs = false;       // Matmul::pairs
   double work() const { return double(m) * double(n) * double(k); }
   /// Whether each element is a sum of chains of fma, so that it is the same in any panel.
   bool in_chains() const { return backend != GemmBackend::automatic; }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and computes columns through this.
   Product transposed() const {
-    return {n,          m,     k,       b.transposed(), a.transposed(),   c.transposed(),
-            accumulate, depth, backend, skipped,        bias.transposed()};
+    return {n,          m,     k,       b.transposed(), a.transposed(),    c.transposed(),
+            accumulate, depth, backend, skipped,        bias.transposed(), pairs};
   }
 };
 
@@ -258,34 +264,48 @@ template <int R, int W, class S> void copy_rest(const S* a, int64_t row, int64_t
     for (int64_t i = 0; i < W; ++i) rest[r * W + i] = i < count ? a[r * row + i] : S{};
 }
 
+/// Terms that are multiplied as C: as float32, or as pairs of bfloat16 by processors with AVX512-BF16.
+template <class C> constexpr bool kPairs = sizeof(C) == 2;
+template <class C, class S> MT_SIMD F32s load_terms(const S* p) {
+  if constexpr (kPairs<C> || sizeof(S) == 4) return load(reinterpret_cast<const float*>(p));
+  else return load_wide(p);
+}
+/// The most rows of a tile. So many are far apart: the processor reads each part of a ahead, as one stream (768 terms
+/// of float32 on Zen 4: 11 to 22 GB/s; of bfloat16 on Zen 5, 2, 4 and 8 rows: 41, 43 and 36).
+template <class C> constexpr int kTileRows = kPairs<C> ? 4 : 8;
+template <class C> MT_SIMD F32s add_terms(F32s x, F32s y, F32s sum) {
+  if constexpr (kPairs<C>) return add_dots(x, y, sum);
+  else return fma(x, y, sum);
+}
+
 /// c = a . columns, or c += a . columns if `more`, for R rows of a and k terms of columns that are
 /// `room` elements apart.
-template <class S, int R, int N>
-__attribute__((noinline)) void converted_rows(const S* a, int64_t row, const float* columns,
+template <class S, class C, int R, int N>
+__attribute__((noinline)) void converted_rows(const S* a, int64_t row, const C* columns,
                                               int64_t room, int64_t k, bool more,
                                               const Mat<float>& c) {
-  constexpr int W = kWidth<float>, L = kLane<float>, R4 = (R + L - 1) / L * L;
+  constexpr int W = sizeof(F32s) / sizeof(C), L = kLane<float>, R4 = (R + L - 1) / L * L;
   Vector<float> sum[N][R4];
   MT_UNROLL for (int n = 0; n < N; ++n) MT_UNROLL for (int r = 0; r < R4; ++r) sum[n][r] =
       broadcast(0.0f);
-  const auto add_terms = [&](const S* from, int64_t step, int64_t at) {
-    Vector<float> x[R];
-    MT_UNROLL for (int r = 0; r < R; ++r) x[r] = load_wide(from + r * step);
+  const auto add_all = [&](const S* from, int64_t step, int64_t at) {
+    F32s x[R];
+    MT_UNROLL for (int r = 0; r < R; ++r) x[r] = load_terms<C>(from + r * step);
     MT_UNROLL for (int n = 0; n < N; ++n) {
-      const Vector<float> y = load(columns + n * room + at);
-      MT_UNROLL for (int r = 0; r < R; ++r) sum[n][r] = fma(x[r], y, sum[n][r]);
+      const F32s y = load_terms<C>(columns + n * room + at);
+      MT_UNROLL for (int r = 0; r < R; ++r) sum[n][r] = add_terms<C>(x[r], y, sum[n][r]);
     }
   };
   int64_t at = 0;
   for (; at + W <= k; at += W) {
-    if constexpr (R < 8)
+    if constexpr (R < kTileRows<C>)
       MT_UNROLL for (int r = 0; r < R; ++r) __builtin_prefetch(a + (R + r) * row + at);
-    add_terms(a + at, row, at);
+    add_all(a + at, row, at);
   }
   if (at < k) {
     S rest[R * W];
     copy_rest<R, W>(a + at, row, k - at, rest);
-    add_terms(rest, W, at);
+    add_all(rest, W, at);
   }
   MT_UNROLL for (int n = 0; n < N; ++n) {
     float total[R4];
@@ -294,26 +314,27 @@ __attribute__((noinline)) void converted_rows(const S* a, int64_t row, const flo
   }
 }
 
-/// m rows of a by n columns. A block of terms of all columns fits into L1. Eight rows that are computed together are
-/// far apart: the processor reads each part of a ahead, as one stream (768 terms on Zen 4: 11 to 22 GB/s).
-template <class S, int N = 1>
-void converted_product(const S* a, int64_t row, const float* columns, int64_t room, int64_t m,
+/// m rows of a by n columns. A block of terms of all columns fits into L1.
+template <class S, class C, int N = 1>
+void converted_product(const S* a, int64_t row, const C* columns, int64_t room, int64_t m,
                        int64_t n, int64_t k, const Mat<float>& c) {
   if (n == N) {
-    constexpr int kSums = sizeof(F32s) == 64 ? 24 : 12, R = kSums / N < 8 ? kSums / N : 8;
-    constexpr int64_t kBlock = 4096 / N / 16 * 16;
+    constexpr int kSums = sizeof(F32s) == 64 ? 24 : 12, most = kTileRows<C>,
+                  R = kSums / N < most ? kSums / N : most;
+    constexpr int64_t kBlock = 16384 / int64_t(sizeof(C)) / N / 32 * 32;
     for (int64_t p = 0; p < k; p += kBlock) {
       const int64_t terms = smaller(kBlock, k - p);
-      const int64_t tiles = m / R, apart = R == 8 ? tiles : 1;
+      const int64_t tiles = m / R, apart = R == most ? tiles : 1;
       const auto compute = [&](auto* rows, int64_t i) {
         const Mat<float> to{c(i, 0), c.row * apart, c.col};
         rows(a + i * row + p, row * apart, columns + p, room, terms, p > 0, to);
       };
-      for (int64_t i = 0; i < tiles; ++i) compute(converted_rows<S, R, N>, R == 8 ? i : i * R);
-      for (int64_t i = R * tiles; i < m; ++i) compute(converted_rows<S, 1, N>, i);
+      for (int64_t i = 0; i < tiles; ++i)
+        compute(converted_rows<S, C, R, N>, R == most ? i : i * R);
+      for (int64_t i = R * tiles; i < m; ++i) compute(converted_rows<S, C, 1, N>, i);
     }
   } else if constexpr (N < kThin) {
-    converted_product<S, N + 1>(a, row, columns, room, m, n, k, c);
+    converted_product<S, C, N + 1>(a, row, columns, room, m, n, k, c);
   }
 }
 
@@ -355,6 +376,61 @@ void sum_converted_rows(const S* b, int64_t row, int64_t count, int64_t k, const
                              sums, room);
   for (int64_t p = R * tiles; p < k; ++p)
     add_converted_rows<S, 1>(b + p * row, 0, count, columns + p, depth, 0, n, p == 0, sums, room);
+}
+
+/// The small operand is copied to columns of C, padded with zeros; the rows or columns of the large one are
+/// converted while they are read. R: the type of the result.
+template <class S, class R = S, class C = float> bool thin_converted(const Matmul& call) {
+  const bool by_columns = call.m < call.n;  // b is the large operand, and its columns are rows
+  const int64_t rows = by_columns ? call.n : call.m, n = by_columns ? call.m : call.n, k = call.k,
+                step = by_columns ? call.b_col : call.a_row,
+                next = by_columns ? call.b_row : call.a_col,
+                term = by_columns ? call.a_col : call.b_row,
+                column = by_columns ? call.a_row : call.b_col, room = ceil_div(k, 32) * 32;
+  const S* const large = static_cast<const S*>(by_columns ? call.b : call.a);
+  const void* const small = by_columns ? call.a : call.b;
+  const Mat<R> c{static_cast<R*>(call.c), by_columns ? call.c_col : call.c_row,
+                 by_columns ? call.c_row : call.c_col};
+  const R* const bias = static_cast<const R*>(call.bias);
+  const std::unique_ptr<C, decltype(&std::free)> columns(
+      static_cast<C*>(std::malloc(size_t(n * room) * sizeof(C))), std::free);
+  if (!columns) return false;
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t p = 0; p < room; ++p) {
+      const int64_t at = p * term + j * column;
+      C& to = columns.get()[j * room + p];
+      if (p >= k) to = C{};
+      else if constexpr (sizeof(S) == 1) to = static_cast<const float*>(small)[at];
+      else to = C(static_cast<const S*>(small)[at]);
+    }
+  constexpr int64_t kRows = 128, kSums = 512 * kThinHalf;
+  static_assert(kThinHalf <= kThin);
+  const bool across = next != 1;  // the rows are the columns in memory
+  const int64_t size = !across ? kRows : n < 8 ? 4096 / n / 16 * 16 : 512;
+  parallel_chunks(rows, size, true, [&](int64_t i, int64_t to) {
+    alignas(64) float sums[kSums];
+    if (!across)
+      converted_product(large + i * step, step, columns.get(), room, to - i, n, k, {sums, 1, size});
+    else if constexpr (!kPairs<C>)
+      sum_converted_rows(large + i, next, to - i, k, columns.get(), room, n, sums, size);
+    for (int64_t j = 0; j < n; ++j) {
+      float* const sum = sums + j * size;
+      for (int64_t r = 0; bias && r < to - i; ++r) sum[r] += float(bias[by_columns ? i + r : j]);
+      if (c.row == 1) cast_run<R, float>(c(i, j), sum, 0, to - i);
+      else
+        for (int64_t r = 0; r < to - i; ++r) *c(i + r, j) = R(sum[r]);
+    }
+  });
+  return true;
+}
+
+bool thin_bf16(const Matmul& call) {
+#ifdef __AVX512F__
+  static const bool pairs = __builtin_cpu_supports("avx512bf16");
+  const bool along_rows = (call.m < call.n ? call.b_row : call.a_col) == 1;
+  if (pairs && along_rows) return thin_converted<Bfloat16, Bfloat16, Bfloat16>(call);
+#endif
+  return thin_converted<Bfloat16>(call);
 }
 
 }  // namespace
