@@ -26,7 +26,7 @@ constexpr List kLists[] = {
      " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
      "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv1d_anchored "
      "conv2d_anchored "
-     "scaled_dot_product_attention "},
+     "scaled_dot_product_attention recurrent_layer "},
     {AutocastClass::float32,
      " softmax log_softmax softmin layer_norm rms_norm group_norm instance_norm "},
     {AutocastClass::internal_float32,

@@ -52,7 +52,8 @@ struct Block {
 /// out (+)= x . y
 void multiply(const Attention& a, const Tensor& out, const Tensor& x, const Tensor& y,
               bool accumulate = false) {
-  (a.bf16 ? rounded_matmul_into : matmul_into)(kAttention, out, x, y, accumulate);
+  if (a.bf16) rounded_matmul_into(kAttention, out, x, y, accumulate);
+  else matmul_into(kAttention, out, x, y, accumulate);
 }
 Tensor product(const Attention& a, const Tensor& x, const Tensor& y) {
   if (!a.bf16) return matmul(x, y);

@@ -104,20 +104,38 @@ bool is_copied(const Tensor& x, int64_t uses) {
 }  // namespace
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
-                 bool accumulate) {
+                 bool accumulate, const Tensor& bias) {
+  if (bias.defined() && !(is_cpu(out.device()) && is_float(out.dtype()))) {
+    copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
+    return matmul_into(name, out, a, b, true);
+  }
   const bool copies_a = is_copied(a, out.size(-1)), copies_b = is_copied(b, out.size(-2));
   if (copies_a || copies_b) {
     NoGrad off;
     const Tensor x = copies_a ? contiguous(a) : a, y = copies_b ? contiguous(b) : b;
-    return matmul_into(name, out, x, y, accumulate);
+    return matmul_into(name, out, x, y, accumulate, bias);
   }
+  const Tensor added = bias.defined() ? contiguous(to(bias, out.dtype())) : bias;
   Matmul m = matmul_args(out, a, b, accumulate);
+  if (added.defined()) m.bias = added.data();
   if (is_half(a.dtype()) && !is_half(out.dtype())) {
     m.dtype = a.dtype(), m.wide = true;
-    if (takes_half(m) && out.device().matmul(m)) return;
-    return matmul_into(name, out, to_compute_dtype(a), to_compute_dtype(b), accumulate);
+    if (is_cpu(out.device()) && takes_half(m) && out.device().matmul(m)) return;
+    return matmul_into(name, out, to_compute_dtype(a), to_compute_dtype(b), accumulate, added);
   }
   if (!out.device().matmul(m)) require_openblas(name);
+}
+
+Tensor as_pairs(const Tensor& given) {
+  const Tensor x = given.offset() % 2 == 0 ? given : clone(given);
+  const Tensor y = view_of(x, {x.size(0), x.size(1) / 2}, {x.stride(0) / 2, 1}, x.offset() / 2);
+  y.impl()->dtype = Dtype::f32;
+  return y;
+}
+void matmul_pairs_into(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
+  Matmul m = matmul_args(out, a, b, accumulate);
+  m.pairs = true;
+  out.device().matmul(m);
 }
 
 /// x in bfloat16, with its memory order if it is a transposed matrix.
@@ -164,8 +182,7 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   return out;
 }
 
-/// x . weight^T + bias for operands of one dtype: one pass and one node instead of two. Where the verb adds no bias,
-/// the rows are initialised with it and the product is accumulated.
+/// x . weight^T + bias for operands of one dtype: one pass and one node instead of two.
 static Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const NoGrad off;
   const Shape size{x.size(0), weight.size(0)};
@@ -173,15 +190,7 @@ static Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) 
     if (const Tensor y = try_half(nullptr, size, x, t(weight), bias); y.defined()) return y;
   const Dtype computed = product_dtype(x.dtype(), x.device());
   const Tensor out = empty(size, computed, x.device());
-  if (is_cpu(x.device()) && is_float(x.dtype()) && computed == x.dtype()) {
-    const Tensor added = contiguous(bias);
-    Matmul m = matmul_args(out, x, t(weight), false);
-    m.bias = added.data();
-    if (!x.device().matmul(m)) require_openblas("linear");
-    return out;
-  }
-  copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
-  matmul_into("linear", out, to(x, computed), t(to(weight, computed)), true);
+  matmul_into("linear", out, to(x, computed), t(to(weight, computed)), false, bias);
   return to(out, x.dtype());
 }
 

@@ -17,14 +17,21 @@ Tensor linear_int8(const Tensor& x, const Tensor& weight, const Tensor& scale, c
 /// x . weight[o] . y for each o, + bias; weight (out, in1, in2).
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {});
 /// out = a . b, or out += a . b, outside the graph: matrices or batches of equal leading sizes, any
-/// strides, one dtype that the verb accepts; on a CPU also 16-bit floats with a float32 `out`.
+/// strides, one dtype that the verb accepts; on a CPU also 16-bit floats with a float32 `out`. A bias is added to each
+/// row of a matrix; then it does not accumulate.
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
-                 bool accumulate = false);
+                 bool accumulate = false, const Tensor& bias = {});
 
 /// The same for float32, with the operands rounded to bfloat16 where a CPU multiplies those faster; a bfloat16 operand
 /// is not converted again.
 void rounded_matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                          bool accumulate = false);
+
+/// A matrix of bfloat16 whose rows are contiguous and have an even size, as pairs: elements of float32 whose values
+/// mean nothing.
+Tensor as_pairs(const Tensor& x);
+/// The product of matrices of pairs along the inner dimension, if multiplies_pairs(): as matmul_into().
+void matmul_pairs_into(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate);
 
 // ---- variants ----------------------------------------------------------------------------------
 

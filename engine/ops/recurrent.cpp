@@ -29,9 +29,7 @@ struct Layer {
   CellKind kind;
   bool reverse;
   std::vector<int64_t> sizes;  // the number of rows of each step
-  Tensor in[kInputs];          // x is [all x in]
-  Tensor half[kWeightH + 1] =
-      {};  // the input and the weights in bfloat16, to which forward's products may round
+  Tensor in[kInputs];          // x is [all x in]; it and the first two weights may be bfloat16
 
   const Tensor& operator[](Input i) const { return in[i]; }
   int64_t all() const { return in[kX].size(0); }
@@ -82,12 +80,15 @@ void repeat_row(const Tensor& out, const Tensor& row) {
 
 /// The matrix of the product of each step, [inner x columns]. For a CPU its columns are packed in panels,
 /// [columns / 32 x inner x 32], when they are first needed; otherwise its kernel would pack them in every step.
+/// The products of a bfloat16 matrix may round the other factor to it.
 struct StepMatrix {
   static constexpr int64_t kPanel = 32;
-  Tensor given, half, panels = {}, rest = {};  // rest: the columns after the last panel
+  Tensor given, panels = {}, rest = {};  // rest: the columns after the last panel
+  bool halves = given.dtype() == Dtype::bf16 && is_cpu(given.device()),
+       pairs = halves && given.size(0) % 2 == 0 && multiplies_pairs();
 
   void pack(Dtype dtype) {
-    const Tensor matrix = to(given, dtype);
+    const Tensor matrix = pairs ? t(as_pairs(contiguous(t(given)))) : to(given, dtype);
     const int64_t inner = matrix.size(0), columns = matrix.size(1),
                   count = is_cpu(matrix.device()) ? columns / kPanel : 0, packed = count * kPanel;
     if (count > 0)
@@ -96,20 +97,24 @@ struct StepMatrix {
     if (packed < columns)
       rest = count > 0 ? contiguous(slice(matrix, 1, packed, columns - packed)) : matrix;
   }
-  /// out (+)= x . matrix; with `half` the operands may be rounded to bfloat16.
-  void multiply(const Tensor& out, const Tensor& x, bool accumulate) {
-    const int64_t n = x.size(0);
-    if (half.defined() && is_cpu(x.device()) && multiplies_bf16(n, given.size(1), given.size(0), 1))
-      return matmul_into(kName, out, to(x, Dtype::bf16), half, accumulate);
-    if (!panels.defined() && !rest.defined()) pack(x.dtype());
+  /// out (+)= factor . matrix
+  void multiply(const Tensor& out, const Tensor& factor, bool accumulate) {
+    const int64_t n = factor.size(0);
+    if (halves && !pairs && multiplies_bf16(n, given.size(1), given.size(0), 1))
+      return matmul_into(kName, out, to(factor, Dtype::bf16), given, accumulate);
+    if (!panels.defined() && !rest.defined()) pack(factor.dtype());
+    const Tensor x = pairs ? as_pairs(contiguous(to(factor, Dtype::bf16))) : factor;
+    const auto product = [&](const Tensor& to, const Tensor& a, const Tensor& b) {
+      if (pairs) matmul_pairs_into(to, a, b, accumulate);
+      else matmul_into(kName, to, a, b, accumulate);
+    };
     const int64_t count = panels.defined() ? panels.size(0) : 0, packed = count * kPanel;
     if (count > 0) {
       const Tensor parts =
           view_of(out, {count, n, kPanel}, {kPanel, out.stride(0), 1}, out.offset());
-      matmul_into(kName, parts, expand(unsqueeze(x, 0), {count, n, x.size(1)}), panels, accumulate);
+      product(parts, expand(unsqueeze(x, 0), {count, n, x.size(1)}), panels);
     }
-    if (rest.defined())
-      matmul_into(kName, slice(out, 1, packed, out.size(1) - packed), x, rest, accumulate);
+    if (rest.defined()) product(slice(out, 1, packed, out.size(1) - packed), x, rest);
   }
 };
 
@@ -125,7 +130,6 @@ Cell step_of(const Layer& l, const Steps& r, const StepRows& s, bool backward) {
 
 Steps forward(const Layer& l) {
   const Tensor& x = l[kX];
-  const bool half = l.half[kX].defined();
   const auto buffer = [&](int64_t n, int64_t columns) { return empty({n, columns}, l[kH]); };
   const int64_t all = l.all(), hidden = l.hidden(), columns = l.gates() * hidden;
   Steps r;
@@ -133,11 +137,10 @@ Steps forward(const Layer& l) {
   r.out = l[kProjection].defined() ? buffer(all, l.state()) : r.hidden;
   if (l[kC].defined()) r.c = buffer(all, hidden);
   const Tensor sums = slice(r.gates, 1, 0, columns);
-  StepMatrix weight{t(l[kWeightH]), half ? t(l.half[kWeightH]) : Tensor()};
+  StepMatrix weight{t(l[kWeightH])};
   const bool biased = l[kBiasX].defined();
-  if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
-  if (half) rounded_matmul_into(kName, sums, l.half[kX], t(l.half[kWeightX]), biased);
-  else matmul_into(kName, sums, x, t(l[kWeightX]), biased);
+  const Tensor bias = biased && !l.late() ? l[kBiasX] + l[kBiasH] : l[kBiasX];
+  matmul_into(kName, sums, x, t(l[kWeightX]), false, bias);
   const Tensor late = l.late() ? buffer(l[kH].size(0), columns) : Tensor();
   for (const StepRows& s : l.step_rows()) {
     check_interrupt();
@@ -161,8 +164,8 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
                dc = c_grad.defined() ? clone(contiguous(c_grad)) : c_grad;
   const Tensor dg = empty(r.gates.shape(), r.gates);
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // the sums that include the state
-  const Tensor state = empty(r.out.shape(), r.out);
-  StepMatrix weight{l[kWeightH], {}};
+  const Tensor state = empty(r.out.shape(), l[kX].dtype(), r.out.device());
+  StepMatrix weight{l[kWeightH]};
   TensorList dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
   if (dc.defined()) dx[kC] = zeros_like(l[kC]);
@@ -182,9 +185,11 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
   }
   const Tensor of_x =
       l.late() ? cat({slice(dg, 1, 0, 2 * hidden), slice(dg, 1, 3 * hidden, hidden)}, 1) : sums;
-  if (wants[kX]) dx[kX] = matmul(of_x, l[kWeightX]);
-  if (wants[kWeightX]) dx[kWeightX] = matmul(t(of_x), l[kX]);
-  if (wants[kWeightH]) dx[kWeightH] = matmul(t(sums), state);
+  const Dtype dtype = l[kX].dtype();  // the factors of products are rounded to it
+  const Tensor factor = to(of_x, dtype), late_factor = l.late() ? to(sums, dtype) : factor;
+  if (wants[kX]) dx[kX] = matmul(factor, l[kWeightX]);
+  if (wants[kWeightX]) dx[kWeightX] = matmul(t(factor), l[kX]);
+  if (wants[kWeightH]) dx[kWeightH] = matmul(t(late_factor), state);
   if (wants[kBiasX]) dx[kBiasX] = sum(of_x, {0});
   if (wants[kBiasH]) dx[kBiasH] = wants[kBiasX] && !l.late() ? dx[kBiasX] : sum(sums, {0});
   if (wants[kProjection]) dx[kProjection] = matmul(t(dh), r.hidden);
@@ -197,7 +202,8 @@ TensorList composed(const Layer& l) {
     using C = decltype(kind);
     const size_t steps = l.sizes.size();
     const int64_t hidden = l.hidden();
-    const Tensor x = linear(l[kX], l[kWeightX], l[kBiasX]);
+    const auto wide = [&](Input i) { return to(l[i], compute_dtype(l[i].dtype())); };
+    const Tensor x = linear(wide(kX), wide(kWeightX), l[kBiasX]), weight_h = wide(kWeightH);
     const auto extended = [](const Tensor& now, const Tensor& first, int64_t n) {
       if (!now.defined()) return rows(first, 0, n);
       const int64_t m = now.size(0);
@@ -211,7 +217,7 @@ TensorList composed(const Layer& l) {
       const int64_t n = l.sizes[at];
       if (l.reverse) first -= n;
       h = extended(h, l[kH], n);
-      const Tensor late = linear(h, l[kWeightH], l[kBiasH]);
+      const Tensor late = linear(h, weight_h, l[kBiasH]);
       const Tensor sums = C::late ? rows(x, first, n) : rows(x, first, n) + late;
       cells::Step<Tensor> e;
       for (int k = 0; k < C::gates; ++k) e.g[k] = slice(sums, 1, k * hidden, hidden);
@@ -245,7 +251,6 @@ Steps recorded(const Layer& l) {
   save.insert(save.end(), {r.out, r.c, r.gates, r.hidden});
   Layer empty = l;
   for (Tensor& x : empty.in) x.reset();
-  for (Tensor& x : empty.half) x.reset();
   const auto backward_fn = [=](const TensorList& g) {
     const TensorList saved = saved_tensors();
     const auto layer = [&](const TensorList& in) {
@@ -350,12 +355,9 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
     return zeros({n, columns}, compute_dtype(dtype), x.device());
   };
   l.in[kX] = reshape(x, {-1, x.size(-1)});
-  const bool recorded_run =
-      std::ranges::any_of(l.in, [](const Tensor& t) { return wants_grad(t); });
   for (int i = 0; i < kInputs; ++i) {
-    const bool halves = dtype == Dtype::bf16 && i <= kWeightH;
-    if (halves) l.half[i] = contiguous(l.in[i].detach());
-    if (!halves || recorded_run) l.in[i] = contiguous(to(l.in[i], compute_dtype(dtype)));
+    const bool is_factor = dtype == Dtype::bf16 && i <= kWeightH;
+    l.in[i] = contiguous(to(l.in[i], is_factor ? dtype : compute_dtype(dtype)));
   }
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());

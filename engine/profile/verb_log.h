@@ -91,7 +91,10 @@ inline std::string describe(const Matmul& p) {
   std::string batch;
   if (p.batch_dims > 0) batch = to_string(Shape(p.batch_size, p.batch_dims)) + " of ";
   return fmt::format("{} {}({} x {}) by ({} x {}){}{}{}", dtype_name(p.dtype), batch, p.m, p.k, p.k,
-                     p.n, p.tf32 ? ", TF32" : "", p.wide ? " in float32" : "",
+                     p.n, p.tf32 ? ", TF32" : "",
+                     p.pairs  ? " of pairs"
+                     : p.wide ? " in float32"
+                              : "",
                      p.bias ? " with bias" : "");
 }
 inline std::string describe(const Conv& c) {

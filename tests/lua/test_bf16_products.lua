@@ -140,6 +140,32 @@ test('recurrent layers round the state to bfloat16 for products only', function(
   end
 end)
 
+test('gradients of recurrent layers: factors of products are rounded to bfloat16, sums are not', function()
+  for _, class in ipairs{'LSTM', 'GRU', 'RNN'} do
+    for _, size in ipairs{{7, 24, 96, 192}, {6, 5, 33, 47}, {7, 1, 96, 192}, {3, 20, 64, 130}} do
+      local steps, rows, inputs, hidden = unpack(size)
+      local net, x, g = mt.nn[class](inputs, hidden), mt.randn(steps, rows, inputs), mt.randn(steps, rows, hidden)
+      net:bfloat16()
+      x, g = x:bfloat16(), g:bfloat16()
+      local parameters = net:parameters()
+      local function gradients(dtype)
+        local input = x:to(dtype):clone():requires_grad_()
+        local y = net(input)
+        return {y:detach(), unpack(mt.grad(y, {input, unpack(parameters)}, {grad_outputs = g:to(dtype)}))}
+      end
+      local got = for_any_threads(function() return gradients 'bfloat16' end)
+      net:double()
+      for i, exact in ipairs(gradients 'float64') do near(got[i], exact, 2) end
+    end
+  end
+  -- A weight at an odd offset in memory.
+  local all, x, h = mt.randn(8 * 64 * 6 + 1):bfloat16(), mt.randn(3, 8, 6):bfloat16(), mt.zeros(8, 64):bfloat16()
+  local shifted = all:narrow(1, 2, 256 * 6):view(256, 6)
+  local w = mt.randn(256 * 64 + 1):bfloat16():narrow(1, 2, 256 * 64):view(256, 64)
+  local function run(w_ih, w_hh) return (mt.recurrent_layer(x, w_ih, w_hh, nil, nil, h, h, nil, {mode = 'lstm'})) end
+  eq(mt.equal(run(shifted, w), run(shifted:clone(), w:clone())), true)
+end)
+
 test('without oneDNN', function()
   local code = [[local x = mt.ones({300, 300}, {dtype = 'bfloat16'}) print(x:matmul(x):float():sum():item())]]
   eq(t.run('MTORCH_ONEDNN=off', code), '27000000\n')

@@ -545,6 +545,7 @@ t.test('autocast: which type each operation runs in', function()
     seen.einsum = mt.einsum('ij,kj->ik', a, b).dtype
     seen.einsum_list = mt.einsum('ij,kj->ik', {a, b}).dtype
     seen.conv = mt.conv2d(mt.randn(1, 1, 4, 4), mt.randn(1, 1, 2, 2)).dtype
+    seen.lstm = nn.LSTM(3, 2)(a:unsqueeze(1)).dtype
     seen.double = a:double():matmul(b:t():double()).dtype
     local low = mt.linear(a, b)
     seen.relu = low:relu().dtype
@@ -567,6 +568,7 @@ t.test('autocast: which type each operation runs in', function()
   end, x, w)
   local low = autocast_dtype
   t.eq(seen, {linear = low, matmul = low, operator = 'float32', einsum = low, einsum_list = low, conv = low,
+    lstm = low,
     double = 'float64', relu = low, softmax = 'float32', exp = 'float32', pow = 'float32', sum = 'float32',
     mean = 'float32', norm = 'float32', loss = 'float32', ce = 'float32', pool = low, mixed = 'float32',
     off = 'float32', nested = 'float16', other = on_cpu and low or 'float32', again = low, on = true})

@@ -10,6 +10,7 @@
 #include "kernels/cpu/libraries/onednn.h"
 #include "kernels/cpu/pool/counters.h"
 #include "kernels/cpu/pool/parallel.h"
+#include "kernels/device.h"
 #include "kernels/math/reduced_floats.h"
 #include "kernels/view.h"
 
@@ -25,17 +26,18 @@ constexpr size_t kKept = 256;      // shapes
 constexpr int64_t kPanelBytes =
     1 << 20;  // of a panel that is computed in memory of its own, at most
 
-/// What a primitive is compiled for: m, n, k, the strides of a and b, and whether it adds a bias and has a float32
-/// result. The result is dense.
-using Key = std::array<int64_t, 9>;
+/// What a primitive is compiled for: m, n, k, the strides of a and b, the stride of c's rows, whether it adds a bias,
+/// and whether this and the result are float32.
+using Key = std::array<int64_t, 10>;
 
 Primitive compile(const Key& key) {
-  const auto [m, n, k, a_row, a_col, b_row, b_col, has_bias, wide] = key;
+  const auto [m, n, k, a_row, a_col, b_row, b_col, c_row, has_bias, wide] = key;
   const int64_t sizes[4][2] = {{m, k}, {k, n}, {m, n}, {1, n}};
-  const int64_t strides[4][2] = {{a_row, a_col}, {b_row, b_col}, {n, 1}, {n, 1}};
+  const int64_t strides[4][2] = {{a_row, a_col}, {b_row, b_col}, {c_row, 1}, {n, 1}};
   const Layout a(onednn::kBF16, 2, sizes[0], strides[0]), b(onednn::kBF16, 2, sizes[1], strides[1]),
       c(wide ? onednn::kF32 : onednn::kBF16, 2, sizes[2], strides[2]),
-      bias = has_bias ? Layout(onednn::kBF16, 2, sizes[3], strides[3]) : Layout();
+      bias = has_bias ? Layout(wide ? onednn::kF32 : onednn::kBF16, 2, sizes[3], strides[3])
+                      : Layout();
   const Primitive made = a && b && c ? Primitive::matmul(a, b, c, bias) : Primitive();
   return made && made.gains_by_bf16() ? made : Primitive();
 }
@@ -48,23 +50,26 @@ Primitive primitive_for(const Key& key) {
 struct Panels {
   bool by_rows;
   int64_t size, count;
-  bool dense;  // the elements of a panel of the result are contiguous; otherwise it is copied there
+  bool direct;  // a panel is written to c; otherwise to memory of its own, and then copied or added
 };
 Panels panels_of(const Matmul& q) {
   const bool by_rows = q.m >= q.n;
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   int64_t size = longer < 512 ? longer : std::max<int64_t>(256, (longer / 8 + 63) / 64 * 64);
-  const bool dense = q.c_row == q.n && (by_rows || size == longer) && !q.accumulate;
-  if (!dense) size = std::min(size, std::max<int64_t>(64, kPanelBytes / 4 / shorter / 64 * 64));
-  return {by_rows, size, (longer + size - 1) / size, dense};
+  // The kernels for AMX write contiguous elements only.
+  const bool dense = q.c_row == q.n && (by_rows || size == longer),
+             direct = !q.accumulate && (dense || !onednn::open()->amx);
+  if (!direct) size = std::min(size, std::max<int64_t>(64, kPanelBytes / 4 / shorter / 64 * 64));
+  return {by_rows, size, (longer + size - 1) / size, direct};
 }
-/// Element n of 16-bit floats, or of a result.
+/// Element n of 16-bit floats, or of the result and the bias.
 const void* element(const void* array, int64_t n) {
   return static_cast<const uint16_t*>(array) + n;
 }
-void* result(const Matmul& q, int64_t n) {
-  return static_cast<char*>(q.c) +
-         n * (q.wide ? int64_t(sizeof(float)) : int64_t(sizeof(uint16_t)));
+int64_t result_size(const Matmul& q) { return q.wide ? sizeof(float) : sizeof(uint16_t); }
+void* result(const Matmul& q, int64_t n) { return static_cast<char*>(q.c) + n * result_size(q); }
+const void* bias(const Matmul& q, int64_t n) {
+  return q.bias ? static_cast<const char*>(q.bias) + n * result_size(q) : nullptr;
 }
 
 Matmul panel_of(const Matmul& q, const Panels& panels, int64_t i) {
@@ -75,15 +80,14 @@ Matmul panel_of(const Matmul& q, const Panels& panels, int64_t i) {
     p.a = element(q.a, from * q.a_row), p.c = result(q, from * q.c_row);
   } else {
     p.n = std::min(panels.size, q.n - from);
-    p.b = element(q.b, from * q.b_col), p.c = result(q, from * q.c_col);
-    if (q.bias) p.bias = element(q.bias, from);
+    p.b = element(q.b, from * q.b_col), p.c = result(q, from * q.c_col), p.bias = bias(q, from);
   }
   return p;
 }
 Primitive primitive_of(const Matmul& q, const Panels& panels, int64_t i) {
   const Matmul p = panel_of(q, panels, i);
-  return primitive_for(
-      {p.m, p.n, p.k, p.a_row, p.a_col, p.b_row, p.b_col, p.bias != nullptr, p.wide});
+  return primitive_for({p.m, p.n, p.k, p.a_row, p.a_col, p.b_row, p.b_col,
+                        panels.direct ? p.c_row : p.n, p.bias != nullptr, p.wide});
 }
 
 /// oneDNN reads row-major and column-major matrices, and writes row-major ones.
@@ -97,7 +101,7 @@ float at(const void* x, int64_t i) { return float_of_bf16(static_cast<const uint
 void plain(const Matmul& p) {
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; ++j) {
-      float sum = p.bias ? at(p.bias, j) : 0;
+      float sum = !p.bias ? 0 : p.wide ? *static_cast<const float*>(bias(p, j)) : at(p.bias, j);
       for (int64_t t = 0; t < p.k; ++t)
         sum += at(p.a, i * p.a_row + t * p.a_col) * at(p.b, t * p.b_row + j * p.b_col);
       void* const to = result(p, i * p.c_row + j);
@@ -121,15 +125,15 @@ void* panel_memory(size_t bytes) {
 }
 
 /// Computes a panel; returns false if memory is lacking.
-bool run(const Primitive& primitive, const Matmul& p, bool dense) {
+bool run(const Primitive& primitive, const Matmul& p, bool direct) {
   using namespace onednn;
-  const size_t row = size_t(p.n) * (p.wide ? sizeof(float) : sizeof(uint16_t));
-  void* const to = dense ? p.c : panel_memory(size_t(p.m) * row);
+  const size_t row = size_t(p.n * result_size(p));
+  void* const to = direct ? p.c : panel_memory(size_t(p.m) * row);
   if (!to) return false;
   const Data a{kSource, p.a}, b{kWeights, p.b}, c{kResult, to};
   if (!(p.bias ? primitive.run({a, b, {kBias, p.bias}, c}) : primitive.run({a, b, c})))
     return false;
-  for (int64_t i = 0; i < p.m && !dense; ++i) {
+  for (int64_t i = 0; i < p.m && !direct; ++i) {
     const char* const from = static_cast<const char*>(to) + size_t(i) * row;
     float* const sums = static_cast<float*>(result(p, i * p.c_row));
     if (!p.accumulate) {
@@ -176,6 +180,11 @@ bool multiplies_bf16(int64_t m, int64_t n, int64_t k, int64_t entries) {
   return library && library->bf16 && std::min(m, n) >= (library->amx ? 16 : 6);
 }
 
+bool multiplies_pairs() {
+  const onednn::Library* library = onednn::open();
+  return library && library->bf16 && !library->amx && std::strcmp(cpu_isa(), "avx512") == 0;
+}
+
 void bf16_product(const Matmul& given) {
   const Matmul q = merge_rows(given);
   const Panels panels = panels_of(q);
@@ -190,7 +199,7 @@ void bf16_product(const Matmul& given) {
     of_entry.c = result(q, offset(q.c_batch));
     const int64_t i = piece % panels.count;
     const Matmul panel = panel_of(of_entry, panels, i);
-    if (run(i == panels.count - 1 ? last : first, panel, panels.dense)) count_onednn();
+    if (run(i == panels.count - 1 ? last : first, panel, panels.direct)) count_onednn();
     else plain(panel);
   });
 }

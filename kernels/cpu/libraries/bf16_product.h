@@ -11,6 +11,9 @@ bool takes_half(const Matmul& call);
 /// Whether it multiplies so many pairs of dense bfloat16 matrices, m x k and k x n, with float32 results, by a kernel
 /// that is faster than a conversion to float32 would be.
 bool multiplies_bf16(int64_t m, int64_t n, int64_t k, int64_t entries);
+/// Whether the CPU's matmul verb takes matrices of pairs (Matmul::pairs), and multiplies them faster than oneDNN does
+/// if the second is used often.
+bool multiplies_pairs();
 /// The most rows or columns of a thin product of 16-bit floats.
 constexpr int64_t kThinHalf = 12;
 /// Such a call with few rows or columns: its time is that of reading the large operand, whose rows
