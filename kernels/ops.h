@@ -112,7 +112,7 @@ template <class Op> struct Function {
   V(Polygamma, polygamma) V(Digamma, digamma) V(Lgamma, lgamma) V(Tanh, tanh)                     \
   V(Tanhshrink, tanhshrink) V(Sigmoid, sigmoid) V(Logit, logit) V(Relu, relu)                     \
   V(Hardtanh, hardtanh) V(Relu6, relu6) V(Hardsigmoid, hardsigmoid) V(Hardswish, hardswish)       \
-  V(Threshold, threshold) V(Hardshrink, hardshrink) V(Softshrink, softshrink)                     \
+  V(Threshold, threshold) V(Hardshrink, hardshrink) V(Softshrink, softshrink) V(Huber, huber)     \
   V(LeakyRelu, leaky_relu) V(Elu, elu) V(Celu, celu) V(Selu, selu) V(Gelu, gelu)                  \
   V(GeluTanh, gelu_tanh) V(Silu, silu) V(Softplus, softplus) V(Logsigmoid, logsigmoid)            \
   V(Mish, mish) V(Softsign, softsign) V(LogicalNot, logical_not) V(Isnan, isnan) V(Isinf, isinf)  \
@@ -490,6 +490,19 @@ struct Softshrink : Shrink {
   template <class T> MT_HD static T f(T x, T lambd) {
     return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, select(x != x, x, T(0))));
   }
+};
+
+struct Huber {
+  static constexpr Info info{"huber", "x^2 / 2 up to |x| = delta, delta (|x| - delta / 2) beyond",
+    Accepts::real, {a}, kReals, {0.75, 0.125, 2.25}, {{"delta", 1}}};
+  template <class T> MT_HD static T slope(T x, T delta) {
+    return select(x > delta, delta, select(x < -delta, -delta, x));
+  }
+  template <class T> MT_HD static T f(T x, T delta) {
+    T c = slope(x, delta);
+    return c * (x - c * T(0.5));  // c * x - c * c / 2 is NaN where x * x overflows
+  }
+  template <class T> MT_HD static T df(T g, T x, T delta) { return g * slope(x, delta); }
 };
 
 struct LeakyRelu {

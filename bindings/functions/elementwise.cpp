@@ -41,6 +41,8 @@ int elementwise_body(Args& a) {
   if (e.op == op::id<op::Celu> && params[0] == 0) fail("celu: alpha is 0; x is divided by it");
   if (e.op == op::id<op::Softshrink> && !(params[0] >= 0))
     fail("softshrink: lambd is {}; it must be at least 0", show(params[0]));
+  if (e.op == op::id<op::Huber> && !(params[0] > 0))
+    fail("huber: delta is {}; it must be above 0", show(params[0]));
   if (e.op == op::id<op::Hardtanh> && params[0] > params[1])
     fail("hardtanh: min_val is {} and max_val {}; max_val must not be less", params[0], params[1]);
   return finish(a, e.op, input, params);

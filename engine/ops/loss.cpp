@@ -26,23 +26,6 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
   return reduce_loss(abs(x - target), how);
 }
 
-static const NodeType kHuber{"huber", [](Node& node, const Tensor& g, Tensor* dx) {
-                               const double delta = node.kept<double>();
-                               dx[0] = g * clamp(node.get(0), -delta, delta);
-                             }};
-
-/// The integral of the difference d clamped to delta: d^2 / 2, or delta (|d| - delta / 2) beyond delta.
-static Tensor huber(const Tensor& d, double delta) {
-  Tensor loss;
-  {
-    NoGrad off;
-    const Tensor c = clamp(d, -delta, delta);
-    loss = c * (d - c * 0.5);  // c * d - c * c / 2 is NaN where d * d overflows
-  }
-  if (wants_grad(d)) record(kHuber, loss, {&d}).save(0, d, 0).keep(delta);
-  return loss;
-}
-
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, double beta) {
   check_same_shape("smooth_l1_loss", x, target);
   if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
