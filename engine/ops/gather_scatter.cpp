@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "engine/core/step_listener.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
@@ -145,14 +146,13 @@ Shape shape_at(const Shape& x, const IndexKey& key) {
 
 namespace {
 
-/// The offsets in x of the selected elements, for several indexed dimensions.
-Tensor offsets_in(const Tensor& x, const IndexKey& key) {
-  Tensor out = empty(key.block(), Dtype::i64, x.device());
+/// The offsets of the selected elements, for several indexed dimensions of a tensor with these sizes and strides.
+Tensor offsets_in(const Shape& size, const Shape& stride, const IndexKey& key) {
+  Tensor out = empty(key.block(), Dtype::i64, key.at.at.device());
   int row = 0;
-  for (int d = 0; d < x.dim(); ++d) {
+  for (int d = 0; d < size.size(); ++d) {
     if (!(key.dims >> d & 1)) continue;
-    ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.argument_as<int64_t>(), x.stride(d),
-                row > 0);
+    ravel_index({pick(key.at.at, 0, row)}, size[d], out.argument_as<int64_t>(), stride[d], row > 0);
     ++row;
   }
   return out;
@@ -169,7 +169,7 @@ Gather call_at(const Tensor& whole, const Tensor& part, const IndexKey& key, Ten
   std::memcpy(g.out_stride, part.impl()->stride, bytes);
   g.out = part.data(), g.in = whole.data();
   const bool several = key.several();
-  offsets = several ? offsets_in(whole, key) : key.at.at;
+  offsets = several ? offsets_in(whole.shape(), whole.strides(), key) : key.at.at;
   int to = 0;
   const auto add = [&](int64_t index_stride, int64_t in_stride) {
     g.index_stride[to] = index_stride, g.in_stride[to++] = in_stride;
@@ -247,6 +247,23 @@ Tensor pick_at(const char* name, const Tensor& x, const IndexKey& key) {
 
 namespace {
 
+/// Whether the positions of a key are known to differ. A recorded step may be replayed with others.
+bool are_distinct(const IndexKey& key) {
+  const Tensor& at = key.at.at;
+  if (key.along || !is_cpu(at.device()) || step_recorder) return false;
+  const Shape& x = key.whole;
+  const Index index = key.several() ? Index(offsets_in(x, contiguous_strides(x), key)) : key.at;
+  const int64_t extent = key.several() ? product(x) : extent_of(x, key);
+  std::vector<int64_t> places(index.at.numel());
+  ravel_index(index, extent, places.data());
+  std::vector<bool> seen(extent);
+  for (const int64_t p : places) {
+    if (seen[p]) return false;
+    seen[p] = true;
+  }
+  return true;
+}
+
 /// Whether each value of the source is in the result: of several at one position, the last is.
 Tensor last_writes(const IndexKey& key) {
   const Shape shape = shape_at(key.whole, key);
@@ -267,7 +284,7 @@ void put_backward(Node& node, const Tensor& g, Tensor* dx) {
         adds ? g : put_at(name, g, key, expand(zero, shape_at(g.shape(), key)), ScatterReduce::set);
   if (!node.wants(1)) return;
   const Tensor part = pick_at(name, g, key);
-  dx[1] = adds ? part : where(last_writes(key), part, zero);
+  dx[1] = adds || are_distinct(key) ? part : where(last_writes(key), part, zero);
 }
 
 /// Elements equal to the maximum or minimum share the gradient.
@@ -328,15 +345,16 @@ void record_put(ScatterReduce join, const Tensor& out, const Tensor& x, const In
 
 }  // namespace
 
-Tensor put_at(const char* name, const Tensor& x, IndexKey key, const Tensor& source,
-              ScatterReduce join, InPlace in_place) {
+Tensor put_at(const char* name, Tensor x, IndexKey key, const Tensor& source, ScatterReduce join,
+              InPlace in_place) {
   const bool wants = wants_grad(x, source);
+  const bool unused = x.unique() && x.impl()->storage->refs == 1;  // by others
   Tensor out = x, values = source;
   check_unread(name, x.shape(), key, source.numel());
-  if (!in_place || wants) {
+  if (wants || !(in_place || unused)) {
     out = empty(x.shape(), x);
     copy_elements(out, x);
-  } else {
+  } else if (in_place) {
     const auto shares = [&](const Tensor& t) { return t.impl()->storage == x.impl()->storage; };
     if (!key.several() && reports_synchronously(x.device()))
       check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);

@@ -44,8 +44,9 @@ struct IndexKey {
 Shape shape_at(const Shape& x, const IndexKey&);
 /// Gathers the elements that the key selects.
 Tensor pick_at(const char* name, const Tensor& x, const IndexKey&);
-/// x with the source, of shape_at's shape and x's dtype, written at the selected elements.
-Tensor put_at(const char* name, const Tensor& x, IndexKey, const Tensor& source, ScatterReduce,
+/// x with the source, of shape_at's shape and x's dtype, written at the selected elements. The result replaces an x
+/// that nothing else refers to.
+Tensor put_at(const char* name, Tensor x, IndexKey, const Tensor& source, ScatterReduce,
               InPlace = false);
 /// Records that `values` are x at `index` along dimension d; backward scatters the gradient there.
 void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d, const Index&);

@@ -21,6 +21,8 @@ class Region {
     view_ = recorded_ ? x_ : view_of(x, size_, stride_, offset_);
   }
   const Tensor& view() const { return view_; }
+  /// Whether the view is all of x, with the same dimensions.
+  bool covers(const Tensor& x) const { return size_ == x.shape() && stride_ == x.strides(); }
   bool plain() const { return indices_.empty(); }
   /// The mask, if a single one covers the whole view; otherwise null.
   const Tensor* whole_mask() const {
@@ -176,7 +178,8 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
                 bool accumulate) {
   check_writable(name, x);
   const Region region(x, items, n, false);
-  const Tensor& view = region.view();
+  const bool whole = region.covers(x);
+  const Tensor view = whole ? x : region.view();
   if (given.dim() == 0 && !accumulate && is_cpu(given.device()) && !wants_grad(given)) {
     const Tensor number = to(given, x.dtype());  // passed by value
     if (region.plain()) return assign(x, view, number);
@@ -199,7 +202,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
   const Tensor source = fit_value(x, value, shape_at(view.shape(), key));
   const ScatterReduce join = accumulate ? ScatterReduce::add : ScatterReduce::set;
   if (!wants) return void(put_at(name, view, key, source, join, true));
-  assign(x, view, put_at(name, Region(x, items, n, true).view(), key, source, join));
+  assign(x, view, put_at(name, whole ? x : Region(x, items, n, true).view(), key, source, join));
 }
 
 // ---- whole slices -------------------------------------------------------------------------------
