@@ -58,7 +58,7 @@ struct MaxPool {
   int64_t planes;
   int64_t size[2], kernel[2], out[2], stride[2], dilation[2], offset[2];
   void *x, *values;
-  int64_t* index;
+  int64_t* index;  // null in forward if it is not wanted
 };
 
 }  // namespace mt

@@ -58,6 +58,7 @@ WithPositions max_pooled(const char* name, int rank, const Tensor& input, const 
                          bool ceil, bool indices) {
   PoolOptions o;
   o.kernel = kernel, o.stride = stride, o.padding = padding, o.dilation = dilation, o.ceil = ceil;
+  o.indices = indices;
   return with_indices(max_pool(name, rank, input, o), indices);
 }
 

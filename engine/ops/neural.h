@@ -113,6 +113,7 @@ struct PoolOptions {
   bool ceil = false;                   // includes windows that begin inside and end outside
   bool count_include_pad = true;       // an average divides by the size of the whole window
   std::optional<double> divisor = {};  // an average divides by this
+  bool indices = true;                 // whether maxima have positions without a gradient too
 };
 struct Pooled {
   Tensor values, index;  // index: the position of each value in its plane or volume

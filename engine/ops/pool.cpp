@@ -86,17 +86,18 @@ Tensor window_counts(const Window& w, bool include_pad, const Tensor& like) {
   return to(to(n, like.dtype()), like.device());
 }
 
-/// The maximum of each window of x (planes, height, width), and its position in its plane, in the
-/// shape of the result.
-Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& result) {
-  const Tensor index = empty(result, Dtype::i64, x.device()),
+/// The maximum of each window of x (planes, height, width), and if `indexed` its position in its plane, in the shape
+/// of the result.
+Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& result,
+               bool indexed = true) {
+  const Tensor index = empty(indexed ? result : Shape{0}, Dtype::i64, x.device()),
                data = contiguous(to_compute_dtype(x.detach())),
-               values = empty(index.shape(), data.dtype(), x.device());
+               values = empty(result, data.dtype(), x.device());
   MaxPool m;
   m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
-  m.values = values.data(), m.index = index.argument_as<int64_t>();
+  m.values = values.data(), m.index = indexed ? index.argument_as<int64_t>() : nullptr;
   set_windows(m, h, w);
-  if (index.numel() > 0) x.device().max_pool(m);
+  if (values.numel() > 0) x.device().max_pool(m);
   return {to(values, x.dtype()), index};
 }
 
@@ -160,7 +161,8 @@ Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   const Windows all = windows_of(name, spatial, x, o);
   check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
   const Pooled best =
-      spatial == 3 ? largest_of_volumes(all) : largest(all.planes, all.h, all.w, all.result);
+      spatial == 3 ? largest_of_volumes(all)
+                   : largest(all.planes, all.h, all.w, all.result, o.indices || wants_grad(x));
   if (wants_grad(x))
     record(kMaxPool, best.values, {&x})
         .save(0, best.index, Node::kOther)

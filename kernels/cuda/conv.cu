@@ -357,7 +357,7 @@ template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64
         if (value > most || value != value) best = at, most = value;
       }
     }
-    c.index[e] = best;
+    if (c.index) c.index[e] = best;
     static_cast<T*>(c.values)[e] = most;
   }
 }

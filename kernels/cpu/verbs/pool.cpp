@@ -24,7 +24,7 @@ template <class T> struct Row {
   WindowTaps rows;
   const T* x;  // the plane
   T* values;
-  int64_t* index;
+  int64_t* index;  // null if positions are not wanted
 };
 
 template <class T> void one_window(const Row<T>& r, int64_t q) {
@@ -42,7 +42,8 @@ template <class T> void one_window(const Row<T>& r, int64_t q) {
       most = is_larger ? value : most;
     }
   }
-  r.values[q] = most, r.index[q] = best;
+  r.values[q] = most;
+  if (r.index) r.index[q] = best;
 }
 
 /// Loads the n elements p[0], p[stride], .. into a register. Stride is 1, 2, or 0 for any other.
@@ -79,12 +80,13 @@ template <class T, int Stride> MT_SIMD void windows_of_register(const Row<T>& r,
     }
     at += c.dilation[0] * c.size[1];
   }
+  if (n == W) store(r.values + q, most);
+  else store_first(r.values + q, most, n);
+  if (!r.index) return;
   alignas(64) Lane<T> taps[W];
   __builtin_memcpy(taps, &best, sizeof taps);
   int64_t index[W];
   for (int k = 0; k < W; ++k) index[k] = start + k * stride + taps[k];
-  if (n == W) store(r.values + q, most);
-  else store_first(r.values + q, most, n);
   __builtin_memcpy(r.index + q, index, n * sizeof *index);
 }
 
@@ -115,9 +117,10 @@ template <class T> void max_pool_as(const MaxPool& c) {
   each_plane(c.planes, places * area(c.kernel), [&](int64_t plane) {
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
     T* values = static_cast<T*>(c.values) + plane * places;
-    int64_t* index = c.index + plane * places;
+    int64_t* index = c.index ? c.index + plane * places : nullptr;
     for (int64_t p = 0; p < c.out[0] && !mt_interrupted; ++p) {
-      const Row<T> row{c, WindowTaps(c, 0, p), x, values + p * c.out[1], index + p * c.out[1]};
+      const Row<T> row{c, WindowTaps(c, 0, p), x, values + p * c.out[1],
+                       index ? index + p * c.out[1] : nullptr};
       for (int64_t q = 0; q < from && !mt_interrupted; ++q) one_window(row, q);
       run(row, from, to);
       for (int64_t q = to; q < c.out[1] && !mt_interrupted; ++q) one_window(row, q);
