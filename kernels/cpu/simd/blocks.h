@@ -412,7 +412,11 @@ void in_chunks(int used, int ndim, const int64_t* size, int cost, bool takes_one
     int64_t longest = kGrain;
     for (int k = 0; k < used; ++k) longest = smaller(longest, operand[k].longest(one_row));
     bool by_rows = one_row && operand[0].direct(true);
-    for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
+    bool any_repeated = false;
+    for (int k = 1; k < used; ++k) {
+      any_repeated |= operand[k].repeated();
+      by_rows &= operand[k].direct(true) || operand[k].repeated();
+    }
     if (by_rows) {
       const int64_t* stride[Operands] = {};
       for (int k = 0; k < used; ++k) stride[k] = operand[k].stride;
@@ -425,7 +429,8 @@ void in_chunks(int used, int ndim, const int64_t* size, int cost, bool takes_one
           const Operand& o = operand[k];
           data[k] = o.data + (walk.offset[k] + (o.repeated() ? 0 : within)) * o.item;
         }
-        run_row<Operands>(operand, used, data, n, takes_one, loop);
+        if (any_repeated) run_row<Operands>(operand, used, data, n, takes_one, loop);
+        else loop(data, n, -1);
       }
       return;
     }

@@ -81,7 +81,8 @@ void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, 
   stream_bytes<true>(out, line, n * item);
 }
 
-constexpr int64_t kFetch = 4096;  // elements; smaller results are not prefetched
+constexpr int64_t kFetch = 4096;     // elements; smaller results are not prefetched
+constexpr int64_t kShortCopy = 512;  // elements; shorter rows are copied in groups
 
 /// Copies a single row in strips; returns false if there are more.
 bool one_row(const Copy& c) {
@@ -120,7 +121,7 @@ bool by_rows(const Copy& c) {
   const int64_t together = n < kGrain ? kGrain / n : 1;
   const bool fetches = last > 0 && all * n > kFetch && n * item >= 512;
   const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
-  const bool is_short = last > 0 && n < kShortRow && !c.streams;
+  const bool is_short = last > 0 && n < kShortCopy && !c.streams;
   parallel_chunks(all, together, all * n > 2 * kGrain, [&](int64_t first, int64_t end) {
     if (is_short) return by_size(item, [&]<class U>(U) { copy_short<U>(c, first, end); });
     RowWalk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});

@@ -475,8 +475,11 @@ struct ReducedWalk {
   void row(int64_t first, int64_t n, const char* x, int64_t step) const {
     alignas(64) char state[kOutputs * kMaxStateBytes], part[kMaxStateBytes];
     j.start(state, n);
-    if (r.reduced == 1 && r.reduced_stride[0] == 1 && elements > 0 && elements <= kPiece) {
-      runs(state, x, n, step, elements, 0);
+    const int last = r.reduced - 1;
+    const int64_t run = last >= 0 && r.reduced_stride[last] == 1 ? r.reduced_size[last] : 0;
+    if (elements > 0 && run > 0 && run <= kPiece) {
+      for (int64_t i = 0; i < elements && !mt_interrupted; i += run)
+        runs(state, element_at(x, i), n, step, run, i);
     } else {
       for (int64_t o = 0; o < n; ++o, x += step * item)
         for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece) {
