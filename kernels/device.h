@@ -136,7 +136,7 @@ MT_HD constexpr int64_t attention_rows(int64_t queries) { return (queries + 127)
 /// biased variance for each row [batch, groups]: out = (x - mean) * rate * weight + bias, where
 /// weight and bias (or null) are [groups, channels_per_group] and rate = 1 / sqrt(variance + eps).
 /// batch_norm is [N, 1, C, 1, HW], layer_norm [1, rows, 1, D, 1], group_norm [1, N, G, C / G, HW];
-/// spatial is 1 only where outer is 1. With `grad`, the gradient of out, the verb runs backward:
+/// on GPUs spatial is 1 only where outer is 1. With `grad`, the gradient of out, the verb runs backward:
 /// `out` is the gradient of x; those of weight and bias (or null) are initialised with zeros and
 /// written as normalize_parts() partial sums. Where the statistics are `given`, for each channel
 /// [groups, channels_per_group], there is no backward; out = (x - mean) * (rate * weight) + bias,

@@ -262,9 +262,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     fail("{}: the variance of one value per channel is undefined; training needs more than {}",
          name, x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
-  // If the spatial size is small, the channels are transposed to be contiguous first.
+  // If the spatial size is small, but not 1 on a CPU, the channels are transposed to be contiguous first.
   const int64_t batch = x.size(0), channels = x.size(1), spatial = n / batch;
-  const bool along = batch == 1 || spatial >= 16;
+  const bool along = batch == 1 || spatial >= 16 || (spatial == 1 && is_cpu(x.device()));
   const Tensor z = along ? x : contiguous(transpose(x, 0, 1));
   Statistics s;
   const Sizes sizes{along ? batch : 1, 1, channels, 1, along ? spatial : n};

@@ -304,6 +304,41 @@ test('peak and cached bytes', function()
   assert(higher >= host + 64 * mebibyte and x:numel() == 2 ^ 24)
 end)
 
+test('no temporary copies in gradients of gathers, losses, pooling and normalization', function()
+  local n = 2 ^ 20
+  --- The memory that f needs beyond what lives, in tensors of n floats.
+  local function needs(f)
+    collect()
+    local live, _, peak = memory()
+    local fill = mt.empty({math.max(0, (peak - live) / 4)}, {device = 'cpu'}) -- the peak is that of the process
+    local _, _, before = memory()
+    local result = f()
+    local _, _, after = memory()
+    assert(fill and result)
+    return (after - before) / (4 * n)
+  end
+  local function at_most(expected, f)
+    local used = needs(f)
+    assert(used < expected + 0.1, ('%.2f tensors'):format(used))
+  end
+  local x = mt.randn({1024, n / 1024}, {device = 'cpu'})
+  local leaf = x:clone():requires_grad_()
+  local function gradient(f)
+    local y = f(leaf)
+    local g = mt.ones_like(y)
+    return function() return mt.grad(y, leaf, g) end
+  end
+  at_most(1, gradient(function(a) return (a:max(2)) end))
+  at_most(1, gradient(function(a) return (a:topk(5)) end))
+  at_most(1, gradient(function(a) return a:index_select(1, mt.tensor({1, 5}, 'int64')) end))
+  local rows = mt.range(1, 1024)
+  at_most(0.01, gradient(function(a) return mt.index_put(a, {rows, rows}, x[1], true) end))
+  at_most(2, function() return mt.huber_loss(x, leaf:detach()) end)
+  at_most(0.5, function() return mt.max_pool1d(x:view(1, 1024, -1), 2) end)
+  at_most(1, function() return mt.batch_norm(x, nil, nil, nil, nil, true) end)
+  at_most(1, gradient(function(a) return mt.batch_norm(a, nil, nil, nil, nil, true) end))
+end)
+
 test('mt.memory_stats counts the bytes of the CPU', function()
   collect()
   local before = mt.memory_stats()

@@ -177,7 +177,98 @@ template <class T> struct Rows {
   }
 };
 
+/// Rows of one element from each of `outer` lines: neighbouring ones are processed together, line by line.
+template <class T> struct Columns {
+  static constexpr int64_t kMost = 2048, kRun = 8;  // rows; lines whose sums are added to doubles
+  struct Sums {
+    double a[kMost], b[kMost];
+  };
+  const Normalize& c;
+  const double n = double(c.outer);
+
+  const T* values(const void* of, int64_t row) const {
+    return of ? static_cast<const T*>(of) + row : nullptr;
+  }
+  /// Calls line(at) with the offset of each line's first element.
+  void lines(int64_t from, int64_t to, int64_t row, const auto& line) const {
+    for (int64_t o = from; o < to && !mt_interrupted; ++o) line(o * c.groups + row);
+  }
+  /// `f(at, j, a, b)` adds the terms of row j of `count` to a and b.
+  Sums sums(int64_t row, int64_t count, const auto& f) const {
+    Sums all;
+    for (int64_t j = 0; j < count; ++j) all.a[j] = all.b[j] = 0;
+    for (int64_t o = 0; o < c.outer; o += kRun) {
+      T a[kMost], b[kMost];
+      for (int64_t j = 0; j < count; ++j) a[j] = b[j] = 0;
+      lines(o, smaller(c.outer, o + kRun), row, [&](int64_t at) {
+        for (int64_t j = 0; j < count; ++j) f(at + j, j, a[j], b[j]);
+      });
+      for (int64_t j = 0; j < count; ++j) all.a[j] += double(a[j]), all.b[j] += double(b[j]);
+    }
+    return all;
+  }
+
+  void forward(int64_t row, int64_t count) const {
+    const T* const x = static_cast<const T*>(c.x);
+    T mean[kMost], scale[kMost], bias[kMost];
+    const Sums total = sums(row, count, [=](int64_t i, int64_t, T& a, T&) { a += x[i]; });
+    for (int64_t j = 0; j < count; ++j) mean[j] = T(total.a[j] / n);
+    const Sums off = sums(row, count, [&](int64_t i, int64_t j, T& a, T& b) {
+      const T d = x[i] - mean[j];
+      a += d * d;
+      if constexpr (op::kRoundedMean<T>) b += d;
+    });
+    for (int64_t j = 0; j < count; ++j) {
+      const op::Moments all = op::moments<T>(n, double(mean[j]), off.b[j], off.a[j]);
+      const double variance = all.m2 / n;
+      const T rate = T(1 / math::sqrt(variance + c.eps));
+      static_cast<T*>(c.mean)[row + j] = mean[j] = T(all.mean);
+      static_cast<T*>(c.variance)[row + j] = T(variance);
+      static_cast<T*>(c.rate)[row + j] = rate;
+      scale[j] = c.weight ? rate * values(c.weight, row)[j] : rate;
+      bias[j] = c.bias ? values(c.bias, row)[j] : T(0);
+    }
+    T* const y = static_cast<T*>(c.out);
+    lines(0, c.outer, row, [&](int64_t at) {
+      MT_INDEPENDENT
+      for (int64_t j = 0; j < count; ++j) y[at + j] = (x[at + j] - mean[j]) * scale[j] + bias[j];
+    });
+  }
+
+  void backward(int64_t row, int64_t count) const {
+    const T *const x = static_cast<const T*>(c.x), *const g = static_cast<const T*>(c.grad);
+    const T *const mean = values(c.mean, row), *const rate = values(c.rate, row);
+    const Sums all = sums(row, count, [=](int64_t i, int64_t j, T& a, T& b) {
+      a += g[i], b += g[i] * ((x[i] - mean[j]) * rate[j]);
+    });
+    T scale[kMost], grad_mean[kMost], slope[kMost];
+    for (int64_t j = 0; j < count; ++j) {
+      if (c.bias_grad) static_cast<T*>(c.bias_grad)[row + j] = T(all.a[j]);
+      if (c.weight_grad) static_cast<T*>(c.weight_grad)[row + j] = T(all.b[j]);
+      scale[j] = c.weight ? rate[j] * values(c.weight, row)[j] : rate[j];
+      grad_mean[j] = T(all.a[j] / n), slope[j] = T(all.b[j] / n) * rate[j];
+    }
+    T* const dx = static_cast<T*>(c.out);
+    lines(0, c.outer, row, [&](int64_t at) {
+      MT_INDEPENDENT
+      for (int64_t j = 0; j < count; ++j)
+        dx[at + j] = (g[at + j] - grad_mean[j] - (x[at + j] - mean[j]) * slope[j]) * scale[j];
+    });
+  }
+};
+
+template <class T> void run_columns(const Normalize& c) {
+  const Columns<T> columns{c};
+  const int64_t width =  // a row's bits do not depend on it
+      smaller(ceil_div(c.groups, 16 * cpu_threads()) * 16, columns.kMost);
+  parallel_chunks(c.groups, width, c.groups * c.outer > kGrain, [&](int64_t row, int64_t end) {
+    if (c.grad) columns.backward(row, end - row);
+    else columns.forward(row, end - row);
+  });
+}
+
 template <class T> void run(const Normalize& c) {
+  if (c.outer > 1 && c.spatial == 1) return run_columns<T>(c);
   const Rows<T> rows{c};
   const int64_t all = c.batch * c.groups;
   const bool spread = all * c.outer * rows.inner > kGrain;
