@@ -35,6 +35,15 @@ constexpr bool is_plain(const Conv& c) {
   return true;
 }
 
+/// Whether a CPU computes it plane by plane: one channel a group in float32, and 3 x 3 or 5 x 5 taps side by side.
+constexpr bool is_by_planes(const Conv& c) {
+  for (int d = 0; d < 2; ++d)
+    if ((c.kernel[d] != 3 && c.kernel[d] != 5) || c.stride[d] > 2 || c.dilation[d] != 1)
+      return false;
+  return c.part != ConvPart::weight && c.dtype == Dtype::f32 && c.inputs == 1 && c.outputs == 1 &&
+         c.kernel[0] == c.kernel[1] && c.stride[0] == c.stride[1];
+}
+
 /// The number of partial sums over the batch that a CPU computes for the gradient of the weight.
 constexpr int64_t conv_parts(const Conv& c) {
   const int64_t most = c.batch < 8 ? c.batch : 8;

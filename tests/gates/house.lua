@@ -370,8 +370,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35172, ['kernels/cpu/verbs'] = 5898, ['kernels/cpu/simd'] = 1594, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8023, ['kernels/cpu/interpret'] = 2131, ['kernels/cpu/libraries'] = 2699,
+  ['kernels'] = 35565, ['kernels/cpu/verbs'] = 6255, ['kernels/cpu/simd'] = 1648, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8023, ['kernels/cpu/interpret'] = 2131, ['kernels/cpu/libraries'] = 2714,
   ['kernels/cuda'] = 7720, ['kernels/math'] = 2420,
   ['engine'] = 36890, ['engine/core'] = 2558, ['engine/autograd'] = 2860, ['engine/ops'] = 11449,
   ['engine/linalg'] = 1754, ['engine/io'] = 3224, ['engine/text'] = 1398, ['engine/profile'] = 697,

@@ -97,6 +97,32 @@ test('one and three dimensions, and transposed', function()
   near((up - mt.conv_transpose2d(a:double(), b:double(), options)):abs():max():item(), 0, 3e-4)
 end)
 
+test('depthwise kernels of 3 x 3 and 5 x 5 in planes of all widths', function()
+  mt.manual_seed(8)
+  for width = 1, 40 do
+    for _, size in ipairs{3, 5} do
+      local height, stride, padding = 1 + width * 7 % 12, 1 + width % 2, (width + size) % 4
+      if height + 2 * padding >= size and width + 2 * padding >= size then
+        local options = {stride = stride, padding = padding, groups = 6}
+        local x, w, bias = mt.randn(3, 6, height, width), mt.randn(6, 1, size, size), mt.randn(6)
+        local function run(x, w, bias)
+          x, w = x:detach():requires_grad_(), w:detach():requires_grad_()
+          local y = mt.conv2d(x, w, bias, options)
+          y:square():sum():backward()
+          return {y, x.grad, w.grad}
+        end
+        local got, want = run(x, w, bias), run(x:double(), w:double(), bias:double())
+        for i = 1, 3 do
+          near(((got[i] - want[i]):abs():max() / want[i]:abs():max()):item(), 0, 1e-5)
+        end
+        mt.set_num_threads(3)
+        eq((mt.conv2d(x, w, bias, options) - got[1]):abs():max():item(), 0)
+        mt.set_num_threads(2)
+      end
+    end
+  end
+end)
+
 test('gradients are those of differences, and their gradients', function()
   mt.manual_seed(7)
   local function leaf(...) return mt.randn({...}, 'float64'):requires_grad_() end

@@ -51,8 +51,8 @@ method('extra()', 'The text that print adds: the options that differ from their 
   end)
 
 local described = {} -- modules whose text is being created
-method('describe(indent: string = nil)', 'The text of print(net): the tree with parameter counts. Children at [1], [2] ' ..
-  "count from 1, in state_dict's names from 0.",
+method('describe(indent: string = nil)', 'The text of print(net): the tree with parameter counts. Children at [1], ' ..
+  "[2] count from 1, in state_dict's names from 0.",
   function(self, indent)
     indent = indent or ''
     if described[self] then return self.__name .. ' (that it is in)' end

@@ -47,7 +47,7 @@ bool is_product(const Conv& c) {
 
 /// Whether oneDNN is tried at all: whether the channels fill the vectors of its kernels.
 bool suits(const Conv& c) {
-  if (is_product(c)) return false;
+  if (is_product(c) || is_by_planes(c)) return false;
   const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kMinChannels;
   const bool wide = c.inputs >= kMinChannels && c.outputs >= kMinChannels;
   return (c.dtype == Dtype::f32 || c.dtype == Dtype::bf16) && (depthwise || wide) &&

@@ -89,19 +89,47 @@ MT_SIMD F32s add_dots(F32s a, F32s b, F32s sum) {
 F32s add_dots(F32s a, F32s b, F32s sum);
 #endif
 
-/// Loads or stores the first `count` elements (at least 1); the others load as 0, unread.
+/// Loads the elements whose bits are set in a mask; the others load as 0, unread.
 #if defined(__AVX512F__)
-MT_SIMD F32s load_first(const float* p, int count) {
-  return _mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+using LaneMask = __mmask16;
+MT_SIMD LaneMask mask_of(uint32_t bits) {  // faster than by a general register
+  const __m512i one = _mm512_setr_epi32(1, 2, 4, 8, 1 << 4, 1 << 5, 1 << 6, 1 << 7, 1 << 8, 1 << 9,
+                                        1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15);
+  return _mm512_test_epi32_mask(_mm512_set1_epi32(int(bits)), one);
 }
+MT_SIMD LaneMask first_lanes(int count) { return LaneMask((1u << count) - 1); }
+MT_SIMD F32s load_where(const float* p, LaneMask mask) { return _mm512_maskz_loadu_ps(mask, p); }
+#elif defined(__AVX2__)
+using LaneMask = __m256i;
+MT_SIMD LaneMask mask_of(uint32_t bits) {
+  const __m256i one = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(int(bits)), one), one);
+}
+MT_SIMD LaneMask first_lanes(int count) {
+  const __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), at);
+}
+MT_SIMD F32s load_where(const float* p, LaneMask mask) { return _mm256_maskload_ps(p, mask); }
+#else
+using LaneMask = uint32_t;
+MT_SIMD LaneMask mask_of(uint32_t bits) { return bits & 15; }
+MT_SIMD LaneMask first_lanes(int count) { return (1u << count) - 1; }
+MT_SIMD F32s load_where(const float* p, LaneMask mask) {
+  if (mask == 15) return load(p);
+  float x[kWidth<float>] = {};
+  for (int i = 0; i < kWidth<float>; ++i)
+    if (mask >> i & 1) __builtin_memcpy(x + i, p + i, sizeof *x);
+  return load(x);
+}
+#endif
+
+/// Loads or stores the first `count` elements (at least 1); the others load as 0, unread.
+MT_SIMD F32s load_first(const float* p, int count) { return load_where(p, first_lanes(count)); }
+#if defined(__AVX512F__)
 MT_SIMD void store_first(float* p, F32s v, int count) {
-  _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), v);
+  _mm512_mask_storeu_ps(p, first_lanes(count), v);
 }
 #elif defined(__AVX2__)
-MT_SIMD F32s load_first(const float* p, int count) {
-  const __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), at));
-}
 // Stores in powers of two: a masked store costs 12 cycles or more on AMD's Zen.
 MT_SIMD void store_first(float* p, F32s v, int count) {
   __m128 x = _mm256_castps256_ps128(v);
@@ -110,11 +138,6 @@ MT_SIMD void store_first(float* p, F32s v, int count) {
   if (count & 1) _mm_store_ss(p, x);
 }
 #else
-MT_SIMD F32s load_first(const float* p, int count) {
-  float x[kWidth<float>] = {};
-  for (int i = 0; i < count; ++i) __builtin_memcpy(x + i, p + i, sizeof *x);
-  return load(x);
-}
 MT_SIMD void store_first(float* p, F32s v, int count) {
   float x[kWidth<float>];
   store(x, v);
@@ -142,6 +165,26 @@ MT_SIMD F64s even_elements(F64s a, F64s b) {
 #else
 MT_SIMD F32s even_elements(F32s a, F32s b) { return _mm_shuffle_ps(a, b, 0x88); }
 MT_SIMD F64s even_elements(F64s a, F64s b) { return _mm_unpacklo_pd(a, b); }
+#endif
+
+/// Turns a and b into the first and the second half of a0 b0 a1 b1 ..
+#if defined(__AVX512F__)
+MT_SIMD void interleave(F32s& a, F32s& b) {
+  const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const F32s low = _mm512_permutex2var_ps(a, at, b);
+  b = _mm512_permutex2var_ps(a, _mm512_add_epi32(at, _mm512_set1_epi32(8)), b);
+  a = low;
+}
+#elif defined(__AVX2__)
+MT_SIMD void interleave(F32s& a, F32s& b) {
+  const F32s low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+  a = _mm256_permute2f128_ps(low, high, 0x20), b = _mm256_permute2f128_ps(low, high, 0x31);
+}
+#else
+MT_SIMD void interleave(F32s& a, F32s& b) {
+  const F32s low = _mm_unpacklo_ps(a, b);
+  b = _mm_unpackhi_ps(a, b), a = low;
+}
 #endif
 
 /// Loads one lane from each of p, p + stride, p + 2 stride, .., or stores lanes there.

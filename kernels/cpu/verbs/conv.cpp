@@ -238,22 +238,6 @@ template <class T> bool output_part(const Conv& c) {
   return true;
 }
 
-/// Position i of x receives a gradient from y at (i - offset - k * dilation) / stride if that is an
-/// integer: one job for each remainder of i by the stride, with the taps of that remainder.
-Axis input_axis(const Conv& c, int d, int64_t remainder) {
-  const int64_t s = c.stride[d];
-  Axis axis{c.out[d], (c.size[d] - remainder + s - 1) / s, remainder, s, 1, 0, 0, 0, 0, 1};
-  int64_t second = -1;
-  for (int64_t k = 0; k < c.kernel[d] && second < 0; ++k) {
-    const int64_t distance = remainder - c.offset[d] - k * c.dilation[d];
-    if (distance % s != 0) continue;
-    if (axis.taps++ == 0) axis.at = k, axis.shift = distance / s;
-    else second = k, axis.at_step = k - axis.at, axis.shift_step = distance / s - axis.shift;
-  }
-  if (second >= 0) axis.taps = (c.kernel[d] - 1 - axis.at) / axis.at_step + 1;
-  return axis;
-}
-
 template <class T> bool input_part(const Conv& c) {
   T* x = static_cast<T*>(c.x);
   const T* y = static_cast<const T*>(c.y);
@@ -281,6 +265,7 @@ template <class T> bool conv_as(const Conv& c) {
 }  // namespace
 
 bool conv(const Conv& c) {
+  if (is_by_planes(c)) return conv_planes(c);
   return onednn::convolve(c) || (c.dtype == Dtype::f64   ? conv_as<double>(c)
                                  : c.dtype == Dtype::f32 ? conv_as<float>(c)
                                                          : false);

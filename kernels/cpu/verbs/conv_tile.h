@@ -79,6 +79,7 @@ struct Block {
 /// The indices i of the n positions first + i * stride that are in [0, size): `begin` to `end`.
 struct Span {
   int64_t begin, end;
+  Span(int64_t from, int64_t to) : begin(from), end(to) {}
   Span(int64_t n, int64_t first, int64_t stride, int64_t size) {
     begin = smaller(first < 0 ? ceil_div(-first, stride) : 0, n);
     end = larger(begin, smaller(first < size ? (size - 1 - first) / stride + 1 : 0, n));
@@ -198,8 +199,26 @@ template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
   return job;
 }
 
+/// Position i of x receives a gradient from y at (i - offset - k * dilation) / stride if that is an
+/// integer: one job for each remainder of i by the stride, with the taps of that remainder.
+inline Axis input_axis(const Conv& c, int d, int64_t remainder) {
+  const int64_t s = c.stride[d];
+  Axis axis{c.out[d], (c.size[d] - remainder + s - 1) / s, remainder, s, 1, 0, 0, 0, 0, 1};
+  int64_t second = -1;
+  for (int64_t k = 0; k < c.kernel[d] && second < 0; ++k) {
+    const int64_t distance = remainder - c.offset[d] - k * c.dilation[d];
+    if (distance % s != 0) continue;
+    if (axis.taps++ == 0) axis.at = k, axis.shift = distance / s;
+    else second = k, axis.at_step = k - axis.at, axis.shift_step = distance / s - axis.shift;
+  }
+  if (second >= 0) axis.taps = (c.kernel[d] - 1 - axis.at) / axis.at_step + 1;
+  return axis;
+}
+
 /// Computes the gradient of the weight (conv_weights.cpp).
 bool conv_weight(const Conv&);
+/// Computes what is_by_planes() (conv_planes.cpp).
+bool conv_planes(const Conv&);
 
 // ---- the register tile ---------------------------------------------------------------------------
 

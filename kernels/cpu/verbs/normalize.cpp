@@ -179,9 +179,9 @@ template <class T> struct Rows {
 
 /// Rows of one element from each of `outer` lines: neighbouring ones are processed together, line by line.
 template <class T> struct Columns {
-  static constexpr int64_t kMost = 2048, kRun = 8;  // rows; lines whose sums are added to doubles
+  static constexpr int64_t kMax = 2048, kRun = 8;  // rows; lines whose sums are added to doubles
   struct Sums {
-    double a[kMost], b[kMost];
+    double a[kMax], b[kMax];
   };
   const Normalize& c;
   const double n = double(c.outer);
@@ -198,7 +198,7 @@ template <class T> struct Columns {
     Sums all;
     for (int64_t j = 0; j < count; ++j) all.a[j] = all.b[j] = 0;
     for (int64_t o = 0; o < c.outer; o += kRun) {
-      T a[kMost], b[kMost];
+      T a[kMax], b[kMax];
       for (int64_t j = 0; j < count; ++j) a[j] = b[j] = 0;
       lines(o, smaller(c.outer, o + kRun), row, [&](int64_t at) {
         for (int64_t j = 0; j < count; ++j) f(at + j, j, a[j], b[j]);
@@ -210,7 +210,7 @@ template <class T> struct Columns {
 
   void forward(int64_t row, int64_t count) const {
     const T* const x = static_cast<const T*>(c.x);
-    T mean[kMost], scale[kMost], bias[kMost];
+    T mean[kMax], scale[kMax], bias[kMax];
     const Sums total = sums(row, count, [=](int64_t i, int64_t, T& a, T&) { a += x[i]; });
     for (int64_t j = 0; j < count; ++j) mean[j] = T(total.a[j] / n);
     const Sums off = sums(row, count, [&](int64_t i, int64_t j, T& a, T& b) {
@@ -241,7 +241,7 @@ template <class T> struct Columns {
     const Sums all = sums(row, count, [=](int64_t i, int64_t j, T& a, T& b) {
       a += g[i], b += g[i] * ((x[i] - mean[j]) * rate[j]);
     });
-    T scale[kMost], grad_mean[kMost], slope[kMost];
+    T scale[kMax], grad_mean[kMax], slope[kMax];
     for (int64_t j = 0; j < count; ++j) {
       if (c.bias_grad) static_cast<T*>(c.bias_grad)[row + j] = T(all.a[j]);
       if (c.weight_grad) static_cast<T*>(c.weight_grad)[row + j] = T(all.b[j]);
@@ -260,7 +260,7 @@ template <class T> struct Columns {
 template <class T> void run_columns(const Normalize& c) {
   const Columns<T> columns{c};
   const int64_t width =  // a row's bits do not depend on it
-      smaller(ceil_div(c.groups, 16 * cpu_threads()) * 16, columns.kMost);
+      smaller(ceil_div(c.groups, 16 * cpu_threads()) * 16, columns.kMax);
   parallel_chunks(c.groups, width, c.groups * c.outer > kGrain, [&](int64_t row, int64_t end) {
     if (c.grad) columns.backward(row, end - row);
     else columns.forward(row, end - row);
