@@ -495,14 +495,13 @@ struct Softshrink : Shrink {
 struct Huber {
   static constexpr Info info{"huber", "x^2 / 2 up to |x| = delta, delta (|x| - delta / 2) beyond",
     Accepts::real, {a}, kReals, {0.75, 0.125, 2.25}, {{"delta", 1}}};
-  template <class T> MT_HD static T slope(T x, T delta) {
-    return select(x > delta, delta, select(x < -delta, -delta, x));
-  }
   template <class T> MT_HD static T f(T x, T delta) {
-    T c = slope(x, delta);
-    return c * (x - c * T(0.5));  // c * x - c * c / 2 is NaN where x * x overflows
+    const T size = abs(x), c = select(size > delta, delta, size);
+    return c * (size - c * T(0.5));  // c * size - c * c / 2 is NaN where x * x overflows
   }
-  template <class T> MT_HD static T df(T g, T x, T delta) { return g * slope(x, delta); }
+  template <class T> MT_HD static T df(T g, T x, T delta) {
+    return g * select(x > delta, delta, select(x < -delta, -delta, x));
+  }
 };
 
 struct LeakyRelu {
