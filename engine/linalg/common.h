@@ -61,12 +61,16 @@ std::string which(const Shape& batch, int64_t i);
 
 /// Wraps a tensor whose elements are of type U, for `each`, where the others are floats.
 template <class U> struct As { const Tensor& tensor; };
-/// A pointer to entry i of n.
-template <class T> T* entry_of(const Tensor& x, int64_t i, int64_t n) {
-  return x.data_as<T>() + i * (x.numel() / n);
-}
-template <class T, class U> U* entry_of(const As<U>& x, int64_t i, int64_t n) {
-  return entry_of<U>(x.tensor, i, n);
+/// The n equal parts of a tensor's elements.
+template <class T> struct Entries {
+  T* const first;
+  const int64_t size;
+  Entries(const Tensor& x, int64_t n) : first(x.data_as<T>()), size(x.numel() / n) {}
+  T* operator[](int64_t i) const { return first + i * size; }
+};
+template <class T> Entries<T> entries_of(const Tensor& x, int64_t n) { return {x, n}; }
+template <class T, class U> Entries<U> entries_of(const As<U>& x, int64_t n) {
+  return {x.tensor, n};
 }
 
 /// Calls body(pointers to its entry of each tensor..) for every matrix of the batch, and returns
@@ -77,12 +81,13 @@ std::vector<int> each(const char* name, const Shape& batch, double work, const B
                       const Tensor& x, const X&... more) {
   const int64_t n = checked_count(name, batch);
   std::vector<int> info(n, 0);
-  if (n > 0) require_openblas(name);
-  const auto run = [&]<class T>(T, int64_t i) {
-    return body(entry_of<T>(x, i, n), entry_of<T>(more, i, n)...);
+  if (n == 0) return info;
+  require_openblas(name);
+  const auto run = [&](const auto&... entries) {
+    parallel(n, double(n) * work > 1e5, [&](int64_t i) { info[i] = body(entries[i]...); });
   };
-  parallel(n, double(n) * work > 1e5,
-           [&](int64_t i) { info[i] = x.dtype() == Dtype::f64 ? run(0.0, i) : run(0.0f, i); });
+  if (x.dtype() == Dtype::f64) run(entries_of<double>(x, n), entries_of<double>(more, n)...);
+  else run(entries_of<float>(x, n), entries_of<float>(more, n)...);
   check_interrupt();
   if (std::ranges::find(info, lapack::kNoMemory) != info.end()) {
     make_room();  // for the next call: the matrices of this one have changed

@@ -99,6 +99,7 @@ Tensor svd_gradient(const TensorList& saved, const TensorList& g) {
   const int64_t m = rows_of(u), n = columns_of(vh), k = s.size(-1);
   const Tensor row = unsqueeze(s, -2), column = unsqueeze(s, -1);
   const bool left = has_gradient(gu), right = has_gradient(gvh);
+  if (!left && !right && !grad_enabled()) return matmul(u * unsqueeze(gs, -2), vh);
   const Tensor ones = eye(k, k, s.dtype());
   const Tensor gaps = reciprocal_for(left || right, (row - column) * (row + column) + ones);
   const Tensor ugu = matmul(mT(u), gu), vgv = matmul(vh, mT(gvh));
@@ -136,8 +137,10 @@ Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
 
 Tensor eigh_gradient(const TensorList& saved, const TensorList& g) {
   const Tensor &w = saved[0], &v = saved[1], &gw = g[0], &gv = g[1];
+  const bool used = has_gradient(gv);
+  if (!used && !grad_enabled()) return matmul(v * unsqueeze(gw, -2), mT(v));
   const Tensor ones = eye(w.size(-1), w.size(-1), w.dtype());
-  const Tensor gaps = reciprocal_for(has_gradient(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
+  const Tensor gaps = reciprocal_for(used, unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
   // V stays orthogonal: only the skew part of its differential contributes, and A's gradient is
   // symmetric.
   const Tensor inner =

@@ -69,19 +69,24 @@ Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
   return back(out, a);
 }
 
-static Tensor inverse(const char* name, const Tensor& given, Tensor* info = nullptr) {
-  const Tensor a = square_matrices(name, given);
-  const int64_t n = rows_of(a);
-  const Lu lu = factor(name, a);
-  if (!info) check_regular(name, lu);
-  const Tensor out = lu.factors;
+/// Replaces the factors by the inverses.
+static void invert(const char* name, const Lu& lu) {
+  const int64_t n = rows_of(lu.factors);
   const auto run = [&]<class T>(T* to, const int* pivots) {
     const bool has_nan = std::any_of(to, to + n * n, [](T v) { return std::isnan(v); });
     if (!has_nan) return lapack::lu_inverse(int(n), to, pivots);
     std::fill(to, to + n * n, T(NAN));  // LAPACK would give zeros too
     return 0;
   };
-  each(name, batch_of(a), double(n) * double(n), run, out, As<int>{lu.pivots});
+  each(name, batch_of(lu.factors), double(n) * double(n), run, lu.factors, As<int>{lu.pivots});
+}
+
+static Tensor inverse(const char* name, const Tensor& given, Tensor* info = nullptr) {
+  const Tensor a = square_matrices(name, given);
+  const Lu lu = factor(name, a);
+  if (!info) check_regular(name, lu);
+  invert(name, lu);
+  const Tensor out = lu.factors;
   if (info) *info = info_of(lu, batch_of(a), out);
   if (wants_grad(a)) {
     static const NodeType type{"inv", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -108,10 +113,12 @@ namespace {
 
 /// Calls f(matrix, element, whether its row was swapped) for the diagonal elements of U.
 void each_pivot(const Lu& lu, const auto& f) {
-  const int64_t n = rows_of(lu.factors);
-  for (int64_t i = 0; i < lu.pivots.numel(); ++i)
-    f(i / n, lu.factors.at(i / n * n * n + i % n * (n + 1)),
-      lu.pivots.data_as<int>()[i] != i % n + 1);
+  const int64_t n = rows_of(lu.factors), count = lu.pivots.numel();
+  const Tensor u = contiguous(to(diagonal(lu.factors, 0, -2, -1), Dtype::f64));
+  const double* const pivot = u.data_as<double>();
+  const int* const row = lu.pivots.data_as<int>();
+  for (int64_t i = 0, at = 0; at < count; ++i)
+    for (int64_t k = 0; k < n; ++k, ++at) f(i, pivot[at], row[at] != k + 1);
 }
 
 /// Whether no matrix is nearly singular, estimated from the pivots: then about two thirds of the
@@ -163,9 +170,12 @@ Tensor cofactors_by_minors(const Tensor& a) {
 void det_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), d = node.get(1);
   const Tensor grad = for_matrices(g);
-  const bool good = is_regular(factor("det", a), g.numel());
-  dx[0] = good ? grad * for_matrices(d) * inv(mT(a), "det")
-               : grad * (grad_enabled() ? cofactors_by_minors(a) : cofactors_by_svd(a));
+  const Lu lu = factor("det", a);
+  const bool recorded = grad_enabled();
+  if (!is_regular(lu, g.numel()))
+    return void(dx[0] = grad * (recorded ? cofactors_by_minors(a) : cofactors_by_svd(a)));
+  if (!recorded) invert("det", lu);
+  dx[0] = grad * for_matrices(d) * (recorded ? inv(mT(a), "det") : mT(lu.factors));
 }
 const NodeType kDet{"det", det_backward};
 

@@ -147,6 +147,37 @@ test('factors multiply back and are orthogonal', function()
   near(la.cholesky(l):tolist(), la.cholesky(d64{{2, 1}, {1, 3}}):tolist(), 1e-15)
 end)
 
+test('small matrices, which LAPACK does not factor: residuals and the element that fails', function()
+  for n = 1, 18 do
+    local a, e = randn(5, n, n), mt.eye(n, {dtype = 'float64'})
+    small(a:matmul(la.inv(a)) - e, 1e-6)
+    for _, columns in ipairs{1, 3, 4, 33, 300} do
+      local b = randn(5, n, columns)
+      small(a:matmul(la.solve(a, b)) - b, 1e-6)
+      small(la.solve(mT(a), b) - la.inv(mT(a)):matmul(b), 1e-6)
+      local triangle = a:tril() + 3 * e
+      small(triangle:matmul(la.solve_triangular(triangle, b, false)) - b, 1e-6)
+      small(mT(triangle):matmul(la.solve_triangular(mT(triangle), b, true)) - b, 1e-6)
+    end
+    local _, l, u = la.lu(a)
+    small(la.det(a):abs() / mt.diagonal(u, 0, -2, -1):prod(-1):abs() - 1, 1e-8)
+    assert(l:abs():max():item() <= 1)
+    local p = symmetric(a)
+    local factor = la.cholesky(p)
+    small(factor:matmul(mT(factor)) - p, 1e-10)
+    small(factor:triu(1))
+    local broken = p:clone()
+    broken[{3, n, n}] = -1
+    raises(function() la.cholesky(broken) end, ('matrix 3 of the batch .* order %d'):format(n))
+    broken = a:clone()
+    broken[{2, {}, n}] = 0
+    raises(function() la.inv(broken) end, ('matrix 2 of the batch is singular %%(pivot %d is 0'):format(n))
+    eq(la.det(broken)[2]:item(), 0)
+    broken[{4, 1, 1}] = nan
+    eq(la.det(broken):isnan():tolist(), {false, false, false, true, false})
+  end
+end)
+
 test('least squares: shapes, ranks, drivers', function()
   mt.manual_seed(3)
   for _, driver in ipairs{'gelsy', 'gels', 'gelsd', 'gelss'} do

@@ -13,6 +13,55 @@ namespace {
 /// Smaller matrices are reduced by LAPACK: for them, waking threads at each column costs more than it saves.
 constexpr int kMinReduction = 512;
 
+// ---- matrices that are factored in less time than a call of LAPACK takes
+
+/// LU factors of at most kSmall rows and columns.
+template <class T> int small_lu(int m, int n, T* a, int* pivots) {
+  int info = 0;
+  for (int j = 0; j < std::min(m, n); ++j) {
+    T* const column = a + j * m;
+    int p = j;
+    for (int i = j + 1; i < m; ++i)
+      if (std::abs(column[i]) > std::abs(column[p])) p = i;
+    pivots[j] = p + 1;
+    if (column[p] == 0) {
+      if (info == 0) info = j + 1;
+      continue;
+    }
+    for (int k = 0; p != j && k < n; ++k) std::swap(a[k * m + j], a[k * m + p]);
+    for (int i = j + 1; i < m; ++i) column[i] /= column[j];
+    for (int k = j + 1; k < n; ++k) {
+      T* const to = a + k * m;
+      for (int i = j + 1; i < m; ++i) to[i] -= column[i] * to[j];
+    }
+  }
+  return info;
+}
+
+/// Exchanges the rows of b as LU did, or back.
+template <class T> void exchange_small(bool back, int n, int columns, const int* pivots, T* b) {
+  for (int c = 0; c < columns; ++c, b += n)
+    for (int i = 0; i < n; ++i) {
+      const int row = back ? n - 1 - i : i;
+      std::swap(b[row], b[pivots[row] - 1]);
+    }
+}
+
+/// U' U of the upper triangle.
+template <class T> int small_cholesky(int n, T* a) {
+  for (int j = 0; j < n; ++j) {
+    T* const column = a + j * n;
+    for (int i = 0; i <= j; ++i) {
+      const T* const other = a + i * n;
+      T x = column[i];
+      for (int k = 0; k < i; ++k) x -= other[k] * column[k];
+      if (i == j && !(x > 0)) return j + 1;
+      column[i] = i == j ? std::sqrt(x) : x / other[i];
+    }
+  }
+  return 0;
+}
+
 /// Substitution for `columns` right sides, by panels of unknowns.
 template <class T>
 void substitute_columns(bool upper, bool transposed, bool unit, int n, int columns, const T* a,
@@ -47,6 +96,7 @@ void substitute_columns(bool upper, bool transposed, bool unit, int n, int colum
 /// The same for any number of right sides, in equal strips of at most kStrip.
 template <class T>
 void substitute(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
+  if (columns <= kStrip) return substitute_columns(upper, transposed, unit, n, columns, a, b);
   const int strips = (columns + kStrip - 1) / kStrip;
   for_strips(0, columns, strips > 0 ? (columns + strips - 1) / strips : 1, [&](Strip s) {
     substitute_columns(upper, transposed, unit, n, s.count, a, b + int64_t(s.first) * lead(n));
@@ -64,6 +114,7 @@ template <class T> bool finite_piece(const T* x, int64_t n) {
 
 template <class T> bool finite(const T* x, int64_t n) {
   constexpr int64_t kPiece = 1 << 16;
+  if (n <= kPiece) return finite_piece(x, n);
   const int64_t pieces = (n + kPiece - 1) / kPiece;
   std::atomic<int64_t> finite_pieces{0};  // an interrupt skips pieces: they may have NaNs
   parallel(pieces, true, [&](int64_t i) {
@@ -73,6 +124,7 @@ template <class T> bool finite(const T* x, int64_t n) {
 }
 
 template <class T> int lu(int m, int n, T* a, int* pivots) {
+  if (m <= kSmall && n <= kSmall) return small_lu(m, n, a, pivots);
   const SerialBlasScope one;
   const Columns<T> in{a, lead(m)};
   const int k = std::min(m, n), panel = k < kMinSplit ? k : kPanel;
@@ -117,7 +169,8 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
     substitute(true, true, false, n, columns, a, b);
     substitute(false, true, true, n, columns, a, b);
   }
-  if (columns > 0) MT_ROUTINE(laswp)(&columns, b, &ld, &first, &n, pivots, &step);
+  if (n <= kSmall) exchange_small(transposed, n, columns, pivots, b);
+  else if (columns > 0) MT_ROUTINE(laswp)(&columns, b, &ld, &first, &n, pivots, &step);
   if (!transposed) {
     substitute(false, false, true, n, columns, a, b);
     substitute(true, false, false, n, columns, a, b);
@@ -126,6 +179,13 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
 }
 
 template <class T> int lu_inverse(int n, T* a, const int* pivots) {
+  if (n <= kSmall) {
+    T x[kSmall * kSmall] = {};
+    for (int i = 0; i < n; ++i) x[i * (n + 1)] = 1;
+    lu_solve(false, n, n, a, pivots, x);
+    std::memcpy(a, x, sizeof(T) * n * n);
+    return 0;
+  }
   const SerialBlasScope one;
   const int ld = lead(n);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
@@ -134,6 +194,7 @@ template <class T> int lu_inverse(int n, T* a, const int* pivots) {
 }
 
 template <class T> int cholesky(int n, T* a) {
+  if (n <= kSmall) return small_cholesky(n, a);
   const SerialBlasScope one;
   const Columns<T> in{a, lead(n)};
   const int panel = n < kMinSplit ? n : kPanel;

@@ -92,6 +92,7 @@ constexpr int lead(int n) { return n > 1 ? n : 1; }
 /// Columns of a panel and of a strip; smaller matrices are factored as a whole.
 constexpr int kPanel = 64, kStrip = 128, kMinSplit = 256;
 constexpr int kMinColumns = 16;  // fewer right sides are solved as a whole
+constexpr int kSmall = 16;       // rows of matrices for which LAPACK is not called
 
 /// Neighbouring columns, or rows: first .. first + count - 1.
 struct Strip {
@@ -133,13 +134,28 @@ template <class T> struct Columns {
   /// Replaces n columns at `b` by the solution with the triangle of k rows at `t`.
   void solve_triangle(const char* upper, const char* transposed, const char* unit, int k, int n,
                       const T* t, T* b) const {
-    if (k <= TriangularSystem<T>::kMaxUnknowns && n >= kMinColumns) {
+    if (k <= TriangularSystem<T>::kMaxUnknowns && n >= (k <= kSmall ? 4 : kMinColumns)) {
       const bool flipped = *transposed == 'T', backward = (*upper == 'U') != flipped;
       return solve_triangle_on_cpu(TriangularSystem<T>{k, n, backward, *unit == 'U', t,
                                                        flipped ? ld : 1, flipped ? 1 : ld, b, ld});
     }
+    if (k <= kSmall)
+      return solve_small(*upper == 'U', *transposed == 'T', *unit == 'U', k, n, t, b);
     const T one = 1;
     MT_ROUTINE(trsm)("L", upper, transposed, unit, &k, &n, &one, t, &ld, b, &ld, 1, 1, 1, 1);
+  }
+  /// The same for a triangle of a few rows.
+  void solve_small(bool upper, bool transposed, bool unit, int k, int n, const T* t, T* b) const {
+    const int row_step = transposed ? ld : 1, column_step = transposed ? 1 : ld;
+    const bool backward = upper != transposed;
+    for (T* x = b; x < b + int64_t(n) * ld; x += ld)
+      for (int done = 0; done < k; ++done) {
+        const int at = backward ? k - 1 - done : done;
+        const T* const column = t + at * column_step;
+        if (!unit) x[at] /= column[at * row_step];
+        const int from = backward ? 0 : at + 1, end = backward ? at : k;
+        for (int i = from; i < end; ++i) x[i] -= column[i * row_step] * x[at];
+      }
   }
   /// Exchanges the rows first .. end - 1 of `count` columns with the rows of their pivots, from 1.
   void exchange_rows(int column, int count, int first, int end, const int* pivots) const {

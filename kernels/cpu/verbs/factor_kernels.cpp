@@ -90,7 +90,7 @@ template <class T> void solve_by_lanes(const TriangularSystem<T>& s) {
   for (int column = 0; column < s.columns; column += lanes.kCount) {
     const int count = std::min(lanes.kCount, s.columns - column);
     T* const b = s.b + int64_t(column) * s.ld;
-    if (count < lanes.kCount) std::memset(lanes.x, 0, sizeof lanes.x);
+    if (count < lanes.kCount) std::memset(lanes.x, 0, s.unknowns * sizeof lanes.x[0]);
     transpose(lanes.x[0], lanes.kCount, b, s.ld, s.unknowns, count);
     int k = 0;
     for (; k + 4 <= s.unknowns; k += 4) find_unknowns<4>(k, s, lanes);
