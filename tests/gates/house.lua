@@ -370,11 +370,11 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35565, ['kernels/cpu/verbs'] = 6255, ['kernels/cpu/simd'] = 1648, ['kernels/cpu/pool'] = 515,
-  ['kernels/cpu/jit'] = 8023, ['kernels/cpu/interpret'] = 2131, ['kernels/cpu/libraries'] = 2714,
+  ['kernels'] = 35643, ['kernels/cpu/verbs'] = 6255, ['kernels/cpu/simd'] = 1648, ['kernels/cpu/pool'] = 515,
+  ['kernels/cpu/jit'] = 8023, ['kernels/cpu/interpret'] = 2131, ['kernels/cpu/libraries'] = 2791,
   ['kernels/cuda'] = 7720, ['kernels/math'] = 2420,
   ['engine'] = 36890, ['engine/core'] = 2558, ['engine/autograd'] = 2860, ['engine/ops'] = 11449,
-  ['engine/linalg'] = 1754, ['engine/io'] = 3224, ['engine/text'] = 1398, ['engine/profile'] = 697,
+  ['engine/linalg'] = 1765, ['engine/io'] = 3224, ['engine/text'] = 1398, ['engine/profile'] = 697,
   ['engine/dist'] = 1688, ['engine/gpu'] = 1859, ['engine/compiler'] = 9360,
   ['bindings'] = 38289, ['bindings/core'] = 4115, ['bindings/functions'] = 6244, ['bindings/program'] = 1366,
   ['bindings/lua/core'] = 1287, ['bindings/lua/nn'] = 3313, ['bindings/lua/optim'] = 1713,

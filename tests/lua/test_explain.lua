@@ -120,6 +120,8 @@ test('a convolution names its kernel: its own with one channel, oneDNN\'s from 1
   end
   eq(text:find 'oneDNN' ~= nil and os.getenv 'MTORCH_ONEDNN' == 'off', false)
   has(explained(mt.conv2d, mt.randn(8, 1, 99, 99), mt.randn(16, 1, 3, 3)), "16 x 1 x 3 x 3%): mtorch's own kernel")
+  local function depthwise() return mt.conv2d(mt.randn(8, 32, 30, 30), mt.randn(32, 1, 3, 3), {groups = 32}) end
+  has(explained(depthwise), "32 x 1 x 3 x 3%): mtorch's own kernel")
 end)
 
 test('functions that are not compiled: verbs, threads, the kernel of a product', function()

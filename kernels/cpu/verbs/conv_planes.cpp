@@ -63,6 +63,7 @@ void run_line(const Lines& s, Part p) {
           part[f][o] = broadcast(o == 0 ? *p.bias : 0.0f);
       MT_UNROLL for (int r = 0; r < stride; ++r, ++y, in += s.in_row) {
         if (y < 0 || y >= s.h.in) continue;
+        __builtin_prefetch(in + s.in_plane);
         MT_UNROLL for (int j = 0; j < all; ++j) {
           const float* const from = in + shift[j];
           F32s x = load_where(from, mask_of(bits[j]));
@@ -86,6 +87,7 @@ void run_line(const Lines& s, Part p) {
         store_columns(out + W, second, p.count - W);
       }
       store_columns(out, first, p.count);
+      __builtin_prefetch(out + s.out_plane, 1);
       out += s.out_row;
     }
   }
@@ -223,7 +225,7 @@ struct Planes {
                       job.a_row,
                       c.bias ? 1 : 0};
         for (int64_t e = from, n; e < to; e += n) {
-          n = smaller(to - e, c.groups - e % c.groups);
+          n = flat || registers == 1 ? smaller(to - e, c.groups - e % c.groups) : 1;
           run_planes(s, first, last, e, n);
         }
       }
