@@ -512,6 +512,43 @@ test('indices of targets are computed before the values, and all before the firs
   end, 1, 1, {mt.zeros(8, 'float64'), mt.ones({1}, 'int64')})
 end)
 
+test('targets that are read by the values of others, and results of calls in locals', function()
+  local function both(a, b) return a + b, a - b end
+  local function twice(a) return (both(a, a)) end
+  same(function(x, y)
+    local i = grid(1)
+    local a, b, c = x[i], x[i] * 2, i
+    a, b, c = b + a, c + a, a + b
+    x[i], y[i], a = y[i] + a, x[i] - b, a + c
+    y[i], y[i + 4] = y[i + 4], y[i]
+    local p, q = both(a, b)
+    local r = twice(p)
+    for k = 1, 2 do
+      local s, t = both(p, k)
+      if k == 2 then p, r = s, t end
+      q = q + s * t
+    end
+    y[i + 8], y[i + 12] = p + q, r
+  end, 1, 4, {mt.randn(4, 'float64'), mt.randn(16, 'float64')})
+end)
+
+test('conditions whose right side would be out of bounds', function()
+  same(function(x, y)
+    local i = grid(1)
+    local n = i
+    if i < #x and x[i + 1] > x[i] and x[i + 1] > 0 then y[i] = y[i] + 1 end
+    if i == 1 or x[i - 1] > 0 then y[i] = y[i] + 2 else y[i] = y[i] + 4 end
+    if i > 1 and x[i - 1] > 0 then y[i] = y[i] + 8 elseif i < #x and x[i + 1] > 0 then y[i] = y[i] + 16 end
+    while n <= #x and x[n] < 1 do n = n + 1 end
+    y[i] = y[i] + 32 * n
+    repeat n = n - 1 until n < 1 or x[n] > 0.5 or n < #x and x[n + 1] > 2
+    y[i] = y[i] + 1024 * n
+    repeat n = n + 1 until n > 3 and (n > #x or x[n] > 0)
+    while not (n > #x) and (n < 6 or x[n] > 0) do n = n + 1 end
+    y[i] = y[i] + 65536 * n
+  end, 1, 40, {mt.randn(40, 'float64'), mt.zeros(40, 'float64')})
+end)
+
 test('several targets, blocks, shadowed names, rows and shapes in locals', function()
   same(function(x, y)
     local i = grid(1)

@@ -360,16 +360,18 @@ bool returns_early(const ast::Block& block, bool outermost) {
   }
   return false;
 }
-/// Whether a local that is never reassigned can be replaced by its value: reading it again is free.
-bool is_fixed(const Value& v) {
-  return v.kind != Value::variable && v.kind != Value::operation && v.kind != Value::load;
-}
-/// Whether a store of the same statement can change it: it reads an element or, with `locals`, a local.
-bool may_change(const Value& v, bool locals) {
-  if (v.kind == Value::load || (locals && v.kind == Value::variable)) return true;
-  return std::any_of(v.args.begin(), v.args.end(),
-                     [&](const Value* arg) { return may_change(*arg, locals); });
-}
+/// What an assignment sets: variables, and perhaps elements.
+struct Targets {
+  std::vector<int> variables;
+  bool elements = false;
+  /// Whether setting them can change a value.
+  bool change(const Value& v) const {
+    if (v.kind == Value::load && elements) return true;
+    if (v.kind == Value::variable && std::ranges::count(variables, v.index)) return true;
+    return std::any_of(v.args.begin(), v.args.end(),
+                       [&](const Value* arg) { return change(*arg); });
+  }
+};
 
 class Builder : CallBuilder {
  public:
@@ -443,18 +445,26 @@ class Builder : CallBuilder {
     if (f.returned && values.size() != f.results.size())
       refuse(s.line, "'{}' returns {} value{} here and {} elsewhere", f.function->name,
              values.size(), values.size() == 1 ? "" : "s", f.results.size());
-    if (!f.returned)
-      for (size_t k = 0; k < values.size(); ++k) {
-        f.results.push_back(fresh("result of " + f.function->name, s.line));
-        p_.variables.back().home = f.home;
+    for (size_t k = 0; k < values.size(); ++k) {
+      Value* const v = value_of(values[k], s.line);
+      const bool only = last && !f.scope && v->kind == Value::variable && is_fixed(*v);
+      if (!f.returned) {
+        f.results.push_back(only ? v->index : fresh("result of " + f.function->name, s.line));
+        if (!only) p_.variables.back().home = f.home, p_.variables.back().is_result = true;
       }
+      if (!only) store(f.results[k], v, s.line);
+    }
     f.returned = true;
-    for (size_t k = 0; k < values.size(); ++k)
-      store(f.results[k], value_of(values[k], s.line), s.line);
     if (f.scope && !last) emit(Statement::leave, s.line)->target = f.scope;
   }
 
   // ---- statements ------------------------------------------------------------------------------
+
+  /// Whether a local that is never reassigned can be replaced by its value: reading it again is free.
+  bool is_fixed(const Value& v) const {
+    return v.kind < Value::operation &&
+           (v.kind != Value::variable || p_.variables[size_t(v.index)].is_result);
+  }
 
   void statements(const ast::Block& block) {
     for (size_t k = 0; k < block.size(); ++k)
@@ -516,9 +526,6 @@ class Builder : CallBuilder {
              values.size() == 1 ? "" : "s");
     }
     values.resize(s.variables.size());
-    if (values.size() > 1)
-      for (Item& it : values)
-        if (it.kind == Item::value && !is_fixed(*it.number)) it.number = spilled(it.number, s.line);
     for (size_t k = 0; k < s.variables.size(); ++k) {
       const int local = s.variables[k];
       if (values[k].kind == Item::nil && !s.right.empty() && k < s.right.size())
@@ -531,13 +538,16 @@ class Builder : CallBuilder {
   /// As in LuaJIT, the indices of the targets are computed first, then the values; then they are stored.
   void assign(const ast::Statement& s) {
     const bool several = s.left.size() > 1;
-    const bool locals = std::any_of(s.left.begin(), s.left.end(),
-                                    [](const ast::Expr& e) { return e->kind == Expr::local; });
+    Targets targets;
+    for (const ast::Expr& target : s.left)
+      if (target->kind != Expr::local) targets.elements = true;
+      else if (const Item& it = frame_->locals[size_t(target->variable)]; it.number)
+        targets.variables.push_back(it.number->index);
     std::vector<Item> places;
     for (const ast::Expr& target : s.left) {
       places.push_back(target->kind == Expr::local ? Item() : item(*target));
       for (Value*& v : places.back().prefix)
-        if (several && may_change(*v, locals)) v = spilled(v, s.line);
+        if (several && targets.change(*v)) v = spilled(v, s.line);
     }
     Statement* const mark = out_->last;
     std::vector<Item> values = items(s.right, s.left.size());
@@ -546,9 +556,9 @@ class Builder : CallBuilder {
     if (values.size() < s.left.size())
       refuse(s.line, "{} targets, but {} value{}", s.left.size(), values.size(),
              values.size() == 1 ? "" : "s");
-    if (several)
-      for (Item& it : values)
-        if (Value* const v = value_of(it, s.line); !is_fixed(*v)) it = spilled(v, s.line);
+    for (size_t k = 0; k + 1 < s.left.size(); ++k)  // the last one is stored first
+      if (Value* const v = value_of(values[k], s.line); targets.change(*v))
+        values[k] = spilled(v, s.line);
     for (size_t k = s.left.size(); k-- > 0;)  // in LuaJIT's order
       assign_one(*s.left[k], places[k], values[k]);
   }
@@ -576,15 +586,26 @@ class Builder : CallBuilder {
   }
 
   void branch(const ast::Statement& s, size_t arm) {
-    Value* const condition = value(*s.right[arm]);
-    Statement* const b = emit(Statement::branch, s.right[arm]->line);
-    b->value = condition;
-    Body* const before = into(b->body);
+    const bool only = arm + 1 == s.blocks.size();
+    Body* const before = out_;
+    Statement* const b = enter(*s.right[arm], only);
     statements(s.blocks[arm]);
     out_ = &b->other;
     if (arm + 1 < s.right.size()) branch(s, arm + 1);
-    else if (arm + 1 < s.blocks.size()) statements(s.blocks[arm + 1]);
+    else if (!only) statements(s.blocks[arm + 1]);
     out_ = before;
+  }
+  /// Begins a branch. `splits`: `a and b` may be a branch in another one, where b must not be computed if a is false.
+  Statement* enter(const Expr& condition, bool splits) {
+    if (splits && condition.kind == Expr::both && is_heavy(*condition.args[1])) {
+      enter(*condition.args[0], true);
+      return enter(*condition.args[1], true);
+    }
+    Value* const v = value(condition);
+    Statement* const b = emit(Statement::branch, condition.line);
+    b->value = v;
+    into(b->body);
+    return b;
   }
 
   /// while and repeat: a loop that is left depending on the condition.
@@ -594,16 +615,27 @@ class Builder : CallBuilder {
     const bool first = s.kind == ast::Statement::while_loop;
     loops_.push_back(l);
     if (!first) statements(s.blocks[0]);
-    Value* condition = value(*s.right[0]);
-    if (first) condition = apply<op::LogicalNot>({condition}, s.right[0]->line);
-    Statement* const b = emit(Statement::branch, s.right[0]->line);
-    b->value = condition;
-    Body* const body = into(b->body);
-    emit(Statement::leave, s.line)->target = l;
-    out_ = body;
+    leave_if(*s.right[0], !first, l, s.line);
     if (first) statements(s.blocks[0]);
     loops_.pop_back();
     out_ = before;
+  }
+  /// Leaves a loop if the condition is `when`, in two steps for `a or b`, or `not (a and b)`, as in `enter`.
+  void leave_if(const Expr& condition, bool when, Statement* loop, int line) {
+    const bool chooses =
+        when && condition.kind == Expr::either && condition.args[0]->kind == Expr::both;
+    if (condition.kind == (when ? Expr::either : Expr::both) && !chooses &&
+        is_heavy(*condition.args[1])) {
+      leave_if(*condition.args[0], when, loop, line);
+      return leave_if(*condition.args[1], when, loop, line);
+    }
+    Value* v = value(condition);
+    if (!when) v = apply<op::LogicalNot>({v}, condition.line);
+    Statement* const b = emit(Statement::branch, condition.line);
+    b->value = v;
+    Body* const body = into(b->body);
+    emit(Statement::leave, line)->target = loop;
+    out_ = body;
   }
 
   void count(const ast::Statement& s) {

@@ -285,7 +285,7 @@ bool is_arithmetic(int op) {
 /// The formula, if the operation is to be replaced by it.
 const ir::Expression* formula_of(const Value& v) {
   const OpRow& row = op_row(v.op);
-  if (v.op >= kOps) return nullptr;
+  if (v.op >= kOps || v.op == op::id<op::LogicalNot>) return nullptr;
   const ir::Expression* const e = ir::formula_of(v.op, nullptr, (1u << row.params) - 1);
   if (!e || row.params > 0 || row.answers_bool || row.inputs > 2 || v.type == T::integer) return e;
   const Program& p = e->program();
@@ -330,6 +330,8 @@ class Expander {
     for (Value*& a : v->args) a = expanded(a);
     if (v->kind != Value::operation || v->op == kConvert) return v;
     const OpRow& row = op_row(v->op);
+    if (v->has<op::LogicalOr>() && v->args[1]->kind == Value::boolean && v->args[1]->value == 0)
+      return v->args[0];
     const ir::Expression* const e = formula_of(*v);
     if (!e && v->args.count > row.inputs)
       fail_line(k_, v->line, "this needs mt.{}, which kernels do not have", row.info->name);

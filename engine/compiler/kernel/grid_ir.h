@@ -21,6 +21,7 @@ struct Variable {
   int line = 0;
   GridType type = GridType::none;
   const Body* home = nullptr;  // the body of its declaration
+  bool is_result = false;      // of a call, and not set after it
 };
 struct Tensor {
   std::string name;
