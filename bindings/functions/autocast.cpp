@@ -156,9 +156,10 @@ int is_autocasting(Args& a) {
 
 const Entry kAutocastFunctions[] = {
     {"autocast(fn, ..)",
-     "Calls fn with the arguments and returns its results; inside, products, linear and convolutions "
-     "of float32 run in 16 bits (bfloat16 on the CPU, float16 on a GPU), exp, log, sums, norms and "
-     "losses in float32, all else in the widest dtype of its inputs. Call backward outside.\n"
+     "Calls fn with the arguments and returns its results; inside, products, linear, convolutions "
+     "and recurrent layers of float32 run in 16 bits (bfloat16 on the CPU, float16 on a GPU), exp, "
+     "log, sums, norms and losses in float32, all else in the widest dtype of its inputs. Call "
+     "backward outside.\n"
      "With options as one table: mt.autocast{fn, x, dtype='bfloat16', device='cuda', enabled=true}.",
      autocast_body},
     {"is_autocast_enabled(device='cpu')", "Whether mt.autocast is active for a kind of device.",

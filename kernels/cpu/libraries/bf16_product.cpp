@@ -56,8 +56,10 @@ Panels panels_of(const Matmul& q) {
   const bool by_rows = q.m >= q.n;
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   int64_t size = longer < 512 ? longer : std::max<int64_t>(256, (longer / 8 + 63) / 64 * 64);
-  // Kernels that write rows with gaps between them take 2 to 14 % longer (128 x 768 x 50257: 22.3, 25.1 ms).
-  const bool direct = !q.accumulate && q.c_row == q.n && (by_rows || size == longer);
+  // Without AMX another kernel writes rows with gaps between them. For bfloat16 it is slower than a copy (128 x 768 x
+  // 50257: 25.1 and 22.3 ms on Zen 5), for float32 it is 5 % faster (700 x 650 x 2600).
+  const bool dense = q.c_row == q.n && (by_rows || size == longer),
+             direct = !q.accumulate && (dense || (q.wide && !onednn::open()->amx));
   if (!direct) size = std::min(size, std::max<int64_t>(64, kPanelBytes / 4 / shorter / 64 * 64));
   return {by_rows, size, (longer + size - 1) / size, direct};
 }
