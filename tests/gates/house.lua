@@ -370,7 +370,7 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35643, ['kernels/cpu/verbs'] = 6255, ['kernels/cpu/simd'] = 1648, ['kernels/cpu/pool'] = 515,
+  ['kernels'] = 35660, ['kernels/cpu/verbs'] = 6273, ['kernels/cpu/simd'] = 1648, ['kernels/cpu/pool'] = 515,
   ['kernels/cpu/jit'] = 8023, ['kernels/cpu/interpret'] = 2131, ['kernels/cpu/libraries'] = 2791,
   ['kernels/cuda'] = 7720, ['kernels/math'] = 2420,
   ['engine'] = 36890, ['engine/core'] = 2558, ['engine/autograd'] = 2860, ['engine/ops'] = 11449,

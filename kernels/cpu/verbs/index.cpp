@@ -37,17 +37,31 @@ Gather collapsed(const Gather& call) {
 
 // ---- gather -------------------------------------------------------------------------------------
 
+/// Whether n positions are all in range and not negative, checked with vector operations.
+inline bool all_in_range(const int64_t* index, int64_t n, const Positions p) {
+  int64_t least = p.first, most = p.first;
+  for (int64_t i = 0; i < n; ++i) {
+    least = index[i] < least ? index[i] : least;
+    most = index[i] > most ? index[i] : most;
+  }
+  return least >= p.first && most - p.first < p.extent;
+}
+
 /// Gathers a row whose elements have different positions.
 template <class T>
 bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
                   int64_t step, int64_t n, const Positions p) {
+  constexpr int64_t kStrip = 1024;
   bool wrong = false;
-  if (xs == 1 && os == 1 && is == 0 && step == 1) {
-    for (int64_t i = 0; i < n; ++i) out[i] = in[p.read(index[i], wrong)];
-  } else if (xs == 1 && os == 1) {
-    for (int64_t i = 0; i < n; ++i) out[i] = in[i * is + p.read(index[i], wrong) * step];
-  } else {
-    for (int64_t i = 0; i < n; ++i) out[i * os] = in[i * is + p.read(index[i * xs], wrong) * step];
+  for (int64_t end = n, i = 0; i < end;) {
+    n = smaller(end, i + kStrip);
+    if (xs != 1 || !all_in_range(index + i, n - i, p)) {
+      for (; i < n; ++i) out[i * os] = in[i * is + p.read(index[i * xs], wrong) * step];
+    } else if (os == 1 && is == 0 && step == 1) {
+      for (; i < n; ++i) out[i] = in[index[i] - p.first];
+    } else {
+      for (; i < n; ++i) out[i * os] = in[i * is + (index[i] - p.first) * step];
+    }
   }
   return wrong;
 }
@@ -128,16 +142,6 @@ template <class T> bool gather_as(const Gather& g) {
 }
 
 // ---- scatter ------------------------------------------------------------------------------------
-
-/// Whether n positions are all in range and not negative, checked with vector operations.
-inline bool all_in_range(const int64_t* index, int64_t n, const Positions p) {
-  int64_t least = p.first, most = p.first;
-  for (int64_t i = 0; i < n; ++i) {
-    least = index[i] < least ? index[i] : least;
-    most = index[i] > most ? index[i] : most;
-  }
-  return least >= p.first && most - p.first < p.extent;
-}
 
 /// Scatters a row whose elements have different positions; positions out of range are skipped.
 template <ScatterReduce J, class T>

@@ -561,16 +561,28 @@ template <class T> void entry(const Product<T>& q) {
 
 /// Integers wrap around, which is defined for unsigned arithmetic.
 template <class T> void wrapping_entry(const Product<T>& q) {
-  constexpr int64_t kColumns = 4096;
-  const int64_t across = ceil_div(q.n, kColumns);
+  constexpr int64_t kColumns = 512;
+  const int64_t across = ceil_div(q.n, kColumns), step = q.b.col;
   parallel(q.m * across, q.work() > 1e6, [&](int64_t piece) {
     const int64_t i = piece / across, from = piece % across * kColumns;
-    const int64_t to = smaller(from + kColumns, q.n);
-    for (int64_t j = from; j < to && !q.accumulate; ++j) *q.c(i, j) = 0;
-    for (int64_t p = 0; p < q.k && !mt_interrupted; ++p) {
-      const T x = *q.a(i, p);
-      for (int64_t j = from; j < to; ++j) *q.c(i, j) = T(*q.c(i, j) + x * *q.b(p, j));
-    }
+    const int64_t n = smaller(kColumns, q.n - from);
+    T sum[kColumns];
+    for (int64_t j = 0; j < n; ++j) sum[j] = q.accumulate ? *q.c(i, from + j) : T(0);
+    const auto add = [&]<int kRows>(int64_t p) {
+      T x[kRows];
+      const T* b[kRows];
+      for (int r = 0; r < kRows; ++r) x[r] = *q.a(i, p + r), b[r] = q.b(p + r, from);
+      const auto columns = [&](int64_t by) {
+        for (int64_t j = 0; j < n; ++j)
+          for (int r = 0; r < kRows; ++r) sum[j] = T(sum[j] + x[r] * b[r][j * by]);
+      };
+      if (step == 1) columns(1);
+      else columns(step);
+    };
+    int64_t p = 0;
+    for (; p + 4 <= q.k && !mt_interrupted; p += 4) add.template operator()<4>(p);
+    for (; p < q.k && !mt_interrupted; ++p) add.template operator()<1>(p);
+    for (int64_t j = 0; j < n; ++j) *q.c(i, from + j) = sum[j];
   });
 }
 void entry(const Product<uint8_t>& q) { wrapping_entry(q); }
