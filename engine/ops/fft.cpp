@@ -94,6 +94,8 @@ void call(const Lines& l, Fft f, const Roots* twiddles = nullptr) {
 /// square root, even for real signals if possible.
 int64_t first_factor(const Lines& l, bool real) {
   const int64_t side_by_side = 64 / item_size(l.dtype), lines = l.outer * l.inner;
+  // Registers hold neighbours of such a line, so that one line is enough to fill them.
+  if (l.inner == 1 && l.n % 32 == 0 && l.n >= 512 && l.n <= (1 << 15)) return 1;
   if (l.n <= 32 || (l.n <= 8192 && 2 * lines >= side_by_side)) return 1;
   // Blocks of whole registers are faster as they are (64 x 4096 on Zen 4: 3 times), while their scratch is small.
   if (l.n <= (1 << 16) && lines >= 2 * side_by_side) return 1;

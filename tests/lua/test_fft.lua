@@ -51,10 +51,10 @@ local function by_definition(z)
   return mt.complex(c:matmul(re) - s:matmul(im), s:matmul(re) + c:matmul(im))
 end
 
--- Every radix, primes by the definition and by convolution (47: a padded one), and products of both; 1009 and 2^k in
--- two steps.
+-- Every radix, primes by the definition and by convolution (47: a padded one), and products of both; 192 and 832 are
+-- no whole squares of registers; 1009 and 2^k in two steps.
 local lengths = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 27, 31, 32, 33, 35, 37, 47, 49, 60, 64, 74, 97, 125, 143,
-  144, 210, 243, 256, 257, 360, 1000, 1009, 1024}
+  144, 192, 210, 243, 256, 257, 360, 832, 1000, 1009, 1024}
 test('lengths, dimensions and layouts, by the definition', function()
   mt.manual_seed(2)
   for i, n in ipairs(lengths) do

@@ -1,8 +1,9 @@
 // fft.cpp -- the fft verb: Fourier transforms of blocks of lines, as many as a register has elements
 //
 // A block is copied to scratch memory, where a row has one element of each of its lines, so that all
-// arithmetic is on whole rows. The transform is Stockham's: each pass splits off one factor of n and
-// sorts as it goes (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7).
+// arithmetic is on whole rows; a line of adjacent elements is a block of its own neighbours. The
+// transform is Stockham's: each pass splits off one factor of n and sorts as it goes (Van Loan,
+// Computational Frameworks for the Fast Fourier Transform, 1.7).
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -74,7 +75,7 @@ template <class T> struct Row {
   }
 };
 
-/// The transform of 2, 4 or 8 numbers, or of an odd number R, by every `step`-th root.
+/// The transform of 2, 4, 8 or 16 numbers, or of an odd number R, by every `step`-th root.
 template <int R, class T> struct Butterfly {
   static constexpr int half = (R - 1) / 2;
   T cosine[R], sine[R];
@@ -95,6 +96,18 @@ template <int R, class T> struct Butterfly {
       a[0] = x[0] + y[0], a[4] = x[0] - y[0], a[2] = x[2] + y[2], a[6] = x[2] - y[2];
       for (int k = 1; k < 4; k += 2) {  // the roots 1 and 3 have parts of one size
         a[k] = multiply_add(y[k], cosine[1], x[k]), a[k + 4] = multiply_add(y[k], -cosine[1], x[k]);
+      }
+    } else if constexpr (R == 16) {
+      Row<T> b[R];
+      for (int i = 0; i < 4; ++i) {
+        four(a[i], a[i + 4], a[i + 8], a[i + 12], sine[4]);
+        for (int k = 0; k < 4; ++k)
+          b[i + 4 * k] =
+              i * k > 0 ? a[i + 4 * k] * Number<T>{cosine[i * k], sine[i * k]} : a[i + 4 * k];
+      }
+      for (int k = 0; k < 4; ++k) {
+        four(b[4 * k], b[4 * k + 1], b[4 * k + 2], b[4 * k + 3], sine[4]);
+        for (int i = 0; i < 4; ++i) a[k + 4 * i] = b[4 * k + i];
       }
     } else {
       Row<T> sum[half], difference[half], x = a[0];
@@ -456,12 +469,161 @@ template <class T> struct Block {
   }
 };
 
+/// A line of adjacent complex numbers, or of real ones in pairs, as a matrix of m rows of a register each: its columns
+/// are transformed as the lines of a block are, then its rows, across registers, in squares that are transposed
+/// (Bailey, FFTs in external or hierarchical memory, 1990). Nothing is copied, and the matrix stays in the L1 cache.
+template <class T> struct Line {
+  static constexpr int L = kLines<T>;
+  const Fft& c;
+  const int64_t n = fft_pairs(c) ? c.n / 2 : c.n, m = n / L;
+  const Number<T>* const roots = static_cast<const Number<T>*>(c.roots);
+  Row<T>* const
+      twiddles;  // of element k, q of the matrix the power k q of the root of n, in squares
+
+  explicit Line(const Fft& call)
+      : c(call),
+        twiddles(reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) + fft_scratch(c.n) / 2)) {}
+
+  static bool serves(const Fft& c) {
+    const int64_t n = fft_pairs(c) ? c.n / 2 : c.n;
+    return n % L == 0 && n >= L * L && c.columns * c.inner == 1 && !c.in.whole && !c.out.whole;
+  }
+  void fill_twiddles() const {
+    T* to = reinterpret_cast<T*>(twiddles);
+    for (int64_t k = 0; k < m; k += L)
+      for (int64_t q = 0; q < L; ++q, to += 2 * L)
+        for (int64_t v = 0; v < L; ++v) {
+          const Number<T> w = k + v < m ? roots[c.n / n * q * (k + v)] : Number<T>{};
+          to[v] = w.re, to[v + L] = w.im;
+        }
+  }
+
+  /// The numbers e .. e + L - 1 of `count` at `data`; those behind are 0.
+  static MT_SIMD Row<T> read(const T* data, int64_t e, int64_t count) {
+    Row<T> x;
+    if (e + L <= count) return x.load(data + 2 * e), x;
+    T some[2 * L] = {};
+    if (e < count) std::memcpy(some, data + 2 * e, size_t(2 * (count - e)) * sizeof(T));
+    return x.load(some), x;
+  }
+  static MT_SIMD void write(const Row<T>& x, T* data, int64_t e, int64_t count) {
+    if (e + L <= count) return x.store(data + 2 * e);
+    T some[2 * L];
+    x.store(some);
+    if (e < count) std::memcpy(data + 2 * e, some, size_t(2 * (count - e)) * sizeof(T));
+  }
+  static int64_t smaller_count(const FftSide& s, int64_t n) {
+    return s.layout == FftLayout::complex ? smaller(s.count, n) : n;
+  }
+  /// The conjugates of the numbers n - e, n - e - 1, ..
+  MT_SIMD Row<T> mirrored(const T* data, int64_t e) const {
+    Row<T> x;
+    x.load(data + 2 * (n - e - L + 1));
+    return conj(x.reversed());
+  }
+  Row<T> root_row(int64_t e) const { return read(&roots->re, e, c.n); }
+
+  void load(const T* data, Row<T>* x) const {
+    const int64_t count = smaller_count(c.in, n);
+    const T* const factor = static_cast<const T*>(c.in.factor);
+    for (int64_t r = 0; r < m; ++r) {
+      x[r] = read(data, r * L, count);
+      if (factor) x[r] = x[r] * read(factor, r * L, count);
+    }
+  }
+  /// Block::join_half.
+  void load_half(const T* data, Row<T>* x) const {
+    for (int64_t e = 0; e < n; e += L) {
+      const Row<T> a = read(data, e, n), b = mirrored(data, e);
+      x[e / L] = (a + b + turned((a - b) * root_row(e))) * T(c.inside / 2);
+    }
+    x->re[0] = (data[0] + data[2 * n]) * T(c.scale),
+    x->im[0] = (data[0] - data[2 * n]) * T(c.scale);
+  }
+  /// Block::split_half, of the n numbers z and the first one again.
+  void store_half(T* z, T* data) const {
+    const T* const factor = static_cast<const T*>(c.out.factor);
+    z[2 * n] = z[0], z[2 * n + 1] = z[1];
+    for (int64_t e = 0; e < n; e += L) {
+      const Row<T> a = read(z, e, n), b = mirrored(z, e);
+      Row<T> y = (a + b) * T(0.5) + turned((a - b) * T(-0.5)) * root_row(e);
+      y = y * T(c.inside);
+      if (factor) y = y * read(factor, e, n);
+      write(y, data, e, n);
+    }
+    const T ends[] = {(z[0] + z[1]) * T(c.scale), (z[0] - z[1]) * T(c.scale)};
+    for (int end = 0; end < 2; ++end) {
+      const int64_t at = end * 2 * n;
+      data[at] = factor ? ends[end] * factor[at] : ends[end];
+      data[at + 1] = factor ? ends[end] * factor[at + 1] : 0;
+    }
+  }
+  /// Transforms the rows of the matrix x to n numbers, of which `count` are stored.
+  void store(const Row<T>* x, T* data, int64_t count, const T* factor, T scale) const {
+    const Butterfly<L, T> butterfly(roots, c.n / L);
+    constexpr int lane = simd::kLane<T>;
+    const Row<T>* w = twiddles;
+    for (int64_t k = 0; k < m; k += L, w += L) {
+      Row<T> a[L];
+      const T* const square = &x[k].re[0];
+      for (int i = 0; i < L; i += lane)
+        for (int part = 0; part < 2; ++part) {
+          simd::Vector<T> r[lane];
+          for (int j = 0; j < lane; ++j)
+            r[j] = simd::load_lanes(square + 2 * L * j + part * L + i, 2 * L * lane);
+          simd::transpose_lanes(r);
+          for (int j = 0; j < lane; ++j) (part ? a[i + j].im : a[i + j].re) = r[j];
+        }
+      for (int q = 1; q < L; ++q) a[q] = a[q] * w[q];
+      butterfly(a);
+      for (int q = 0; q < L; ++q) {
+        const int64_t e = k + m * q, end = smaller(count, m * (q + 1));
+        if (factor) a[q] = a[q] * read(factor, e, end);
+        if (scale != 1) a[q] = a[q] * scale;
+        write(a[q], data, e, end);
+      }
+    }
+  }
+
+  /// Line number `line`, with 3 (m + L) rows of scratch memory.
+  void run(int64_t line, Row<T>* x, const Passes& passes) const {
+    Row<T>*const y = x + m + L, *const z = y + m + L;
+    const auto at = [&](const FftSide& s) {
+      return static_cast<T*>(s.data) + line * s.batch * (s.layout == FftLayout::real ? 1 : 2);
+    };
+    c.in.layout == FftLayout::half ? load_half(at(c.in), x) : load(at(c.in), x);
+    x = transform(x, y, c, passes);
+    std::memset(static_cast<void*>(x + m), 0, size_t((L - m % L) % L) * sizeof *x);
+    if (c.out.layout != FftLayout::half) {
+      const bool scaled = c.in.layout != FftLayout::half;
+      return store(x, at(c.out), smaller_count(c.out, n), static_cast<const T*>(c.out.factor),
+                   scaled ? T(c.scale) : T(1));
+    }
+    store(x, reinterpret_cast<T*>(z), n, nullptr, 1);
+    store_half(reinterpret_cast<T*>(z), at(c.out));
+  }
+};
+
 template <class T> void fft_as(const Fft& c) {
   const int64_t all = c.outer * c.columns * c.inner, blocks = ceil_div(all, kLines<T>);
+  const auto rows = [&] {
+    return reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) +
+                                     worker_number() * fft_scratch(c.n));
+  };
+  const bool parallel_lines = all * c.n > kGrain / 4;
+  if (Line<T>::serves(c)) {
+    const Line<T> line(c);
+    const Passes passes(c.n, line.m);
+    line.fill_twiddles();
+    return parallel_chunks(all, ceil_div(kGrain / 4, c.n), parallel_lines,
+                           [&](int64_t i, int64_t end) {
+                             for (Row<T>* const x = rows(); i < end && !mt_interrupted; ++i)
+                               line.run(i, x, passes);
+                           });
+  }
   const Passes passes(c.n, fft_pairs(c) ? c.n / 2 : c.n);
-  parallel(blocks, all * c.n > kGrain / 4, [&](int64_t i) {
-    Row<T>* const x = reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) +
-                                                worker_number() * fft_scratch(c.n));
+  parallel(blocks, parallel_lines, [&](int64_t i) {
+    Row<T>* const x = rows();
     Block<T>(c, i * kLines<T>).run(x, x + c.n + 1, passes);
   });
 }
