@@ -370,7 +370,7 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 35812, ['kernels/cpu/verbs'] = 6425, ['kernels/cpu/simd'] = 1638, ['kernels/cpu/pool'] = 510,
+  ['kernels'] = 35814, ['kernels/cpu/verbs'] = 6425, ['kernels/cpu/simd'] = 1640, ['kernels/cpu/pool'] = 510,
   ['kernels/cpu/jit'] = 7944, ['kernels/cpu/interpret'] = 2110, ['kernels/cpu/libraries'] = 2782,
   ['kernels/cuda'] = 7628, ['kernels/math'] = 2397,
   ['engine'] = 36607, ['engine/core'] = 2535, ['engine/autograd'] = 2832, ['engine/ops'] = 11360,

@@ -56,9 +56,9 @@ MT_SIMD void copy_few(char* out, const char* in, int64_t n) {
 template <class U> MT_SIMD void fill_few(char* out, U value, int64_t n) {
   cover(
       n, [=](auto& v, int64_t at) __attribute__((always_inline)) {
-        U copies[sizeof v < sizeof(U) ? 1 : sizeof v / sizeof(U)];
-        for (U& copy : copies) copy = value;
-        __builtin_memcpy(out + at, copies, sizeof v);
+        typedef U Items __attribute__((vector_size(sizeof v < sizeof(U) ? sizeof(U) : sizeof v)));
+        const Items copies = value + Items{};
+        __builtin_memcpy(out + at, &copies, sizeof v);
       });
 }
 /// Copies the elements of n bytes in reverse order.
