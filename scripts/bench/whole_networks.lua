@@ -14,6 +14,7 @@
 local is_program = (arg and arg[0] or ''):find 'whole_networks%.lua$'
 if is_program then package.path = arg[0]:gsub('bench/whole_networks%.lua$', '?.lua;') .. package.path end
 local mt = require 'mtorch'
+local core = require 'mtorch.core'
 local decoders = require 'decoders'
 local nn, optim = mt.nn, mt.optim
 local tools = require 'bench.tools'
@@ -265,10 +266,10 @@ end
 local function training(n, half)
   local parameters, forward = n.net:parameters(), n.forward or n.net
   local opt = optim[n.optimizer[1]](parameters, n.optimizer[2])
-  local loss_of = n.loss_of or function(x, y) return n.loss(forward(x), y) end
+  local loss_of, device = n.loss_of or function(x, y) return n.loss(forward(x), y) end, tools.device
   local function step(x, y)
     opt:zero_grad()
-    local loss = half and mt.autocast{loss_of, x, y, dtype = 'bfloat16', device = tools.device} or loss_of(x, y)
+    local loss = half and mt.autocast{loss_of, x, y, dtype = 'bfloat16', device = device} or loss_of(x, y)
     loss:backward()
     if n.clip then nn.clip_grad_norm_(parameters, n.clip) end
     opt:step()
@@ -302,6 +303,11 @@ local function make(name, mode, ...)
   if not mode:find 'compiled' then return step end
   step = mt.compile(step)
   for _ = 1, 3 do step() end
+  local print_long, facts = core.print_long, nil
+  core.print_long = function(_, text) facts = text end
+  mt.explain(step)
+  core.print_long = print_long
+  if not facts:find 'replayed' then error(('net %s: %s'):format(name, facts), 0) end
   return step
 end
 
