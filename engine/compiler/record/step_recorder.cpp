@@ -492,6 +492,7 @@ void StepRecorder::plan(StepReplay& made) {
   share_in_place(calls_, buffers_);
   made.bytes_ = inner_bytes(buffers_);
   std::map<const Device*, Tensor> arenas;
+  make_room();  // of blocks that only the eager step has used
   for (const Device* d : {&cpu_device(), gpu_}) {
     if (!d) continue;
     const size_t bytes = plan_memory(buffers_, calls_.size(), *d);
