@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "engine/autograd/graph.h"
@@ -357,6 +358,7 @@ void StepRecorder::make_guards(StepReplay& made) {
   std::map<const Storage*, Tensor>
       gradients;                        // owned by a leaf: another program may write there again
   std::map<const Storage*, int> users;  // leaves, and those that own it as gradient
+  std::set<const Storage*> unused;      // gradients that the step only replaces
   for (const auto& [impl, leaf] : leaves_) {
     ++users[impl->storage];
     if (leaf.grad.defined()) ++users[leaf.grad.impl()->storage];
@@ -366,6 +368,7 @@ void StepRecorder::make_guards(StepReplay& made) {
     const Tensor& x = leaf.tensor;
     StepReplay::Guard g{x, x.detach(), x.requires_grad(), StepReplay::GradPrecondition::any};
     const TensorImpl* const first = leaf.grad.impl();
+    if (first && !touched_.count(first->storage)) unused.insert(first->storage);
     if (first && touched_.count(first->storage)) {
       g.precondition = StepReplay::GradPrecondition::same, g.grad = first->storage;
       g.memory.at = first->storage->data;
@@ -393,7 +396,7 @@ void StepRecorder::make_guards(StepReplay& made) {
     const bool of_grad = leaf != gradients.end();
     if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
       made.changes_.push_back({of_grad ? leaf->second : seen.first, seen.second, of_grad});
-    if (!of_grad) made.kept_.push_back(Ref<Storage>::share(storage));
+    if (!of_grad && !unused.count(storage)) made.kept_.push_back(Ref<Storage>::share(storage));
   }
 }
 
@@ -492,7 +495,6 @@ void StepRecorder::plan(StepReplay& made) {
   share_in_place(calls_, buffers_);
   made.bytes_ = inner_bytes(buffers_);
   std::map<const Device*, Tensor> arenas;
-  make_room();  // of blocks that only the eager step has used
   for (const Device* d : {&cpu_device(), gpu_}) {
     if (!d) continue;
     const size_t bytes = plan_memory(buffers_, calls_.size(), *d);
