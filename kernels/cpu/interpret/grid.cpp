@@ -665,7 +665,9 @@ void launch_grid(const Grid& given) {
                  : code.run      ? GridWay::threads
                                  : GridWay::lanes;
   Grid g = given;
-  if (const int x = g.axes[0]; rows && !rows->by_blocks)
+  // Blocks are in the order of their threads: one tile may have many.
+  const bool joins = code.run && code.by_place && !waits && g.total[1] * g.total[2] == 1;
+  if (const int x = g.axes[0]; rows ? !rows->by_blocks : joins && g.program->in_order && x == 0)
     g.tile[x] = g.total[x] < kLongestRow ? g.total[x] : kLongestRow;
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);

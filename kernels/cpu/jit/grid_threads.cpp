@@ -35,7 +35,7 @@ RowKey key_of(const Grid& g) {
   for (int k = 0; k < g.program->tensors; ++k) {
     const GridTensor& t = g.tensors[k];
     key.add(char(t.dtype));
-    for (int d = 0; d < t.ndim; ++d) key.add(t.stride[d] == 1);
+    for (int d = 0; d < t.ndim; ++d) key.add(t.stride[d] == 1), key.add(char(size_facts(g, k, d)));
   }
   return key;
 }

@@ -27,6 +27,17 @@ struct ThreadFrame {
   GridScalar slots[kSlots];
   alignas(64) char lanes[kLaneSlots][kLaneBytes];  // vectors
 };
+/// What the code may rely on for a dimension of a tensor. Bit k: number k of the launch is not larger than its size;
+/// the last bit: all values of a byte, from 1, are indices.
+constexpr int kSizeFacts = 7;
+inline uint8_t size_facts(const Grid& g, int tensor, int d) {
+  const int64_t size = g.tensors[tensor].size[d];
+  const int numbers = g.program->numbers - kGridNumbers;
+  unsigned facts = unsigned(size > 255) << kSizeFacts;
+  for (int k = 0; k < kSizeFacts && k < numbers; ++k)
+    facts |= unsigned(g.scalars[kGridNumbers + k].whole <= size) << k;
+  return uint8_t(facts);
+}
 /// The loop over elements that the code calls for an operation without instructions; null: there is none.
 using ThreadLoop = void (*)(char* const* data, int64_t n, const double*, int one);
 using FindLoop = ThreadLoop(int op, Dtype);
@@ -36,6 +47,7 @@ struct ThreadCode {
   bool calls_often = false;             // loops, for operations in its own loops
   bool by_block = false;  // it runs a block, with barriers; otherwise a row of threads
   bool clears = false;    // the kept variables must be 0
+  bool by_place = false;  // threads do not read their positions in blocks
   bool by_lanes = false;  // neighbouring threads are lanes of vectors in some statements
   int64_t kept = 0;       // bytes of the variables that keep their values at barriers
 };

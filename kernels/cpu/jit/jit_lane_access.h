@@ -357,8 +357,7 @@ class LaneAccess : protected ThreadAccess {
         if (added) asm_.add(at, k);
         added = true;
       }
-      asm_.mov(rax, tensor_word(v.index, offsetof(GridTensor, data)));
-      f(lane, rax + at * int(item_size(t.dtype)), k);
+      f(lane, data_of(v.index) + at * int(item_size(t.dtype)), k);
     });
     slots_ = slots, lane_slots_ = vectors;
   }

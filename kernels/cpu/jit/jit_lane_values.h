@@ -128,6 +128,7 @@ class LaneValues : protected ThreadValues {
     if (v.kind != V::operation || v.divides) return void(fine_ = false);
     const V& x = *v.args[0];
     if (v.converts()) return convert_to_wholes(x, used);
+    if (const V* same = unwrapped(v)) return wholes(*same, used);
     if (v.op == op::id<op::Where>) return choose_wholes(v, used);
     if (v.op == op::id<op::Neg>) {
       wholes(x, used);
@@ -135,7 +136,13 @@ class LaneValues : protected ThreadValues {
       for (int p = 0; p < parts_; ++p) asm_.vpsubq(part(r + p), part(kScratch), part(r + p));
       return;
     }
-    if (is_shift(v) && shift(v, used)) return;
+    if (is_shift(v)) return shift(v, used);
+    if (const int by = bits_shifted(v); by >= 0) {
+      wholes(x, used);
+      for (int p = 0; p < parts_ && v.has<op::BitwiseLeftShift>(); ++p)
+        asm_.vpsllq(part(r + p), part(r + p), uint8_t(by));
+      return v.has<op::BitwiseRightShift>() ? shift_right(r, by) : void();
+    }
     const bool plain = v.has<op::Add, op::Sub, op::LuaMin, op::LuaMax>() ||
                        (v.op >= op::id<op::BitwiseAnd> && v.op <= op::id<op::BitwiseXor>);
     if (!plain && !(wide_ && v.op == op::id<op::Mul>)) return call(v, used, true);
@@ -159,18 +166,23 @@ class LaneValues : protected ThreadValues {
     else asm_.vblendvpd(x, y, x, Ymm(kThird));
   }
   /// A quotient by a power of two, or its remainder.
-  bool shift(const V& v, Used used) {
+  void shift(const V& v, Used used) {
     const auto by = int64_t(v.args[1]->value);
-    const bool rest = v.op == op::id<op::Remainder>;
-    if (!rest && !wide_) return false;
     wholes(*v.args[0], used);
-    if (rest) asm_.mov(rax, by - 1), broadcast_whole(kScratch, rax);
+    if (v.has<op::FloorDivide>()) return shift_right(used.real, __builtin_ctzll(uint64_t(by)));
+    asm_.mov(rax, by - 1), broadcast_whole(kScratch, rax);
+    for (int p = 0; p < parts_; ++p)
+      asm_.vandps(part(used.real + p), part(used.real + p), part(kScratch));
+  }
+  /// Shifts the integers in the registers from r on, and copies their signs. AVX2 has no such instruction: with the
+  /// bit m where the sign arrives, it is (x ^ m) - m for what zeros were shifted into.
+  void shift_right(int r, int by) {
+    if (!wide_) asm_.mov(rax, uint64_t(1) << (63 - by)), broadcast_whole(kScratch, rax);
     for (int p = 0; p < parts_; ++p) {
-      const Xmm x = part(used.real + p);
-      if (rest) asm_.vandps(x, x, part(kScratch));
-      else asm_.vpsraq(x, x, uint8_t(__builtin_ctzll(uint64_t(by))));
+      const Xmm x = part(r + p), m = part(kScratch);
+      if (wide_) asm_.vpsraq(x, x, uint8_t(by));
+      else asm_.vpsrlq(x, x, uint8_t(by)), asm_.vpxor(x, x, m), asm_.vpsubq(x, x, m);
     }
-    return true;
   }
   void convert_to_wholes(const V& x, Used used) {
     const int r = used.real;

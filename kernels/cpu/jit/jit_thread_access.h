@@ -126,9 +126,45 @@ class ThreadAccess {
   }
   struct Range {
     double lo = -HUGE_VAL, hi = HUGE_VAL;
+    bool is_finite() const { return lo > -0x1p60 && hi < 0x1p60; }
+    /// Whether they are the values of signed integers of so many bits.
+    bool fits(int bits) const {
+      const double end = std::ldexp(1.0, bits - 1);
+      return lo >= -end && hi < end;
+    }
   };
+  /// less + by <= more, wherever the statements are that are emitted now.
+  struct Fact {
+    const V *less, *more;
+    double by;
+  };
+  /// Words that do not change while threads run, and may have a register (`words_`): the end of a row, numbers of the
+  /// launch, and, at their distance from the first one, words of the tensors.
+  static constexpr int kEnd = -1;
+  static int word_of_number(int index) { return -2 - index; }
+  static int word_of_tensor(int tensor, size_t offset, int d = 0) {
+    return int(size_t(tensor) * sizeof(GridTensor) + offset) + 8 * d;
+  }
+  Address word_place(int word) {
+    if (word == kEnd) return MT_FIELD(end, grid_.axes[0]);
+    return word < 0 ? asm_.qword[r14 + 8 * (kGridNumbers - 2 - word)] : asm_.qword[r15 + word];
+  }
+  int register_of_word(int word) const {
+    const auto found = words_.find(word);
+    return found == words_.end() ? -1 : found->second;
+  }
+  void compare_word(const Reg64& k, int word) {
+    if (const int r = register_of_word(word); r >= 0) asm_.cmp(k, Reg64(r));
+    else asm_.cmp(k, word_place(word));
+  }
+  /// The register of the address of a tensor: its own, or rax.
+  Reg64 data_of(int tensor) {
+    const int word = word_of_tensor(tensor, offsetof(GridTensor, data)), r = register_of_word(word);
+    if (r < 0) asm_.mov(rax, word_place(word));
+    return r < 0 ? rax : Reg64(r);
+  }
   Address tensor_word(int tensor, size_t offset, int d = 0) {
-    return asm_.qword[r15 + int(size_t(tensor) * sizeof(GridTensor) + offset) + 8 * d];
+    return word_place(word_of_tensor(tensor, offset, d));
   }
   const Row* row_of(const V& v) const {
     for (const Row& r : rows_) {
@@ -148,14 +184,29 @@ class ThreadAccess {
     asm_.mov(rax, whole_slot(row.data));
     return rax + k * int(item_size(grid_.tensors[v.index].dtype));
   }
-  /// The integers that a value may be; infinite where nothing is known. Sizes of blocks are part of the code's key.
+  /// The integers that a value may be; infinite where nothing is known.
   Range range_of(const V& v, int depth = 0) const {
-    constexpr double kLarge = 0x1p50;
+    Range all = plain_range_of(v, depth);
+    for (const Fact& f : facts_) {
+      if (f.more->kind <= V::scalar && same(*f.less, v))
+        all.hi = std::min(all.hi, plain_range_of(*f.more, 0).hi - f.by);
+      if (f.less->kind <= V::scalar && same(*f.more, v))
+        all.lo = std::max(all.lo, plain_range_of(*f.less, 0).lo + f.by);
+    }
+    return all;
+  }
+  /// Without facts. Sizes of blocks are part of the code's key.
+  Range plain_range_of(const V& v, int depth) const {
+    constexpr double kMax = 0x1p53;  // of positions, and the numbers of a launch
     Range all;
     if (depth > 8 || v.type != GridType::integer) return all;
     const auto of = [&](size_t k) { return range_of(*v.args[k], depth + 1); };
     if (v.kind == V::number) return {v.value, v.value};
-    if (v.kind == V::thread) return {1, double(grid_.tile[v.index])};
+    if (v.kind == V::scalar) return {-kMax, kMax};
+    if (v.kind == V::place || v.kind == V::block) return {1, kMax};
+    if (v.kind == V::thread)
+      return {1, grid_.program->in_blocks ? double(grid_.tile[v.index]) : kMax};
+    if (v.kind == V::load) return range_of_dtype(grid_.tensors[v.index].dtype);
     if (v.kind == V::variable) {
       const auto found = only_.find(v.index);
       const GridStatement* const s = found == only_.end() ? nullptr : found->second;
@@ -168,6 +219,7 @@ class ThreadAccess {
     }
     if (v.kind != V::operation || v.args.count > 2) return all;
     if (v.op == kConvert) return of(0);
+    if (const V* same = unwrapped(v)) return range_of(*same, depth + 1);
     const Range x = of(0), y = v.args.count > 1 ? of(1) : all;
     const bool by = v.args.count > 1 && v.args[1]->kind == V::number && v.args[1]->value > 0;
     if (v.op == op::id<op::Add>) all = {x.lo + y.lo, x.hi + y.hi};
@@ -176,12 +228,72 @@ class ThreadAccess {
     else if (v.op == op::id<op::Remainder> && by) all = {0, y.lo - 1};
     else if (v.op == op::id<op::FloorDivide> && by)
       all = {std::floor(x.lo / y.lo), std::floor(x.hi / y.lo)};
-    return all.lo > -kLarge && all.hi < kLarge ? all : Range{};
+    else if (v.op == op::id<op::BitwiseAnd> && (x.lo >= 0 || y.lo >= 0))
+      return {0, std::min(x.lo >= 0 ? x.hi : HUGE_VAL, y.lo >= 0 ? y.hi : HUGE_VAL)};
+    else if (v.op == op::id<op::LuaMin>) return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
+    else if (v.op == op::id<op::LuaMax>) return {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
+    return all.is_finite() ? all : Range{};
+  }
+  static Range range_of_dtype(Dtype dtype) {
+    const int bits = 8 * int(item_size(dtype));
+    if (is_float(dtype) || bits > 32) return {};
+    const double values = std::ldexp(1.0, bits), lo = dtype == Dtype::u8 ? 0 : -values / 2;
+    return {lo, lo + values - 1};
+  }
+  /// Of a value that is wrapped to 32 bits, as by Lua's functions of bits, though it has not more: that value.
+  const V* unwrapped(const V& v) const {
+    const auto shifts = [](const V& x) {
+      return x.args[1]->kind == V::number && x.args[1]->value == 32;
+    };
+    if (!v.has<op::BitwiseRightShift>() || !shifts(v)) return nullptr;
+    const V& x = *v.args[0];
+    if (!x.has<op::BitwiseLeftShift>() || !shifts(x)) return nullptr;
+    return range_of(*x.args[0]).fits(32) ? x.args[0] : nullptr;
+  }
+  /// Whether a value is the same wherever a thread computes it after its variables are set.
+  bool is_fixed(const V& v) const {
+    const auto found = v.kind == V::variable ? only_.find(v.index) : only_.end();
+    if (v.kind == V::load || (v.kind == V::variable && (found == only_.end() || !found->second)))
+      return false;
+    return std::all_of(v.args.begin(), v.args.end(), [&](const V* a) { return is_fixed(*a); });
+  }
+  /// Notes a condition that holds, or does not, in the statements that are emitted next.
+  void assume(const V& c, bool holds) {
+    if (c.has<op::LogicalNot>()) return assume(*c.args[0], !holds);
+    if (holds ? c.has<op::LogicalAnd>() : c.has<op::LogicalOr>())
+      return assume(*c.args[0], holds), assume(*c.args[1], holds);
+    if (c.has<op::Lt, op::Le>())
+      assume_order(*c.args[!holds], *c.args[holds], c.has<op::Lt>() == holds);
+  }
+  /// Notes that x < y, or x <= y.
+  void assume_order(const V& x, const V& y, bool less) {
+    if (x.type != GridType::integer || !is_fixed(x) || !is_fixed(y)) return;
+    int64_t more_x = 0, more_y = 0;
+    const V &a = without_offset(x, more_x), &b = without_offset(y, more_y);
+    if ((more_x == 0 || range_of(a).is_finite()) && (more_y == 0 || range_of(b).is_finite()))
+      facts_.push_back({&a, &b, double(more_x - more_y + less)});  // the sums did not wrap around
+  }
+  /// Whether an index is in bounds for certain.
+  bool is_inside(const V& access, int d) const {
+    const GridTensor& t = grid_.tensors[access.index];
+    const V& x = *access.args[size_t(d)];
+    const Range range = range_of(x);
+    if (range.lo < 1) return false;
+    if (t.shared) return range.hi <= double(t.size[d]);
+    const unsigned facts = size_facts(grid_, access.index, d);
+    if (range.hi <= 256 && facts >> kSizeFacts) return true;
+    int64_t offset = 0;
+    const V& from = without_offset(x, offset);
+    return range_of(from).is_finite() &&
+           std::any_of(facts_.begin(), facts_.end(), [&](const Fact& f) {
+             return f.more->kind == V::scalar && f.more->index < kSizeFacts &&
+                    facts >> f.more->index & 1 && double(offset) <= f.by && same(*f.less, from);
+           });
   }
   void compare_size(const Reg64& k, const V& v, int d) {
     const GridTensor& t = grid_.tensors[v.index];
     if (t.shared) asm_.cmp(k, int(t.size[d]));
-    else asm_.cmp(k, tensor_word(v.index, offsetof(GridTensor, size), d));
+    else compare_word(k, word_of_tensor(v.index, offsetof(GridTensor, size), d));
   }
   /// Jumps if an index, counted from 0, is out of bounds.
   virtual void check_index(const V& v, int d, const Reg64& k) {
@@ -193,13 +305,13 @@ class ThreadAccess {
     if (t.stride[d] != 1 && t.shared) asm_.imul(k, k, int(t.stride[d]));
     else if (t.stride[d] != 1) asm_.imul(k, tensor_word(v.index, offsetof(GridTensor, stride), d));
   }
-  /// Computes the offset of an index, which is checked, into the first free temporary.
-  void offset_of(const V& v, int d, Used used) {
+  /// Computes the offset of an index into the first free temporary.
+  void offset_of(const V& v, int d, Used used, bool checks = true) {
     position(*v.args[size_t(d)], used);
-    check_index(v, d, temporary(used.whole));
+    if (checks) check_index(v, d, temporary(used.whole));
     times_stride(temporary(used.whole), v, d);
   }
-  /// The address of an element; an index of a shared array is not checked if it is known to be inside.
+  /// The address of an element. Indices are checked unless they are inside for certain.
   RegExp element(const V& v, Used used) {
     const GridTensor& t = grid_.tensors[v.index];
     if (const Row* row = row_of(v); row && used.whole < kWholes) return element_of(*row, v, used);
@@ -207,29 +319,30 @@ class ThreadAccess {
     const bool spills = t.ndim > 1 && used.whole + 1 >= kWholes;
     const int sum = spills ? take() : -1;
     if (used.whole >= kWholes) return fine_ = false, RegExp(rax);
-    const Reg64 at = temporary(used.whole);
+    Reg64 at = temporary(used.whole);
     int64_t shift = 0;
     bool any = false;
     for (int d = 0; d < t.ndim; ++d) {
       const V& x = *v.args[size_t(d)];
-      const Range range = t.shared ? range_of(x) : Range{};
-      const bool inside = range.lo >= 1 && range.hi <= double(t.size[d]);
-      if (inside && range.lo == range.hi) {
+      const Range range = range_of(x);
+      const bool inside = is_inside(v, d), known = inside && (t.shared || t.stride[d] == 1);
+      if (known && range.lo == range.hi) {
         shift += (int64_t(range.lo) - 1) * t.stride[d];
         continue;
       }
       const Used now = any && !spills ? used.wholes(1) : used;
       const Reg64 k = temporary(now.whole);
-      if (inside) {
+      if (known) {
         int64_t offset = -1;
         const V* rest = &without_offset(x, offset);
         if (std::abs(offset) > 1 << 12) rest = &x, offset = -1;  // a displacement has 32 bits
         shift += offset * t.stride[d];
         const Reg64 from = whole(*rest, now);
         if (t.stride[d] != 1) asm_.imul(k, from, int(t.stride[d]));
+        else if (t.ndim == 1) at = from;
         else if (from.getIdx() != k.getIdx()) asm_.mov(k, from);
       } else {
-        offset_of(v, d, now);
+        offset_of(v, d, now, !inside);
       }
       if (spills && any) asm_.add(whole_slot(sum), k);
       else if (spills) asm_.mov(whole_slot(sum), k);
@@ -238,12 +351,12 @@ class ThreadAccess {
     }
     if (spills && any) asm_.mov(at, whole_slot(sum));
     slots_ = slots;
-    asm_.mov(rax, tensor_word(v.index, offsetof(GridTensor, data)));
+    const Reg64 data = data_of(v.index);
     const int item = int(item_size(t.dtype));
-    return (any ? rax + at * item : RegExp(rax)) + int(shift) * item;
+    return (any ? data + at * item : RegExp(data)) + int(shift) * item;
   }
   /// A value without the integers that are added to it.
-  const GridValue& without_offset(const V& v, int64_t& offset) {
+  static const GridValue& without_offset(const V& v, int64_t& offset) {
     const V* x = &v;
     while (x->kind == V::operation && x->args.count == 2 && op::is<op::Add, op::Sub>(x->op)) {
       const V& y = *x->args[1];
@@ -339,7 +452,10 @@ class ThreadAccess {
   bool calls_in_loops_ = false, calls_elsewhere_ = false;
   int slots_ = 0, most_slots_ = 0;
   std::map<int, Home> homes_;                 // by variable
+  std::map<int, int> words_;                  // the registers of words
   std::map<int, const GridStatement*> only_;  // that sets a variable; null: there are several
+  std::vector<Fact> facts_;
+  std::deque<V> counters_;  // of loops, in facts
   std::map<const V*, int64_t> numbers_;
   std::map<uint64_t, Label> pool_;
   std::deque<Fault> faults_;

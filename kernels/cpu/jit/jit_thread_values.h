@@ -42,6 +42,8 @@ class ThreadValues : protected LaneAccess {
   /// The register in which the value is, or -1.
   int register_of(const V& v) const {
     if (v.kind == V::place && v.index == grid_.axes[0]) return Operand::R13;
+    if (v.kind == V::scalar && v.type == GridType::integer)
+      return register_of_word(word_of_number(v.index));
     return v.kind == V::variable ? homes_.at(v.index).reg : -1;
   }
   Address memory_of(const V& v) {
@@ -103,6 +105,7 @@ class ThreadValues : protected LaneAccess {
   void operation(const V& v, Used used) {
     const GridType of = v.args[v.op == op::id<op::Where>]->type;
     if (v.op == kConvert) return convert(v, used);
+    if (const V* x = unwrapped(v)) return evaluate(*x, used);
     if (v.op == op::id<op::Where>) return choose(v, used);
     if (v.type == GridType::boolean) return truth(v, used);
     if (of == GridType::integer && arithmetic(v, used)) return;
@@ -114,12 +117,9 @@ class ThreadValues : protected LaneAccess {
     const bool divides = op::is<op::FloorDivide, op::Remainder>(op);
     if (op == op::id<op::Neg>) return evaluate(*v.args[0], used), asm_.neg(to), true;
     if (divides) return divide(v, used), true;
-    const V* const by = v.args[1];
-    const bool left = op == op::id<op::BitwiseLeftShift>,
-               right = op == op::id<op::BitwiseRightShift>;
-    if ((left || right) && by->kind == V::number && int64_t(by->value) >> 6 == 0)  // 0 to 63
+    if (const int by = bits_shifted(v); by >= 0)
       return evaluate(*v.args[0], used),
-             left ? asm_.shl(to, int(by->value)) : asm_.sar(to, int(by->value)), true;
+             v.has<op::BitwiseLeftShift>() ? asm_.shl(to, by) : asm_.sar(to, by), true;
     const bool known = op::is<op::Add, op::Sub, op::Mul>(op);
     if (known && is_immediate(*v.args[1])) {
       const int y = int(v.args[1]->value);
@@ -142,6 +142,12 @@ class ThreadValues : protected LaneAccess {
       else asm_.cmovl(x, y);
     });
     return true;
+  }
+  /// By how many bits a value is shifted, if it is and they are a literal from 0 to 63; otherwise -1.
+  static int bits_shifted(const V& v) {
+    if (!v.has<op::BitwiseLeftShift, op::BitwiseRightShift>()) return -1;
+    const V& by = *v.args[1];
+    return by.kind == V::number && by.value >= 0 && by.value < 64 ? int(by.value) : -1;
   }
   /// Whether it is a quotient by a power of two, or its remainder.
   static bool is_shift(const V& v) {
@@ -287,7 +293,9 @@ class ThreadValues : protected LaneAccess {
     else asm_.jz(to);
   }
   void jump_of_integers(const V& v, bool when, Label& to, Used used) {
+    const int a = register_of(*v.args[0]), b = register_of(*v.args[1]);
     if (is_immediate(*v.args[1])) asm_.cmp(whole(*v.args[0], used), int(v.args[1]->value));
+    else if (a >= 0 && b >= 0) asm_.cmp(Reg64(a), Reg64(b));
     else with_operands(v, used, [&](const Reg64& x, const Operand& y) { asm_.cmp(x, y); });
     switch (v.op) {
       case op::id<op::Lt>: return when ? asm_.jl(to) : asm_.jge(to);
@@ -607,6 +615,8 @@ class ThreadValues : protected LaneAccess {
       if (in_lanes_ && wide_) move_mask(k);
     }
     if (masked_) move_mask(kActive);
+    for (const auto& [place, r] : words_)
+      if (!save) asm_.mov(Reg64(r), word_place(place));
     lane_slots_ = vectors;
   }
   /// Sets a variable to what its temporary 0, or the first after `used`, holds.

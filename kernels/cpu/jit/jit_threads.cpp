@@ -35,12 +35,11 @@ class ThreadEmitter : LaneStatements {
       const GridBody& all = grid_.program->body;
       const List list = GridPhases::listed(all);
       give_registers(list);
-      Label thread;
-      asm_.L(thread);
-      for (const auto& [index, home] : homes_)
-        if (!GridPhases::defines(list, index)) clear(home);
-      body(all);
-      next_thread(thread);
+      each_thread_of_row([&] {
+        for (const auto& [index, home] : homes_)
+          if (!GridPhases::defines(list, index)) clear(home);
+        body(all);
+      });
     }
     epilogue();
     return fine_ && Xbyak::GetError() == 0;
@@ -50,6 +49,10 @@ class ThreadEmitter : LaneStatements {
   int failed_step() const { return failed_step_; }
   void set_facts(ThreadCode& code) const {
     code.calls_often = calls_in_loops_ || (!has_loops_ && calls_elsewhere_);
+    code.by_place = true;
+    each_statement(grid_.program->body, 0, [&](const S& s, int) {
+      values_of(s, [&](const V& v) { code.by_place &= v.kind != V::thread && v.kind != V::block; });
+    });
     code.by_block = once_, code.clears = phases_.clears(), code.by_lanes = by_lanes_;
     code.kept = 8 * phases_.kept_count() * padded_block();
   }
@@ -82,7 +85,8 @@ class ThreadEmitter : LaneStatements {
       values_of(s, [&](const V& v) {
         if (v.kind == V::variable) uses[v.index] += weight;
       });
-      if (s.variable >= 0) uses[s.variable] += weight * (s.kind == S::count ? 16 : 1);
+      const bool is_read = s.kind != S::atomic_add || s.at >= 0;
+      if (s.variable >= 0 && is_read) uses[s.variable] += weight * (s.kind == S::count ? 16 : 1);
     });
     const int end = !in_lanes_ ? 16 : wide_ ? 32 : kActive;
     std::vector<std::pair<double, int>> order;
@@ -99,6 +103,32 @@ class ThreadEmitter : LaneStatements {
       else home.reg = !varies && whole < int(std::size(kVariables)) ? kVariables[whole++] : -1;
       if (varies && home.reg < 0) lane_homes_[index] = take_lanes();
     }
+    hold_words(list, whole);
+  }
+  /// Words get the registers that are left: above all addresses, as a load of one after a store waits for it.
+  void hold_words(const List& list, int whole) {
+    std::map<int, double> uses;
+    if (!in_lanes_) uses[kEnd] = 0.75;
+    each_statement(list, 0, [&](const S& s, int depth) {
+      const double weight = double(int64_t(1) << std::min(4 * depth, 40));
+      values_of(s, [&](const V& v) {
+        if (v.kind == V::scalar && v.type == GridType::integer)
+          uses[word_of_number(v.index)] += weight / 2;
+        if (v.kind != V::load) return;
+        const GridTensor& t = grid_.tensors[v.index];
+        uses[word_of_tensor(v.index, offsetof(GridTensor, data))] += weight;
+        for (int d = 0; d < t.ndim && !t.shared; ++d)
+          uses[word_of_tensor(v.index, offsetof(GridTensor, size), d)] += weight / 4;
+      });
+    });
+    std::vector<std::pair<double, int>> order;
+    for (const auto& [word, use] : uses) order.push_back({-use, word});
+    std::sort(order.begin(), order.end());
+    for (const auto& [use, word] : order) {
+      if (whole == int(std::size(kVariables))) break;
+      words_[word] = kVariables[whole++];
+    }
+    for (const auto& [word, r] : words_) asm_.mov(Reg64(r), word_place(word));
   }
   void clear(const Home& h) {
     if (h.reg < 0) asm_.mov(whole_slot(h.slot), 0);
@@ -159,11 +189,33 @@ class ThreadEmitter : LaneStatements {
 
   // ---- threads ---------------------------------------------------------------------------------------
 
-  /// Jumps back to `again` unless this was the last thread along axes[0].
-  void next_thread(Label& again) {
-    asm_.inc(r13);
-    asm_.cmp(r13, MT_FIELD(end, grid_.axes[0]));
-    asm_.jl(again);
+  /// Emits a loop over the threads along axes[0], with four copies of their code if it is short.
+  template <class F> void each_thread_of_row(const F& thread) {
+    constexpr size_t kShort = 192;
+    constexpr int kCopies = 4;
+    Label one, next, copies, done;
+    asm_.jmp(next);
+    asm_.L(one);
+    const size_t before = asm_.getSize();
+    thread(), asm_.inc(r13);
+    if (asm_.getSize() - before < kShort) {
+      compare_word(r13, kEnd);
+      asm_.jge(done);
+      asm_.L(next);
+      asm_.lea(rax, asm_.ptr[r13 + kCopies - 1]);
+      compare_word(rax, kEnd);
+      asm_.jge(one);
+      asm_.L(copies);
+      for (int k = 0; k < kCopies; ++k) thread(), asm_.inc(r13);
+      asm_.lea(rax, asm_.ptr[r13 + kCopies - 1]);
+      compare_word(rax, kEnd);
+      asm_.jl(copies);
+    } else {
+      asm_.L(next);
+    }
+    compare_word(r13, kEnd);
+    asm_.jl(one);
+    asm_.L(done);
   }
   bool is_thread(const V& v) const {
     if (v.kind == V::operation && v.op == kConvert) return is_thread(*v.args[0]);
@@ -239,10 +291,10 @@ class ThreadEmitter : LaneStatements {
     load_block_variables();
     once_ = false;
     Label again[3];
-    for (int k = 3; k-- > 0;) asm_.L(again[k]);
+    for (int k = 3; k-- > 1;) asm_.L(again[k]);
     const List& inside = reduced && in_lanes_ ? GridPhases::listed(list[0]->body) : list;
     if (in_lanes_) row_in_lanes(inside, loads, stores, reduced);
-    else row_of_threads(list, loads, stores, again[0]);
+    else row_of_threads(list, loads, stores);
     for (int k = 1; k < 3; ++k) {
       const int d = grid_.axes[k];
       first_thread(k - 1);
@@ -268,7 +320,7 @@ class ThreadEmitter : LaneStatements {
     const bool failed = !fine_ || Xbyak::GetError() != 0;
     if (in_lanes_ && failed && failed_step_ < 0) failed_step_ = step_;
     once_ = true, in_lanes_ = false, slots_ = slots, lane_slots_ = vectors;
-    lane_homes_.clear();
+    lane_homes_.clear(), words_.clear();
     for (auto& [index, h] : homes_) h.reg = -1;
   }
   /// Loads the variables of the block that have registers.
@@ -280,16 +332,16 @@ class ThreadEmitter : LaneStatements {
       else move_real(Xmm(h.reg), slot(h.slot));
     }
   }
-  void row_of_threads(const List& list, const std::set<int>& loads, const std::set<int>& stores,
-                      Label& again) {
-    Label thread_end;
-    thread_end_ = &thread_end;
-    for (const int v : loads) move_kept(v, true);
-    for (const S* s : list) statement(*s);
-    asm_.L(thread_end);
-    for (const int v : stores) move_kept(v, false);
-    if (phases_.kept_count() > 0) asm_.inc(r12);
-    next_thread(again);
+  void row_of_threads(const List& list, const std::set<int>& loads, const std::set<int>& stores) {
+    each_thread_of_row([&] {
+      Label thread_end;
+      thread_end_ = &thread_end;
+      for (const int v : loads) move_kept(v, true);
+      statements(list);
+      asm_.L(thread_end);
+      for (const int v : stores) move_kept(v, false);
+      if (phases_.kept_count() > 0) asm_.inc(r12);
+    });
     if (const int more = int(padded_row() - row_); phases_.kept_count() > 0 && more > 0 && row_ > 0)
       asm_.add(r12, more);
   }
@@ -367,8 +419,16 @@ class ThreadEmitter : LaneStatements {
         if (step.once) statement(*step.once);
         else threads(step.threads);
     } else {
-      for (const S* s : list) statement(*s);
+      statements(list);
     }
+  }
+  template <class L> void statements(const L& list) {
+    const size_t facts = facts_.size();
+    for (const S* s : list) {
+      statement(*s);
+      if (s->exit() && !once_) assume(*s->value, false);
+    }
+    facts_.resize(facts);
   }
   Label& end_of(const S& s) override {
     return !once_ && phases_.is_control(s) ? *thread_end_ : ends_[&s];
@@ -391,7 +451,12 @@ class ThreadEmitter : LaneStatements {
   }
   void branch(const S& s) {
     if (const S* leaves = s.exit()) return jump(*s.value, true, end_of(*leaves->target), kNone);
-    choose_body(s, [&](const GridBody& list) { body(list); });
+    choose_body(s, [&](const GridBody& list) {
+      const size_t facts = facts_.size();
+      if (!once_) assume(*s.value, &list == &s.body);
+      body(list);
+      facts_.resize(facts);
+    });
   }
   /// Computes the address of the row of an access.
   void find_row(const V& v) {
@@ -474,9 +539,14 @@ class ThreadEmitter : LaneStatements {
     find_rows(s);
     asm_.align(16);
     asm_.L(again);
+    const size_t facts = facts_.size();
+    counters_.push_back({.kind = V::variable, .type = s.value->type, .index = s.variable});
+    if (s.step->kind == V::number && s.step->value > 0)
+      assume_order(counters_.back(), *s.last, false);
     ++depth_;
     body(s.body);
     --depth_;
+    facts_.resize(facts);
     end_turn(turns, end);
     check_interrupt();
     if (const Home& h = homes_.at(s.variable);

@@ -1,0 +1,272 @@
+-- test_kernel_bounds.lua -- indices of grid kernels that machine code does not check, because conditions, loops and
+-- dtypes keep them in bounds: all edges, against check mode, which interprets and checks everything
+local mt = require 'mtorch'
+local folder = arg[0]:match '^(.*/)[^/]*$' or './'
+package.path = folder .. '?.lua;' .. package.path
+local testing = require 'testing'
+local test, eq = testing.test, testing.eq
+
+--- Asserts that a launch gives the same elements, or the same error, in both modes; returns the index at fault.
+local function agree(size, f, out, ...)
+  local function run(k, ...)
+    local given = {...}
+    for n, x in ipairs(given) do given[n] = type(x) == 'number' and x or x:clone() end
+    local ok, text = pcall(k[size], unpack(given))
+    return not ok and tostring(text) or nil, given[1]
+  end
+  local fault, plain = run(mt.kernel(f), out, ...)
+  local expected, checked = run(mt.kernel(f, {check = true}), out, ...)
+  eq(fault, expected)
+  if fault then return tonumber(fault:match 'index (%-?%d+) is out of bounds' or error(fault)) end
+  eq(plain:ne(checked):sum():item(), 0)
+end
+local function counted(n, dtype) return mt.range(1, n):to(dtype or 'float32') end
+
+--- 2^63 - 1 and -2^63, which no number of Lua is.
+local function extremes()
+  local half = mt.full({2}, 2 ^ 62, 'int64')
+  local ends = half + (half - 1)
+  ends[2] = (-ends - 1)[2]
+  return ends
+end
+
+test('bytes as indices of tables of all sizes', function()
+  for _, case in ipairs {{'uint8', 0, 255}, {'int8', -128, 127}, {'int16', -300, 300}, {'int32', 0, 256},
+    {'int64', 0, 255}} do
+    local dtype, low, high = unpack(case)
+    for _, size in ipairs {255, 256, 257, 128} do
+      for _, value in ipairs {low, 0, 127, high} do
+        local x = mt.full({40}, 7, dtype)
+        x[23] = value
+        for _, kind in ipairs {'int32', 'float32'} do
+          local index = agree({1, 40}, function(h, x)
+            local i = grid(1)
+            atomic_add(h, x[i] + 1, 1)
+          end, mt.zeros({size}, kind), x)
+          eq(index, (value < 0 or value >= size) and value + 1 or nil)
+        end
+        local stored = agree({1, 40}, function(h, x)
+          local i = grid(1)
+          if i == 23 then h[x[i]] = 1 end
+        end, mt.zeros({size}), x)
+        eq(stored, (value < 1 or value > size) and value or nil)
+        agree({2, 20}, function(h, x)
+          local i, s = grid(1), shared(256)
+          for k = thread_idx.x, 256, 20 do s[k] = i end
+          barrier()
+          atomic_add(s, x[i] + 1, 1)
+          barrier()
+          h[i] = s[thread_idx.x]
+        end, mt.zeros({size}), x)
+      end
+    end
+  end
+  agree({1, 1}, function(h, x) h[2 * x[grid(1)] - 250] = 1 end, mt.zeros(260), mt.full({9}, 255, 'uint8'))
+  eq(agree({1, 1}, function(h, x) h[2 * x[grid(1)] - 255] = 1 end, mt.zeros(256), mt.full({9}, 127, 'uint8')), -1)
+  eq(agree({1, 1}, function(h) h[256] = 1 end, mt.zeros(255)), 256)
+end)
+
+test('conditions on the position: offsets, numbers that are smaller, equal and larger than the size', function()
+  local x = counted(40)
+  for _, last in ipairs {38, 39, 40, 41, 42, 0, -1} do
+    local function over(f) return agree({3, 16}, f, mt.zeros(48), x, last) end
+    eq(over(function(o, x, n) local i = grid(1) if i <= n then o[i] = x[i] end end), last > 40 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if i < n then o[i] = x[i] end end), last > 41 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if i < n then o[i] = x[i + 1] end end), last > 40 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if i + 1 < n then o[i] = x[i + 2] end end), last > 40 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if i <= n - 2 then o[i] = x[i + 3] end end), last > 39 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if i > 1 and i <= n then o[i] = x[i - 1] end end),
+      last > 41 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if i <= n then o[i] = x[i - 1] end end), last > 0 and 0 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if n >= i then o[i] = x[i] else o[i] = 5 end end),
+      last > 40 and 41 or nil)
+    eq(over(function(o, x, n) local i = grid(1) if n < i then o[i] = 5 else o[i] = x[i] end end),
+      last > 40 and 41 or nil)
+    eq(over(function(o, x, n)
+      local i = grid(1)
+      if i > n then return end
+      o[i] = x[i]
+    end), last > 40 and 41 or nil)
+    eq(over(function(o, x, n)
+      local i = grid(1)
+      if i < 3 or i > n then return end
+      o[i] = x[i - 2] + x[i]
+    end), last > 40 and 41 or nil)
+    eq(over(function(o, x, n)
+      local i = grid(1)
+      if not (i <= n) then o[i] = x[i] end
+    end), last < 48 and math.max(41, last + 1) or nil)
+    eq(over(function(o, x, n)
+      local i = grid(1)
+      if i <= n or i == 48 then o[i] = x[i] end
+    end), last > 40 and 41 or 48)
+    eq(over(function(o, x, n)
+      local i = grid(1)
+      if i <= n then o[i] = 1 end
+      o[i] = o[i] + x[math.min(i, 40)]
+      if i <= #x then o[i] = x[i] + x[math.max(math.min(i, n), 1)] end
+    end), nil)
+  end
+end)
+
+test('conditions on other values: reassigned, of other tensors, across loops', function()
+  local x = counted(20)
+  eq(agree({1, 24}, function(o, x, y) local i = grid(1) if i <= #y then o[i] = x[i] end end, mt.zeros(24), x,
+    mt.zeros(20)), nil)
+  eq(agree({1, 24}, function(o, x, y) local i = grid(1) if i <= #y then o[i] = x[i] end end, mt.zeros(24), x,
+    mt.zeros(21)), 21)
+  eq(agree({1, 24}, function(o, x)
+    local i = grid(1)
+    local j = i
+    if j <= #x then j = j + 1 o[i] = x[j] end
+  end, mt.zeros(24), x), 21)
+  eq(agree({1, 24}, function(o, x)
+    local i = grid(1)
+    local j = i
+    if j <= #x then
+      for _ = 1, 3 do
+        o[i] = x[j]
+        j = j + (i == 9 and 5 or 0)
+      end
+    end
+  end, mt.zeros(24), x), nil)
+  eq(agree({1, 1}, function(o, x)
+    local j = 1
+    while j <= #x do o[j] = x[j] j = j + 3 end
+    o[1] = x[j]
+  end, mt.zeros(24), x), 22)
+  eq(agree({1, 1}, function(o, x)
+    local j = 1
+    while true do
+      if j > #x then break end
+      j = j + 3
+      o[j] = x[j]
+    end
+  end, mt.zeros(24), x), 22)
+  eq(agree({1, 4}, function(o, x)
+    local i = grid(1)
+    for k = 1, 8 do
+      local j = i + 4 * k
+      if j <= #x then o[j] = x[j] end
+      if k == 8 then o[i] = x[j - 8] end
+    end
+  end, mt.zeros(24), x), 25)
+  eq(agree({1, 8}, function(o, x, q) -- an element that changes after the condition
+    local i = grid(1)
+    if q[i] <= #x then
+      q[i] = q[i] + 15
+      o[i] = x[q[i]]
+    end
+  end, mt.zeros(24), x, counted(8, 'int64')), 21)
+  eq(agree({{2, 2}, {8, 8}}, function(o, x)
+    local j, i = grid(2)
+    if i > 1 and j > 1 and i < x.shape[1] and j < x.shape[2] then
+      o[i][j] = x[i - 1][j + 1] + x[i + 1][j - 1]
+    end
+  end, mt.zeros(12, 14), mt.randn(12, 14)), nil)
+  eq(agree({{2, 2}, {8, 8}}, function(o, x)
+    local j, i = grid(2)
+    if i > 1 and j > 1 and i < x.shape[2] and j < x.shape[1] then o[i][j] = x[i - 1][j + 1] + x[i + 1][j - 1] end
+  end, mt.zeros(12, 14), mt.randn(12, 14)), 13)
+  local wide = mt.randn(12, 28)
+  eq(agree({{2, 2}, {8, 8}}, function(o, x) -- strides that are not 1
+    local j, i = grid(2)
+    if i <= #x and j <= x.shape[2] then o[i][j] = x[i][j] end
+  end, mt.zeros(16, 16), wide:t():narrow(1, 1, 14):t()), nil)
+end)
+
+test('loops: ends beyond the size, steps of both signs, offsets', function()
+  local x = counted(20)
+  for _, last in ipairs {0, 19, 20, 21} do
+    local function run(f) return agree({1, 1}, f, mt.zeros(30), x, last) end
+    eq(run(function(o, x, n) for k = 1, n do o[k] = x[k] end end), last > 20 and 21 or nil)
+    eq(run(function(o, x, n) for k = 0, n do o[k + 1] = x[k] end end), 0)
+    eq(run(function(o, x, n) for k = 0, n - 1 do o[k + 1] = x[k + 1] end end), last > 20 and 21 or nil)
+    eq(run(function(o, x, n) for k = 2, n, 3 do o[k] = x[k - 1] end end), nil)
+    eq(run(function(o, x, n) for k = 2, n do o[k] = x[k + 1] end end), last > 19 and 21 or nil)
+    eq(run(function(o, x, n) for k = n, 1, -1 do o[k] = x[k] end end), last > 20 and 21 or nil)
+    eq(run(function(o, x, n) for k = n, -1, -1 do o[k + 2] = x[k] end end), last > 20 and 21 or 0)
+    eq(run(function(o, x, n)
+      for k = 1, n do
+        for j = k, n - 1 do o[j] = o[j] + x[j + 1] end
+      end
+    end), last > 20 and 21 or nil)
+  end
+end)
+
+test('sums that wrap around', function()
+  local ends, x = extremes(), counted(9)
+  for which = 1, 2 do
+    for _, f in ipairs {
+      function(o, x, q, e, n) local j = q[e] if j + 1 <= n then o[1] = x[j] end end,
+      function(o, x, q, e, n) local j = q[e] if j + 1 <= n and j + 1 <= #x then o[1] = x[j] end end,
+      function(o, x, q, e, n) local j = q[e] if j - 1 >= 0 and j + 1 < n then o[1] = x[j + 0] end end,
+      function(o, x, q, e, n) local j = q[e] if j - 2 > 0 then o[1] = x[math.min(j, n)] end end,
+      function(o, x, q, e, n) local j = q[e] if j <= n - 1 then o[1] = x[j + 1] end end,
+      function(o, x, q, e, n) local j = q[e] o[1] = x[math.max(j - 1, 1)] end,
+      function(o, x, q, e, n) local j = q[e] if j >= 1 then o[1] = x[j * 2 + 3] end end,
+      function(o, x, q, e, n) local j = q[e] if j < 1 then o[1] = x[j - 1] end end,
+    } do
+      agree({1, 1}, f, mt.zeros(3), x, ends, which, 9)
+    end
+  end
+end)
+
+test('bits of numbers beyond 32 bits, and negative ones, as indices', function()
+  local q = mt.tensor({-1, -300, 5, 2 ^ 31 + 7, 2 ^ 32 + 3, -2 ^ 31 - 2, 2 ^ 40 + 77, 255, 256}, 'int64')
+  for _, size in ipairs {255, 256} do
+    agree({1, #q}, function(o, q)
+      local i = grid(1)
+      atomic_add(o, bit.band(q[i], 255) + 1, i)
+    end, mt.zeros(size), q)
+    agree({1, #q}, function(o, q)
+      local i = grid(1)
+      if q[i] > 0 then atomic_add(o, bit.band(bit.bxor(q[i], 3), 127) + 1, i) end
+    end, mt.zeros(size), q)
+    agree({1, #q}, function(o, q)
+      local i = grid(1)
+      atomic_add(o, bit.bor(q[i] % 128, 64), i)
+      atomic_add(o, q[i] % 256 + 1, 1)
+    end, mt.zeros(size), q)
+  end
+  local wide = mt.randint(-2 ^ 40, 2 ^ 40, {64}):to('int64')
+  agree({2, 32}, function(o, q) -- vectors of threads
+    local t, i, s = thread_idx.x, grid(1), shared(32, 'int64')
+    s[t] = q[i]
+    barrier()
+    local v = s[33 - t]
+    local small = bit.band(t - 1, 12)
+    o[i] = bit.bxor(v, t) + bit.arshift(v, 5) * 3 + bit.lshift(v, 7) + bit.band(v, 1023) + math.floor(v / 8)
+      + math.floor(v / 2 ^ 33) + v % 64 + bit.arshift(v, 31) + bit.bor(small, 3) + bit.bnot(small)
+  end, mt.zeros({64}, 'int64'), wide)
+end)
+
+test('random conditions and indices', function()
+  local state = 1
+  local function random(n)
+    state = (state * 48271) % 2147483647
+    return state % n + 1
+  end
+  local function one(list) return list[random(#list)] end
+  local function shifted(v) return one {v, v, ('%s + %d'):format(v, random(3)), ('%s - %d'):format(v, random(3))} end
+  local x, q = counted(30), mt.randint(-2, 34, {40}):to('int64')
+  for round = 1, 150 do
+    local value = one {'i', 'i', 'q[i]', 'q[i] + i', 'math.max(q[i], 1)', 'math.min(i, n)', 'i * 2', 'q[i] % 31'}
+    local function condition()
+      local a, b = shifted 'j', shifted(one {'n', '#x', '#x', '30', '#o', '1'})
+      local text = ('%s %s %s'):format(a, one {'<', '<=', '>', '>='}, b)
+      return one {text, text, ('not (%s)'):format(text)}
+    end
+    local conditions = condition() .. one {' and ', ' and ', ' or '} .. condition()
+    local access = ('o[i] = o[i] + x[%s]'):format(shifted 'j')
+    local form = one {'if %s then %s end', 'if %s then return end %s', 'while %s do %s break end',
+      'for k = 1, n do if k == 3 and (%s) then %s end end', 'if %s then o[i] = 1 else %s end'}
+    local text = ('return function(o, x, q, n) local i = grid(1) local j = %s ' .. form .. ' end')
+      :format(value, conditions, access)
+    local f = assert(loadstring(text))()
+    local ok, why = pcall(agree, {1, 40}, f, mt.zeros(40), x, q, one {29, 30, 31})
+    if not ok then error(('%d: %s\n%s'):format(round, text, tostring(why)), 0) end
+  end
+end)
+
+testing.finish()
