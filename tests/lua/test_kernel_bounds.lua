@@ -1,5 +1,6 @@
 -- test_kernel_bounds.lua -- indices of grid kernels that machine code does not check, because conditions, loops and
--- dtypes keep them in bounds: all edges, against check mode, which interprets and checks everything
+-- dtypes keep them in bounds, and loops whose iterations threads share: all edges, against check mode, which interprets
+-- and checks everything
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
@@ -12,13 +13,15 @@ local function agree(size, f, out, ...)
     local given = {...}
     for n, x in ipairs(given) do given[n] = type(x) == 'number' and x or x:clone() end
     local ok, text = pcall(k[size], unpack(given))
-    return not ok and tostring(text) or nil, given[1]
+    return not ok and tostring(text) or nil, given
   end
   local fault, plain = run(mt.kernel(f), out, ...)
   local expected, checked = run(mt.kernel(f, {check = true}), out, ...)
   eq(fault, expected)
   if fault then return tonumber(fault:match 'index (%-?%d+) is out of bounds' or error(fault)) end
-  eq(plain:ne(checked):sum():item(), 0)
+  for n, x in ipairs(plain) do
+    if type(x) ~= 'number' then eq(x:ne(checked[n]):sum():item(), 0) end
+  end
 end
 local function counted(n, dtype) return mt.range(1, n):to(dtype or 'float32') end
 
@@ -267,6 +270,137 @@ test('random conditions and indices', function()
     local ok, why = pcall(agree, {1, 40}, f, mt.zeros(40), x, q, one {29, 30, 31})
     if not ok then error(('%d: %s\n%s'):format(round, text, tostring(why)), 0) end
   end
+end)
+
+-- luacheck: ignore 113
+--- Loops over `for i = first, n, step` that the CPU may run with a thread for each iteration, and those it may not.
+local strided = {
+  map = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do o[i] = x[i] * 2 + q[i] end
+  end,
+  position = function(o, x, q, n)
+    local step = grid_dim.x * block_dim.x
+    for i = (block_idx.x - 1) * block_dim.x + thread_idx.x, n, step do
+      local v = x[i]
+      if v > 9 then v = v - 1 end
+      o[i] = o[i] + v
+    end
+  end,
+  count = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do atomic_add(q, x[i] % 7 + 1, 1) atomic_add(q, 1, 2) end
+  end,
+  inner = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do
+      local sum = 0.0
+      for k = 1, i do
+        if k > 5 then break end
+        sum = sum + x[k]
+      end
+      o[i] = sum
+    end
+  end,
+  kept = function(o, x, q, n) -- a variable outside
+    local sum = 0.0
+    for i = grid(1), n, block_dim.x * grid_dim.x do sum = sum + x[i] o[i] = sum end
+  end,
+  ends = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do
+      if x[i] > 20 then break end
+      o[i] = i
+    end
+  end,
+  chain = function(o, x, q, n) -- an element of the iteration before
+    for i = grid(1), n, block_dim.x * grid_dim.x do
+      local before = 0.0
+      if i > block_dim.x * grid_dim.x then before = o[i - block_dim.x * grid_dim.x] end
+      o[i] = before + x[i]
+    end
+  end,
+  chain_of_12 = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do
+      if i > 12 and block_dim.x == 12 then o[i] = o[i - 12] + x[i] end
+    end
+  end,
+  same = function(o, x, q, n) -- elements of a thread
+    local t = grid(1)
+    for i = grid(1), n, block_dim.x * grid_dim.x do o[t] = o[t] + x[i] end
+  end,
+  steps = function(o, x, q, n)
+    local step = block_dim.x * grid_dim.x
+    for i = grid(1), n, step do o[i] = step + x[i] end
+  end,
+  old = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do
+      local before = atomic_add(q, x[i] % 3 + 1, 1)
+      if before >= 0 then o[i] = x[i] end
+    end
+  end,
+  exchange = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do atomic_min(q, 2, x[i]) atomic_max(q, 3, x[i]) end
+  end,
+  after = function(o, x, q, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do o[i] = x[i] end
+    o[grid(1)] = o[grid(1)] + 1
+  end,
+  less = function(o, x, q, n)
+    for i = grid(1), n - 1, block_dim.x * grid_dim.x do o[i] = x[i + 1] end
+  end,
+  literal = function(o, x, q, n)
+    for i = grid(1), 21, block_dim.x * grid_dim.x do o[i] = x[i] + n end
+  end,
+}
+
+test('iterations that threads share: every form and size', function()
+  for name, f in pairs(strided) do
+    for _, size in ipairs {{1, 1}, {1, 12}, {3, 4}, {2, 16}, {4, 16}} do
+      for _, last in ipairs {0, 1, 11, 12, 25, 30, -3} do
+        local whole = name == 'count' or name == 'old' or name == 'exchange'
+        local x = counted(30, whole and 'int64' or 'float32')
+        local ok, why = pcall(agree, size, f, mt.zeros(64), x, mt.ones({30}, 'int64'), last)
+        if not ok then error(('%s, n = %d, %s'):format(name, last, tostring(why))) end
+      end
+    end
+  end
+end)
+
+test('iterations that threads share: floats are added in the order of threads', function()
+  if os.getenv 'MTORCH_JIT' then return end -- lanes add in the order of iterations
+  local o, sums = mt.zeros({3}, 'float64'), {0, 0, 0}
+  mt.kernel(function(o, n)
+    for i = grid(1), n, block_dim.x * grid_dim.x do atomic_add(o, i % 3 + 1, 0.1 * i) end
+  end)[{4, 5}](o, 99)
+  for t = 1, 20 do
+    for i = t, 99, 20 do sums[i % 3 + 1] = sums[i % 3 + 1] + 0.1 * i end
+  end
+  eq(o:tolist(), sums)
+end)
+
+test('iterations that threads share: faults, tensors that share memory, two dimensions', function()
+  local x = counted(20, 'float32')
+  local _, text = pcall(function()
+    mt.kernel(strided.map)[{2, 4}](mt.zeros(64), x, mt.ones({30}, 'int64'), 25)
+  end)
+  assert(text:find "index 21 is out of bounds in dimension 1 of 'x', .* in thread %(5, 1, 1%)", text)
+  for _, at in ipairs {0, 3, 12} do
+    local results = {}
+    for k, check in ipairs {false, true} do
+      local all = mt.range(1, 50)
+      local out, given = all:narrow(1, 1, 30), all:narrow(1, 1 + at, 30)
+      mt.kernel(strided.position, {check = check})[{1, 1}](out, given, mt.ones({30}, 'int64'), 30)
+      results[k] = all:tolist()
+    end
+    eq(results[1], results[2])
+  end
+  for _, size in ipairs {{{2, 1}, {3, 2}}, {{2, 2}, {4, 1}}} do
+    agree(size, function(o)
+      local i = grid(1)
+      for k = i, 20, block_dim.x * grid_dim.x do atomic_add(o, k, 1) end
+    end, mt.zeros({20}, 'int32'))
+  end
+  if os.getenv 'MTORCH_JIT' or os.getenv 'MTORCH_ISA' then return end
+  local k = mt.kernel(strided.map)
+  local said = mt.explain(k[{4, 32}], mt.zeros(4000), mt.zeros(4000), mt.ones({4000}, 'int64'), 4000)
+  assert(said:find('along a row', 1, true), said)
 end)
 
 testing.finish()

@@ -146,6 +146,12 @@ struct TileProgram {
 GridScalar scalar_of(double value, GridType, Dtype real);
 /// Unrolls short loops between literals.
 void unroll(Kernel&);
+/// Whether a kernel is one loop whose iterations its threads share, and that may run in any order.
+bool shares_iterations(const Kernel&);
+/// Changes it to run at most one iteration in a thread; returns the number of threads it needs.
+const Value& divide_iterations(Kernel&);
+/// Whether no tensor that a kernel writes to shares memory with another one, or elements with itself.
+bool are_apart(const std::vector<GridTensor>&);
 /// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.
 void find_needs(Kernel&);
 /// Rates memory accesses of lanes along an axis of the grid; `stride` by tensor and dimension.

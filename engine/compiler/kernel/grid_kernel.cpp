@@ -89,6 +89,10 @@ struct GridKernel::Variant {
   Kernel program;
   Dtype made_for = default_dtype();
   std::shared_ptr<void> compiled;  // for GPUs
+  std::shared_ptr<Variant>
+      divided;  // for the CPU: a thread for each iteration of a loop (grid_stride.cpp)
+  const grid::Value* iterations = nullptr;  // of the divided program
+  bool ran_divided = false;
   grid::TileProgram unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
   // of the last launch:
@@ -138,15 +142,24 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
   for (size_t k = 0; k < given.size(); ++k)
     v->arguments.push_back(argument_name(script.function(0), given[k], int(k), describe));
   v->program.lua_numbers = lua_numbers_;
+  const auto compile = [&](Kernel& k) {
+    grid::build(k, script, v->arguments);
+    grid::infer_types(k);
+    if (!tangents_.empty()) grid::differentiate(k, tangents_);
+    grid::expand_formulas(k);
+    grid::unroll(k);
+  };
   try {
-    grid::build(v->program, script, v->arguments);
-    grid::infer_types(v->program);
-    if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
-    grid::expand_formulas(v->program);
-    grid::unroll(v->program);
+    compile(v->program);
   } catch (...) {
     misfit_ = v->program.misfit;
     throw;
+  }
+  if (!check_ && grid::shares_iterations(v->program)) {
+    v->divided = std::make_shared<Variant>();
+    compile(v->divided->program);
+    v->divided->iterations = &grid::divide_iterations(v->divided->program);
+    grid::find_needs(v->divided->program);
   }
   grid::find_needs(v->program);
   if (variants_.size() == kVariants) variants_.pop_back();
@@ -163,6 +176,7 @@ struct GridKernel::Run {
   const LaunchSize& size;
   const std::vector<KernelArgument>& arguments;
   bool check;
+  int64_t threads = 0;  // of the launch, if the iterations of a loop are divided; otherwise 0
   std::vector<mt::Tensor> tensors =
       {};  // of the program, in its order; shared arrays are undefined
   std::vector<GridTensor> views = {};
@@ -287,7 +301,7 @@ struct GridKernel::Run {
     launch.scalars = scalars.data();
   }
 
-  void fill_scalars(GridScalar* out) {
+  void fill_scalars(GridScalar* out) const {
     for (size_t k = 0; k < program().scalars.size(); ++k) {
       const grid::LaunchScalar& s = program().scalars[k];
       GridScalar& to = out[k];
@@ -303,6 +317,16 @@ struct GridKernel::Run {
     }
   }
 
+  /// The number of threads if each runs one iteration of a loop; 0: it shall run as it was written.
+  int64_t iterations() const {
+    const LaunchSize& s = size;
+    if (s.grid[1] * s.grid[2] * s.block[1] * s.block[2] != 1 || !grid::are_apart(views)) return 0;
+    const grid::Value& n = *variant->divided->iterations;
+    if (n.kind == grid::Value::number) return int64_t(n.value);
+    std::vector<GridScalar> scalars(program().scalars.size());
+    fill_scalars(scalars.data());
+    return scalars[size_t(n.index)].whole;
+  }
   void go(const Device& device) {
     if (is_cpu(device)) run_here(device);
     else if (check) check_on_cpu(device);
@@ -338,6 +362,7 @@ struct GridKernel::Run {
     device.launch_grid(launch);
     count_changes();
     check_interrupt();
+    if (threads > 0) fault.thread[0] = (fault.thread[0] - 1) % threads + 1;
     if (fault.kind != GridFaultKind::none) raise(program(), fault, views);
   }
   void queue(const Device& device) {
@@ -363,8 +388,9 @@ void check_count(const std::string& name, const LaunchSize& s) {
 }  // namespace
 
 std::string GridKernel::path() const {
-  const Kernel& k = last();
-  const Variant& v = *variants_.front();
+  last();
+  const Variant& front = *variants_.front();
+  const Variant& v = front.ran_divided ? *front.divided : front;
   if (check_) return "the interpreter, because of check=true";
   if (v.lanes < 0) return "nothing, because it failed or had no threads";
   if (v.lanes == 0) return "a GPU";
@@ -375,7 +401,7 @@ std::string GridKernel::path() const {
   std::string text = fmt::format("vectors of up to {} threads, which run in lockstep", v.lanes);
   int native = 0;
   std::string others;
-  each_statement(k.body, 0, [&](const grid::Statement& s, int) {
+  each_statement(v.program.body, 0, [&](const grid::Statement& s, int) {
     if (!s.is_loop()) return;
     if (grid_native(v.unit.program, s, ~uint64_t(0)).code) ++native;
     else others += fmt::format("{}{}", others.empty() ? "" : ", ", s.line & 0xfffff);
@@ -385,7 +411,7 @@ std::string GridKernel::path() const {
   if (!others.empty())
     text += fmt::format("; the loops of these lines are interpreted: {}", others);
   const char* why = nullptr;
-  each_statement(k.body, 0, [&](const grid::Statement& s, int) {
+  each_statement(v.program.body, 0, [&](const grid::Statement& s, int) {
     if (s.kind == grid::Statement::warp || s.kind == grid::Statement::print)
       why = "warp functions or print";
   });
@@ -417,7 +443,15 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
                       t.is_private ? "private" : "shared", t.is_private ? "thread" : "block", most);
   }
   if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;
-  run.go(device);
+  const bool divides = v->divided && !check_ && is_cpu(device);
+  const int64_t iterations = divides ? run.iterations() : 0;
+  v->ran_divided = iterations > 0;
+  if (iterations <= 0) return run.go(device);
+  LaunchSize each = size;
+  each.grid[0] = (iterations + size.block[0] - 1) / size.block[0];
+  Run divided{script, v->divided, each, arguments, check_, size.grid[0] * size.block[0]};
+  divided.collect();
+  divided.go(device);
 }
 
 }  // namespace mt
