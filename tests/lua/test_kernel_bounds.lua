@@ -244,6 +244,58 @@ test('bits of numbers beyond 32 bits, and negative ones, as indices', function()
   end, mt.zeros({64}, 'int64'), wide)
 end)
 
+test('vectors of threads: computed positions in some and all lanes, and updates of neighbours', function()
+  for _, dtype in ipairs {'float32', 'float64'} do
+    for _, n in ipairs {5, 8, 20, 32} do
+      for _, bad in ipairs {1, 3, n, 0} do
+        for _, value in ipairs {0, 33, -5, 1, 32} do
+          local q = mt.randint(1, 32, {n}):to('int64')
+          if bad > 0 then q[bad] = value end
+          local x = mt.randn({32}, dtype)
+          local function run(f) return agree({1, n}, f, mt.zeros({n}, dtype), x, q) end
+          local outside = bad > 0 and (value < 1 or value > 32) and value or nil
+          eq(run(function(o, x, q)
+            local t, s = thread_idx.x, shared(32)
+            for k = t, 32, block_dim.x do s[k] = x[k] end
+            barrier()
+            o[t] = s[q[t]] * 2 + s[t]
+          end), outside)
+          eq(run(function(o, x, q)
+            local t, s = thread_idx.x, shared(32)
+            s[t] = t
+            barrier()
+            o[t] = s[t] + x[q[t]]
+          end), outside)
+          eq(run(function(o, x, q)
+            local t, s = thread_idx.x, shared(32)
+            s[t] = t
+            barrier()
+            if q[t] >= 1 and q[t] <= 32 and x[t] > 0 then o[t] = s[t] - x[q[t]] + x[33 - q[t]] end
+          end), nil)
+        end
+      end
+    end
+  end
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'int16', 'uint8'} do
+    for _, n in ipairs {4, 21, 32} do
+      agree({3, n}, function(h, g, q)
+        local t, s = thread_idx.x, shared(32, 'int32')
+        s[t] = q[t] * 3
+        barrier()
+        local v = s[block_dim.x + 1 - t]
+        atomic_add(h, t, v)
+        if v > 20 then atomic_add(g, t + 1, v + t) end
+      end, mt.ones({n}):to(dtype), mt.ones({n + 1}):to(dtype), mt.randint(0, 20, {n}):to('int64'))
+      eq(agree({1, n}, function(h, q)
+        local t, s = thread_idx.x, shared(32, 'int32')
+        s[t] = q[t] * 3
+        barrier()
+        atomic_add(h, t, s[block_dim.x + 1 - t])
+      end, mt.ones({n - 1}):to(dtype), mt.randint(0, 20, {n}):to('int64')), n)
+    end
+  end
+end)
+
 test('random conditions and indices', function()
   local state = 1
   local function random(n)

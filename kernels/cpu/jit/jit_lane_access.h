@@ -277,7 +277,7 @@ class LaneAccess : protected ThreadAccess {
     const Dtype dtype = grid_.tensors[place.index].dtype;
     const bool real = type == GridType::real;
     const bool direct = real ? dtype == real_ || (wide_ && dtype == Dtype::f32)
-                             : wide_ || (dtype == Dtype::i64 && !masked_);
+                             : wide_ || (item_size(dtype) >= 4 && !masked_);
     if (!is_row(place) || !direct) return store_each(place, type);
     const RegExp to = element(place, {0, real ? 1 : parts_});
     if (real) {
@@ -292,6 +292,11 @@ class LaneAccess : protected ThreadAccess {
       return;
     }
     const int item = int(item_size(dtype));
+    if (!wide_ && item == 4) {
+      asm_.vshufps(Ymm(0), Ymm(0), Ymm(parts_ - 1), 0x88);
+      asm_.vpermq(Ymm(0), Ymm(0), 0xd8);
+      return asm_.vmovups(asm_.ptr[to], parts_ == 1 ? Xmm(0) : Ymm(0));
+    }
     for (int p = 0; p < parts_; ++p) {
       const Address at = asm_.ptr[to + p * part_bytes_ / 8 * item];
       const Address into = masked_ ? at | active_part(p) : at;
@@ -303,27 +308,27 @@ class LaneAccess : protected ThreadAccess {
     }
   }
 
-  /// Emits a loop over the active lanes, which may change xmm0 and xmm1.
-  template <class F> void each_lane(Used used, const F& f) {
+  /// Emits a loop over the active lanes, which may change xmm0 and xmm1. `last`: f does not use the last temporary.
+  template <class F> void each_lane(Used used, bool last, const F& f) {
     if (used.whole + 1 >= kWholes) return void(fine_ = false);
-    const Reg64 lane = temporary(used.whole);
+    const Reg64 lane = temporary(used.whole), rest = last ? temporary(kWholes - 1) : rax;
     const int slots = slots_, vectors = lane_slots_, bits = take(), saved = take_lanes(2);
     for (int k = 0; k < std::min(used.real, 2); ++k) move_whole(saved + k, k, true);
-    active_bits(eax);
+    active_bits(rest.cvt32());
     Label again;
     asm_.L(again);
-    asm_.tzcnt(lane, rax);
-    asm_.blsr(rax, rax);
-    asm_.mov(whole_slot(bits), rax);
+    asm_.tzcnt(lane, rest);
+    asm_.blsr(rest, rest);
+    if (!last) asm_.mov(whole_slot(bits), rest);
     f(lane);
-    asm_.mov(rax, whole_slot(bits));
-    asm_.test(rax, rax);
+    if (!last) asm_.mov(rest, whole_slot(bits));
+    asm_.test(rest, rest);
     asm_.jnz(again);
     for (int k = 0; k < std::min(used.real, 2); ++k) move_whole(saved + k, k, false);
     slots_ = slots, lane_slots_ = vectors;
   }
   /// Emits a loop over the active lanes that calls f(lane, address, free temporaries) for their elements.
-  template <class F> void each_element(const V& v, Used used, const F& f) {
+  template <class F> void each_element(const V& v, Used used, bool last, const F& f) {
     const GridTensor& t = grid_.tensors[v.index];
     const int slots = slots_, vectors = lane_slots_, base = take();
     int index[kMaxDims];
@@ -340,7 +345,7 @@ class LaneAccess : protected ThreadAccess {
       else asm_.mov(whole_slot(base), temporary(used.whole));
       any = true;
     }
-    each_lane(used, [&](const Reg64& lane) {
+    each_lane(used, last && used.whole == 0, [&](const Reg64& lane) {
       if (used.whole + 2 >= kWholes) return void(fine_ = false);
       const Reg64 k = temporary(used.whole + 1), at = temporary(used.whole + 2);
       bool added = any;
@@ -392,9 +397,62 @@ class LaneAccess : protected ThreadAccess {
   }
   void load_each(const V& v, Used used) {
     if (!masked_ && has_steps(v)) return load_steps(v, used);
+    Label outside, done;
+    const bool gathers = is_gathered(v) && used.real + parts_ < kReals;
+    if (gathers) {
+      gather(v, used, outside);
+      asm_.jmp(done);
+      asm_.L(outside);
+    }
+    load_one_by_one(v, used);
+    asm_.L(done);
+  }
+  /// Whether AVX2 has an instruction that loads the elements of all lanes.
+  bool is_gathered(const V& v) const {
+    const GridTensor& t = grid_.tensors[v.index];
+    return !wide_ && t.dtype == real_ && t.ndim == 1 && t.stride[0] == 1 && !has_steps(v);
+  }
+  /// Loads reals at computed positions, or jumps if one of an active lane is outside.
+  void gather(const V& v, Used used, Label& outside) {
+    const int r = used.real, free = r + parts_, size = kScratch, inside = kScratch + 1;
+    const GridTensor& t = grid_.tensors[v.index];
+    const auto active = [&](int to) {
+      masked_ ? asm_.vmovaps(Ymm(to), Ymm(kActive)) : asm_.vpcmpeqd(Ymm(to), Ymm(to), Ymm(to));
+    };
+    wholes(*v.args[0], used);
+    if (!is_inside(v, 0)) {
+      if (t.shared) asm_.mov(rax, t.size[0]);
+      else asm_.mov(rax, tensor_word(v.index, offsetof(GridTensor, size)));
+      broadcast_whole(size, rax);
+      asm_.vpxor(Xmm(free), Xmm(free), Xmm(free));
+      for (int p = 0; p < parts_; ++p) {
+        const Ymm in(inside + p);
+        asm_.vpcmpgtq(in, Ymm(r + p), Ymm(size));
+        asm_.vpandn(in, in, Ymm(r + p));
+        asm_.vpcmpgtq(in, in, Ymm(free));
+      }
+      pack(inside);
+      active(free);
+      asm_.vptest(Ymm(inside), Ymm(free));
+      asm_.jnc(outside);
+    }
+    const Reg64 data = data_of(v.index);
+    active(inside);
+    asm_.vxorps(Xmm(size), Xmm(size), Xmm(size));
+    if (item_ == 8) {
+      asm_.vgatherqpd(Ymm(size), asm_.ptr[data + Ymm(r) * 8 - 8], Ymm(inside));
+      return asm_.vmovaps(Ymm(r), Ymm(size));
+    }
+    asm_.vextractf128(Xmm(kThird), Ymm(inside), 1);
+    asm_.vxorps(Xmm(free), Xmm(free), Xmm(free));
+    asm_.vgatherqps(Xmm(size), asm_.ptr[data + Ymm(r) * 4 - 4], Xmm(inside));
+    asm_.vgatherqps(Xmm(free), asm_.ptr[data + Ymm(r + 1) * 4 - 4], Xmm(kThird));
+    asm_.vinsertf128(Ymm(r), Ymm(size), Xmm(free), 1);
+  }
+  void load_one_by_one(const V& v, Used used) {
     const int vectors = lane_slots_, out = take_lanes();
     const bool real = v.type == GridType::real;
-    each_element(v, used, [&](const Reg64& lane, const RegExp& from, const Reg64& k) {
+    each_element(v, used, true, [&](const Reg64& lane, const RegExp& from, const Reg64& k) {
       load_from(from, grid_.tensors[v.index].dtype, xmm0, used.whole + 1);
       if (real) move_real(asm_.ptr[lane_place(out) + lane * item_], xmm0);
       else asm_.mov(asm_.ptr[lane_place(out) + lane * 8], k);
@@ -406,7 +464,7 @@ class LaneAccess : protected ThreadAccess {
     const int in = take_lanes();
     const bool real = type == GridType::real;
     save_lanes(in, type, kNone);
-    each_element(place, kNone, [&](const Reg64& lane, const RegExp& to, const Reg64& k) {
+    each_element(place, kNone, true, [&](const Reg64& lane, const RegExp& to, const Reg64& k) {
       if (real) move_real(xmm0, asm_.ptr[lane_place(in) + lane * item_]);
       else asm_.mov(k, asm_.ptr[lane_place(in) + lane * 8]);
       store_to(to, grid_.tensors[place.index].dtype, xmm0, k);

@@ -308,19 +308,42 @@ class LaneStatements : protected LaneValues {
     const RegExp to = element(*s.place, real ? Used{0, 1} : Used{1, 0});
     update_element(s, to, temporary(0), 2, [&] { set(s.variable, {2, 1}); });
   }
+  /// Whether sums of neighbouring elements are vectors.
+  bool updates_row(const S& s) const {
+    const Dtype dtype = grid_.tensors[s.place->index].dtype;
+    if (s.at >= 0 || s.update != GridUpdate::add || !is_row(*s.place)) return false;
+    return s.value->type == GridType::real ? dtype == real_
+                                           : wide_ || (item_size(dtype) >= 4 && !masked_);
+  }
+  void update_row(const S& s) {
+    const bool real = s.value->type == GridType::real;
+    evaluate(*s.value, kNone, true);
+    if (real) {
+      load_reals(*s.place, {0, 1});
+      MT_PACKED(vadd, vec(0), vec(1), vec(0));
+    } else {
+      load_wholes(*s.place, {0, parts_});
+      for (int p = 0; p < parts_; ++p) asm_.vpaddq(part(p), part(p), part(parts_ + p));
+    }
+    store_lanes(*s.place, s.value->type);
+  }
   void atomic_update_lanes(const S& s) {
     const bool real = s.value->type == GridType::real;
+    if (updates_row(s)) return update_row(s);
     const int in = take_lanes(), out = take_lanes();
     evaluate(*s.value, kNone, true);
     save_lanes(in, s.value->type, kNone);
-    each_element(*s.place, kNone, [&](const Reg64& lane, const RegExp& to, const Reg64& k) {
-      const int item = real ? item_ : 8;
-      const Address own = asm_.ptr[lane_place(in) + lane * item];
-      const Address before = asm_.ptr[lane_place(out) + lane * item];
-      real ? move_real(xmm0, own) : asm_.mov(k, own);
-      update_element(s, to, k, 3,
-                     [&] { real ? move_real(before, xmm1) : asm_.mov(before, temporary(3)); });
-    });
+    const bool adds = s.at < 0 && s.update == GridUpdate::add;
+    const bool in_place = adds && !real && item_size(grid_.tensors[s.place->index].dtype) >= 4;
+    each_element(
+        *s.place, kNone, in_place, [&](const Reg64& lane, const RegExp& to, const Reg64& k) {
+          const int item = real ? item_ : 8;
+          const Address own = asm_.ptr[lane_place(in) + lane * item];
+          const Address before = asm_.ptr[lane_place(out) + lane * item];
+          real ? move_real(xmm0, own) : asm_.mov(k, own);
+          update_element(s, to, k, 3,
+                         [&] { real ? move_real(before, xmm1) : asm_.mov(before, temporary(3)); });
+        });
     if (s.at < 0) return;
     load_lanes(out, s.value->type, kNone);
     real ? set_reals(s.variable, vec(0)) : set_wholes(s.variable);
@@ -392,7 +415,7 @@ class LaneStatements : protected LaneValues {
       values_of(*s, [&](const V& v) { sum.add(cost_of(v)); });
       bool one = false;  // only one thread of a row runs the body
       if (s->kind == S::atomic_add) {
-        sum.add({3.0 * lanes_, 2.0 * lanes_, has_no_order(*s, all)});
+        sum.add({updates_row(*s) ? 4 : 3.0 * lanes_, 2.0 * lanes_, has_no_order(*s, all)});
       } else if (s->kind == S::count) {
         sum.add({0, 0, suits_count(*s)});
       } else if (s->kind == S::branch && steps_->varies(*s->value)) {
@@ -417,7 +440,7 @@ class LaneStatements : protected LaneValues {
     Cost c{1, double(lanes_)};
     if (v.kind == V::load) {
       const bool side_by_side = is_row(v) || (!varies && (steps_->of(v) != 0 || is_even(v)));
-      c.lanes = side_by_side ? 1.5 : (has_steps(v) ? 1.5 : 4) * lanes_;
+      c.lanes = side_by_side ? 1.5 : is_gathered(v) ? 16 : (has_steps(v) ? 1.5 : 4) * lanes_;
     } else if (varies) {
       c.fits = !v.divides;
       c.lanes = real || v.type == GridType::boolean ? 1.5 : parts_;

@@ -189,7 +189,7 @@ class LaneValues : protected ThreadValues {
     if (x.type != GridType::real) return wholes(x, used);
     const int in = take_lanes(), out = take_lanes();
     move_real(lane_slot(in), real(x, used, true));
-    each_lane(used, [&](const Reg64& lane) {
+    each_lane(used, used.whole < 2, [&](const Reg64& lane) {
       const Reg64 word = temporary(used.whole + 1);
       move_real(xmm0, asm_.ptr[lane_place(in) + lane * item_]);
       truncate(word, xmm0);
