@@ -48,6 +48,11 @@ test('bytes as indices of tables of all sizes', function()
           end, mt.zeros({size}, kind), x)
           eq(index, (value < 0 or value >= size) and value + 1 or nil)
         end
+        local after = agree({1, 40}, function(h, x)
+          local i = grid(1)
+          atomic_add(h, x[i] + 2, 1)
+        end, mt.zeros({size}), x)
+        eq(after, (value < -1 or value + 2 > size) and value + 2 or nil)
         local stored = agree({1, 40}, function(h, x)
           local i = grid(1)
           if i == 23 then h[x[i]] = 1 end
