@@ -9,7 +9,7 @@
 namespace mt {
 
 /// The version of the interface, which must be the same in the engine and the plug-in.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 7;
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 8;
 constexpr int kMaxGpus = 16;   // in one machine
 constexpr int kGroupId = 128;  // the bytes of a group's id
 
@@ -151,13 +151,13 @@ struct Gpu : Device {
   bool (*group_id)(char* id);
   /// Joins the group as process `rank`. Once stop(seconds) returns true it does not wait any longer.
   void* (*group_join)(const char* id, int rank, int size, bool (*stop)(double seconds));
-  /// Starts an operation after the GPU's earlier work; the group must be ready.
-  void (*group_start)(void* group, const Collective&);
+  /// Starts an operation after the GPU's earlier work; the group must be ready. Returns its number.
+  uint64_t (*group_start)(void* group, const Collective&);
   /// Whether joining or starting is done: `working` if it waits for other processes.
   GroupState (*group_state)(void* group);
-  /// Later work of the GPU waits for the operations that the group has started; until then their memory
+  /// Later work of the GPU waits for the operations of the group up to this number; until then their memory
   /// must not be freed or written.
-  void (*group_finish)(void* group);
+  void (*group_finish)(void* group, uint64_t number);
   void (*group_abort)(void* group, const char* why);
   const char* (*group_error)(void* group);
 };

@@ -140,15 +140,6 @@ local function loss_of(starts)
     enabled = options.bf16}
 end
 
---- Makes the norm of all gradients at most --clip; of parameters in parts the processes add up their squares.
-local function clip_gradients()
-  if options.shard ~= 'parameters' then return nn.clip_grad_norm_(net:parameters(), options.clip) end
-  local sum = mt.zeros(1, {device = device})
-  for _, p in ipairs(net:parameters()) do sum = sum + p.grad:pow(2):sum() end
-  local norm = dist.all_reduce_(sum):sqrt():item()
-  for _, p in ipairs(net:parameters()) do p.grad:mul_(math.min(1, options.clip / (norm + 1e-6))) end
-end
-
 --- One step; returns the mean loss of this process's windows.
 local function train_step(step)
   local starts = mt.randint(0, cut - context - 1, {options.batch}, {generator = mt.Generator('philox', seed + step)})
@@ -165,7 +156,7 @@ local function train_step(step)
     if options.shard == 'parameters' then pass(parts[i]) else dist.no_sync(net, pass, parts[i]) end
   end
   pass(parts[#parts]) -- averages the gradients of all processes
-  clip_gradients()
+  nn.clip_grad_norm_(net:parameters(), options.clip)
   opt:step()
   sched:step()
   return sum

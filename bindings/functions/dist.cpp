@@ -35,9 +35,9 @@ struct LuaAverage : dist::GradientAverage {
 };
 
 /// A gather that goes on while the process computes, for dist.shard.
-struct LuaGather : dist::PendingGather {
+struct LuaGather : dist::PendingExchange {
   static constexpr char kShown[] = "a gather of dist.shard";
-  using PendingGather::PendingGather;
+  using PendingExchange::PendingExchange;
 };
 
 int64_t check_tag(const char* operation, int64_t tag) {
@@ -173,12 +173,17 @@ const Entry kDistParts[] = {
     {"start_gather([out], [parts])",
      "Begins to gather parts of all processes into flat tensors, one for each part.",
      bind<[](const TensorList& out, const TensorList& list) {
-       return std::make_unique<LuaGather>(out, list);
+       return std::make_unique<LuaGather>(LuaGather::gather, out, list);
      }>},
     {"wait_for_gather(gather, [out]=nil)",
      "Waits until a gather is complete. Returns whether the parts, and these results, are still the same.",
      bind<[](LuaGather& gather, const std::optional<TensorList>& out) {
        return gather.wait() && (!out || gather.is_current(*out));
+     }>},
+    {"whole_parameters([parts], [gathered])",
+     "The gathered tensors as functions of the parts; backward scatters their gradients.",
+     bind<[](const TensorList& parts, const TensorList& gathered) {
+       return dist::whole_parameters(parts, gathered);
      }>},
     {"reduce_alone(x, abort=false)",
      "For a check of NCCL on one GPU: all_reduce_ in a group of this process alone, which is aborted before.",

@@ -359,8 +359,9 @@ const Entry kOptim[] = {
     {"optimizer_take(optimizer, groups)", "Replaces the groups; parameters keep their state.",
      take_groups},
     {"optimizer_state(optimizer, group)", "A list of {step=, exp_avg=, ..}.", push_state},
-    {"clip_grad_norm_([parameters], max_norm, norm_type=2, error_if_nonfinite=false)",
-     "As in nn.utils.", bind<clip_grad_norm_>},
+    {"grad_norm([parameters], norm_type)", "The norm of all gradients.", bind<grad_norm>},
+    {"clip_grad_norm_([parameters], max_norm, norm_type=2, error_if_nonfinite=false, norm=nil)",
+     "As in nn.utils; with the norm of the gradients, if it is given.", bind<clip_grad_norm_>},
     {"clip_grad_value_([parameters], clip_value)", "As in nn.utils.", bind<clip_grad_value_>},
     {"optimizer_load(optimizer, states)", "Sets the states of all groups from a list.", load_state},
 };

@@ -212,6 +212,11 @@ class BackwardPass : public BackwardState {
       if (groups_) [[unlikely]]
         report_leaves();
     }
+    for (auto& [leaf, get] : std::exchange(later, {})) {
+      Edge edge;
+      edge.leaf = leaf;
+      send(edge, get());
+    }
   }
 
   /// Calls the hooks of the leaves that are in no group; leaves out those frozen since the forward pass.

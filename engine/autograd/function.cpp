@@ -30,7 +30,8 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
   gradients.resize(c->results.size());
   for (size_t k = 0; k < gradients.size(); ++k) {
     const CustomFunction::Result& r = c->results[k];
-    if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
+    if (!gradients[k].defined() && r.device && c->zeros)
+      gradients[k] = zeros(r.size, r.dtype, *r.device);
   }
   const TensorList found = c->backward(gradients);
   if (found.size() < c->inputs.size())
@@ -93,11 +94,12 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
 
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
                            const std::vector<bool>& plain, const TensorList& save,
-                           CustomFunction::Backward backward) {
+                           CustomFunction::Backward backward, bool zeros) {
   if (std::ranges::none_of(inputs, [](const Tensor& x) { return wants_grad(x); })) return outputs;
   auto c = std::make_shared<CustomFunction>();
   c->name = std::move(name);
   c->backward = std::move(backward);
+  c->zeros = zeros;
   for (const Tensor& x : inputs) c->inputs.push_back(x.defined() ? shape_of(x) : x);
   for (const Tensor& t : save) {
     CustomFunction::Saved s;
@@ -126,6 +128,12 @@ TensorList record_function(std::string name, const TensorList& inputs, const Ten
     results.push_back(std::move(y));
   }
   return results;
+}
+
+bool wants_gradient(size_t input) { return thread_state.function->wants(int(input)); }
+void return_later(size_t input, std::function<Tensor()> get) {
+  const Edge& edge = thread_state.function->input(int(input));
+  thread_state.backward->later.emplace_back(edge.leaf, std::move(get));
 }
 
 TensorList saved_tensors() {
@@ -168,12 +176,8 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 // ---- tensors that nodes do not save --------------------------------------------------------------
 
 void restore_saved(Node& node, int slot) {
-  const int place = node.extra->place[slot];
-  const std::shared_ptr<Unsaved> unsaved = node.extra->unsaved;
-  if (place < 0 || (node.saved[slot] && !unsaved->may_change())) return;
-  const Unsaved::Value v = unsaved->at(place);
-  node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
-  node.version[slot] = v.version;
+  const std::shared_ptr<Unsaved> unsaved = node.extra->unsaved;  // the node may give it up
+  if (unsaved && node.extra->place[slot] >= 0) unsaved->restore(node, slot);
 }
 
 std::vector<uint32_t> versions_of(const TensorList& list) {
@@ -184,7 +188,8 @@ std::vector<uint32_t> versions_of(const TensorList& list) {
 
 ReleaseScope::ReleaseScope(std::shared_ptr<ReleasedTensors> released)
     : released_(std::move(released)),
-      before_(std::exchange(thread_state.release, in_checkpoint() ? nullptr : this)) {
+      before_(std::exchange(thread_state.release,
+                            in_checkpoint() && !thread_state.checkpoint->again ? nullptr : this)) {
   versions_ = versions_of(released_->tensors);
   released_->versions = versions_of(released_->sources);
 }
@@ -225,9 +230,9 @@ bool ReleaseScope::leave_out(Node& node, int slot, const Tensor& t, int from) {
   return true;
 }
 
-Unsaved::Value ReleasedTensors::at(int place) {
+void ReleasedTensors::restore(Node& node, int slot) {
   const NoGrad off;
-  const Part& part = parts[place];
+  const Part& part = parts[node.extra->place[slot]];
   if (sources[part.tensor].impl()->storage->version != versions[part.tensor])
     fail("backward: a parameter of dist.shard was changed in place since the forward of its layer");
   if (tensors.empty()) tensors = again(), made_versions = versions_of(tensors);
@@ -237,9 +242,9 @@ Unsaved::Value ReleasedTensors::at(int place) {
   const Tensor& whole = tensors[part.tensor];
   Tensor t = view(whole, part.view);
   if (part.cast != Dtype::none) t = view(to(t, part.cast), part.of_cast);
-  const uint32_t version = t.impl()->storage->version;
   const bool changed = whole.impl()->storage->version != made_versions[part.tensor];
-  return {t, changed ? version - 1 : version};
+  node.version[slot] = t.impl()->storage->version - uint32_t(changed);
+  node.saved[slot] = Ref<TensorImpl>::adopt(t.release());
 }
 
 // ---- gradient checkpointing ---------------------------------------------------------------------
@@ -302,19 +307,38 @@ bool checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
     checkpoint->different = t.dim() == 0  // it is a number
                                 ? fmt::format("'{}'", node.type->name)
                                 : fmt::format("'{}' {}", node.type->name, t.shape());
+  const bool left_out =
+      thread_state.release && thread_state.release->leave_out(node, slot, t, from);
   checkpoint->values.push_back({t.detach(), t.impl()->storage->version, &node, slot});
-  return false;  // for a backward pass inside the function
+  if (Checkpoint::Value& v = checkpoint->values.back(); left_out)
+    v.tensor = {}, v.unsaved = node.extra->unsaved, v.place = node.extra->place[slot];
+  return left_out;  // otherwise the node saves it, for a backward pass inside the function
 }
 
 void checkpoint_keep(const Node& node, int slot, const Tensor& copy) {
   if (!in_checkpoint() || !thread_state.checkpoint->again) return;
   std::vector<Checkpoint::Value>& values = thread_state.checkpoint->checkpoint->values;
   for (auto v = values.rbegin(); v != values.rend() && v->node == &node; ++v)
-    if (v->slot == slot) v->tensor = copy, v->version = copy.impl()->storage->version;
+    if (v->slot == slot) *v = {copy, copy.impl()->storage->version, &node, slot};
 }
 
-Unsaved::Value Checkpoint::at(int place) {
-  if (size_t(place) < values.size()) return values[place];
+void Checkpoint::restore(Node& node, int slot) {
+  NodeExtra& extra = *node.extra;
+  if (size_t(extra.place[slot]) >= values.size()) run_again();
+  std::shared_ptr<Unsaved> unsaved;
+  for (int i = 0; i < kMaxSaved; ++i) {
+    if (extra.place[i] < 0) continue;
+    Value v = std::move(values[extra.place[i]]);
+    if (v.unsaved) unsaved = std::move(v.unsaved);
+    else node.saved[i] = Ref<TensorImpl>::adopt(v.tensor.release());
+    node.version[i] = v.version;
+    extra.place[i] = v.place;
+  }
+  extra.unsaved = std::move(unsaved);
+  restore_saved(node, slot);
+}
+
+void Checkpoint::run_again() {
   const auto second = std::make_shared<Checkpoint>();  // this gets all its values or none
   second->digests = digests;
   const NoGrad on(true);
@@ -334,7 +358,6 @@ Unsaved::Value Checkpoint::at(int place) {
         "what it uses was changed in between: clone() that first",
         second->different);
   values = std::move(second->values);
-  return values[place];
 }
 
 }  // namespace mt

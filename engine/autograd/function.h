@@ -30,6 +30,7 @@ struct CustomFunction {
   };
   std::string name;
   Backward backward;
+  bool zeros = true;  // for the gradients of results that have none
   TensorList inputs;  // only their shapes, without data
   std::vector<Result> results;
   std::vector<Saved> saved;
@@ -37,10 +38,15 @@ struct CustomFunction {
 
 /// Makes `outputs`, computed without recording, results of a function of `inputs`: those of float
 /// type get a node, unless plain[k]. `save` are tensors for backward. Inputs and saved tensors may
-/// be undefined. Returns `outputs` if nothing is to be recorded.
+/// be undefined. `zeros`: backward gets zeros for results without a gradient. Returns `outputs` if
+/// nothing is to be recorded.
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
                            const std::vector<bool>& plain, const TensorList& save,
-                           CustomFunction::Backward);
+                           CustomFunction::Backward, bool zeros = true);
+/// Inside the backward of a function: whether an input's gradient is wanted; and, instead of returning that of a leaf,
+/// `get` computes it when all nodes have been visited, so that other processes can work on it meanwhile.
+bool wants_gradient(size_t input);
+void return_later(size_t input, std::function<Tensor()> get);
 /// The saved tensors of the function whose backward is running on this thread: checked for changes
 /// in place, and connected to the graph while gradients are recorded.
 TensorList saved_tensors();
@@ -52,18 +58,11 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 
 // ---- tensors that nodes do not save --------------------------------------------------------------
 
-/// Makes tensors that nodes did not save, by their `place`.
+/// Makes tensors that nodes did not save, by their places.
 struct Unsaved {
-  struct Value {
-    Tensor tensor;
-    uint32_t version = 0;
-    const Node* node = nullptr;  // of a checkpoint's second run, only for comparison
-    int slot = 0;                // of the node
-  };
   virtual ~Unsaved() = default;
-  virtual Value at(int place) = 0;
-  /// Whether a later backward pass asks again.
-  virtual bool may_change() const { return false; }
+  /// Sets the tensor of the slot.
+  virtual void restore(Node&, int slot) = 0;
 };
 /// Sets the tensor if the node did not save it.
 void restore_saved(Node&, int slot);
@@ -86,10 +85,9 @@ struct ReleasedTensors : Unsaved {
   TensorList sources;  // what each is made of: once that has changed, asking for it throws Error
   std::vector<uint32_t> versions, made_versions;  // of the sources, and of tensors made again
   std::vector<Part> parts;                        // by place
-  Value at(int place) override;
-  bool may_change() const override { return true; }
+  void restore(Node&, int slot) override;
 };
-/// The region. Inside of a checkpoint, which saves nothing either, it does nothing.
+/// The region. In the first run of a checkpoint, which saves nothing either, it does nothing.
 class ReleaseScope {
  public:
   explicit ReleaseScope(std::shared_ptr<ReleasedTensors>);
@@ -124,11 +122,24 @@ inline void note_cast(const Tensor& from, const Tensor& to) {
 /// first run stores only a digest of the bits of each tensor that it would have saved: the second
 /// run must give the same, otherwise the gradient would belong to another function.
 struct Checkpoint : Unsaved {
+  /// What a node of the second run saved, or left out.
+  struct Value {
+    Tensor tensor;
+    uint32_t version = 0;
+    const Node* node = nullptr;  // only for comparison
+    int slot = 0;                // of the node
+    std::shared_ptr<Unsaved> unsaved = nullptr;
+    int place = -1;
+  };
   std::function<void()> again;    // runs the same operations
   std::vector<uint64_t> digests;  // of the tensors that the first run would have saved, in order
   std::vector<Value> values;      // the tensors saved by the second run
   std::string different;          // the operation that first saved different bits
-  Value at(int place) override;
+  /// Hands over all tensors of the node.
+  void restore(Node&, int slot) override;
+
+ private:
+  void run_again();
 };
 /// During its lifetime, operations on this thread leave the saving of tensors to the checkpoint.
 struct CheckpointScope {
@@ -141,6 +152,7 @@ struct CheckpointScope {
   const std::shared_ptr<Checkpoint> checkpoint;
   const bool again;  // the second run
   CheckpointScope* const before;
+  const SaveAndRestore<ReleaseScope*> outside{thread_state.release, nullptr};
 };
 inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 bool checkpoint_save(Node&, int slot, const Tensor&, int from);

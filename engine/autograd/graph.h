@@ -216,6 +216,7 @@ void register_group(const TensorList& leaves, const std::shared_ptr<GradientGrou
 /// stored here, by its node, until the function's turn.
 struct BackwardState {
   std::unordered_map<const Node*, TensorList> function_grads;
+  std::vector<std::pair<Ref<TensorImpl>, std::function<Tensor()>>> later;  // gradients of leaves
 };
 
 // ---- debugging: mt.set_debug and mt.set_detect_anomaly ----

@@ -50,10 +50,10 @@ const Gpu* gpu_for(const TensorList&, const Group&);
 const Gpu* gpu_for(const Device&, const Group&);
 /// Connects the group at the first call, which all its processes make; returns whether it is connected.
 bool connect(const char* operation, const Gpu&, const Group&);
-/// Queues a collective; the GPU's later work does not wait for it until `finish_on_gpus`, before which the tensors must
-/// neither be written nor freed.
-void start_on_gpus(const char* operation, const Collective&, const Group&);
-void finish_on_gpus(const Group&);
+/// Queues a collective and returns its number; the GPU's later work does not wait for it until `finish_on_gpus` of this
+/// or a later number, before which the tensors must neither be written nor freed.
+uint64_t start_on_gpus(const char* operation, const Collective&, const Group&);
+void finish_on_gpus(const Group&, uint64_t number);
 /// Both.
 void run_on_gpus(const char* operation, const Collective&, const Group&);
 
@@ -64,6 +64,8 @@ void agree(const char* operation, const Group&, const std::string& call, const G
 void wait_for_group(const char* operation, const Group&, const std::function<bool()>& done);
 /// The maximum time of a wait in seconds.
 double time_limit();
+/// Throws Error unless the calling thread may call mt.dist.
+void check_caller(const char* operation);
 /// Whether several threads may call MPI in turn.
 bool threads_may_call();
 /// Makes every later call throw Error, which says why.
@@ -81,7 +83,7 @@ std::string described(const TensorList&);
 using Job = std::shared_future<void>;
 /// Runs a job in the order of start: in a thread if each process of this machine has a core for it
 /// (MTORCH_DIST_THREAD=0 or 1 decides otherwise), else at once. Before other calls of MPI `wait_for_background` must be
-/// called, because only one thread at a time may call MPI.
+/// called, because only one thread at a time may call MPI; `agree` does, except in a job.
 Job start_in_background(std::function<void()> job);
 /// Waits until the job, if any, has ended, at most for the time limit; throws its error, or that of one before it.
 void wait_for_job(const char* operation, const Job& job);

@@ -30,6 +30,11 @@ using Kind = Collective::Kind;
 const Device& place(const Group& group) { return group.gpu ? *group.gpu : cpu_device(); }
 bool on_gpu(const Tensor& x) { return !is_cpu(x.device()); }
 
+/// The reduction of the parts of a packed tensor of a GPU, without the division of a mean.
+Collective scatter_of(const Tensor& part, const Tensor& x, Reduction how) {
+  return {Kind::reduce_scatter, x.data_as<void>(), part.data_as<void>(), part.numel(), 0, x.dtype(),
+          kGpuOps[int(how)]};
+}
 /// The elements in order, on the device, as rows.
 Tensor packed(const Tensor& x, int64_t rows, const Device& device) {
   return reshape(contiguous(to(x, device)), {rows, x.numel() / rows});
@@ -109,6 +114,21 @@ void gather_into(const char* operation, const Tensor& out, const Tensor& x, cons
                              : rows_of(from, size(group), x.numel());
   exchange(operation, Kind::all_gather, from, rows, group);
   if (!direct) copy_(out, reshape(rows, out.shape()));
+}
+
+/// `out` becomes the reduction of the processes' parts of x for this one; the data is exchanged on `device`.
+void scatter_into(const char* operation, const Tensor& out, const Tensor& x, Reduction how,
+                  const Group& group, const Device& device) {
+  const Tensor from = to(packed(x, size(group), device), wire(x.dtype(), group));
+  const Tensor part = rows_of(from, 1, from.shape()[1]);
+  const Object op = mpi().object(kOps[int(how)]);
+  if (on_gpu(from)) run_on_gpus(operation, scatter_of(part, from, how), group);
+  else
+    by_columns(operation, from, part, [&](const void* a, void* b, int n) {
+      return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
+    });
+  if (how == Reduction::mean) divide(part, group);
+  copy_(out, reshape(part, out.shape()));
 }
 
 /// Calls f with the tensors of each dtype, which it changes, when the processes have agreed.
@@ -252,20 +272,7 @@ void reduce_scatter_(const Tensor& out, const Tensor& x, Reduction how, const Gr
   check_reduction(kName, x, how);
   check_parts(kName, x, out, group);
   const auto run = [how, &group](const Tensor& out, const Tensor& x) {
-    const Tensor from = to(packed(x, size(group), place(group)), wire(x.dtype(), group));
-    const Tensor part = rows_of(from, 1, from.shape()[1]);
-    const Object op = mpi().object(kOps[int(how)]);
-    if (on_gpu(from))
-      run_on_gpus(kName,
-                  {Kind::reduce_scatter, from.data_as<void>(), part.data_as<void>(), part.numel(),
-                   0, from.dtype(), kGpuOps[int(how)]},
-                  group);
-    else
-      by_columns(kName, from, part, [&](const void* a, void* b, int n) {
-        return mpi().reduce_scatter(a, b, n, datatype(from.dtype()), op, group.communicator);
-      });
-    if (how == Reduction::mean) divide(part, group);
-    copy_(out, reshape(part, out.shape()));
+    scatter_into(kName, out, x, how, group, place(group));
   };
   run_parts(kName, in_brackets(names_of(how)[int(how)]), out, x, group, run);
 }
@@ -307,48 +314,110 @@ void all_gather_into_(const Tensor& out, const Tensor& x, const Group& group) {
   });
 }
 
-PendingGather::PendingGather(const TensorList& out, const TensorList& x, const Group& group)
-    : from_(x),
+PendingExchange::PendingExchange(Kind kind, const TensorList& out, const TensorList& x,
+                                 const Group& group)
+    : kind_(kind),
+      from_(kind == gather ? x : TensorList()),
       to_(out),
-      versions_(versions_of(x)),
+      versions_(versions_of(from_)),
       group_(group) {
-  constexpr const char* kName = "gather";
   const NoGrad off;
-  if (out.size() != x.size()) fail("{}: {} tensors for {}", kName, out.size(), x.size());
+  const char* const name = this->name();
+  if (out.size() != x.size()) fail("{}: {} tensors for {}", name, out.size(), x.size());
   TensorList all = x;
   for (size_t i = 0; i < x.size(); ++i) {
-    check_parts(kName, out[i], x[i], group);
-    if (!x[i].is_contiguous() || !out[i].is_contiguous()) fail("{}: a tensor has gaps", kName);
+    if (kind == gather) check_parts(name, out[i], x[i], group);
+    else check_parts(name, x[i], out[i], group);
+    if (!x[i].is_contiguous() || !out[i].is_contiguous()) fail("{}: a tensor has gaps", name);
     all.push_back(out[i]);
   }
-  const auto copy_all = [out, x, &group](const Device& device) {
-    for (size_t i = 0; i < x.size(); ++i) gather_into(kName, out[i], x[i], group, device);
+  const auto run = [name, kind, out, x, &group](const Device& device) {
+    for (size_t i = 0; i < x.size(); ++i)
+      if (kind == gather) gather_into(name, out[i], x[i], group, device);
+      else scatter_into(name, out[i], x[i], Reduction::mean, group, device);
   };
-  if (size(group) > 1) agree(kName, group, kName + (" of " + described(x)), gpu_for(all, group));
+  const std::string call = fmt::format("{} of {}", name, described(x));
   if (size(group) == 1) {
     for (size_t i = 0; i < x.size(); ++i) copy_(out[i], reshape(x[i], out[i].shape()));
-  } else if (group.gpu && !capturing) {
-    for (size_t i = 0; i < x.size(); ++i)
-      start_on_gpus(kName,
-                    {Kind::all_gather, x[i].data_as<void>(), out[i].data_as<void>(),
-                     x[i].numel() * item_size(x[i].dtype())},
-                    group);
-    on_gpus_ = true;
-  } else if (std::ranges::all_of(all, [](const Tensor& t) { return !on_gpu(t); })) {
-    job_ = start_in_background([copy_all] { copy_all(cpu_device()); });
-  } else copy_all(place(group));
+  } else if (std::ranges::none_of(all, on_gpu)) {
+    check_caller(name);
+    job_ = start_in_background([name, call, run, &group] {
+      const NoGrad off;
+      agree(name, group, call);
+      run(cpu_device());
+    });
+    if (job_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) sent_ = x;
+  } else {
+    agree(name, group, call, gpu_for(all, group));
+    if (group.gpu && !capturing) start_on_gpus(x);
+    else run(place(group));
+  }
 }
-PendingGather::~PendingGather() {
-  if (on_gpus_) finish_on_gpus(group_);
+void PendingExchange::start_on_gpus(const TensorList& x) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Dtype d = kind_ == gather ? x[i].dtype() : wire(x[i].dtype(), group_);
+    const Tensor from = to(x[i], d), &out = to_[i],
+                 part = d == out.dtype() ? out : empty(out.shape(), d, out.device());
+    sent_.push_back(from), received_.push_back(part);
+    const Collective all_gather{Collective::Kind::all_gather, from.data_as<void>(),
+                                part.data_as<void>(), from.numel() * item_size(d)};
+    const uint64_t number = dist::start_on_gpus(
+        name(), kind_ == gather ? all_gather : scatter_of(part, from, Reduction::mean), group_);
+    on_gpus_ = std::max(on_gpus_, number);  // 0 for no elements
+  }
 }
-bool PendingGather::wait() {
-  if (std::exchange(on_gpus_, false)) finish_on_gpus(group_);
-  wait_for_job("gather", std::exchange(job_, {}));
+PendingExchange::~PendingExchange() { finish_on_gpus(group_, on_gpus_); }
+bool PendingExchange::wait() {
+  const NoGrad off;
+  if (const uint64_t last = std::exchange(on_gpus_, 0)) {
+    finish_on_gpus(group_, last);
+    for (size_t i = 0; i < to_.size() && kind_ == scatter; ++i) {
+      divide(received_[i], group_);
+      if (to_[i].dtype() != received_[i].dtype()) copy_(to_[i], received_[i]);
+    }
+  }
+  wait_for_job(name(), std::exchange(job_, {}));
+  sent_.clear(), received_.clear();
   if (!to_.empty()) out_versions_ = versions_of(std::exchange(to_, {}));
   return versions_of(from_) == versions_;
 }
-bool PendingGather::is_current(const TensorList& out) const {
+bool PendingExchange::is_current(const TensorList& out) const {
   return versions_of(out) == out_versions_;
+}
+
+TensorList whole_parameters(const TensorList& parts, const TensorList& gathered,
+                            const Group& group) {
+  std::vector<bool> is_frozen;
+  for (const Tensor& p : parts) is_frozen.push_back(!p.requires_grad());
+  const auto backward = [parts, &group](const TensorList& gradients) {
+    if (grad_enabled()) fail("dist.shard: gradients of parameters have no second derivatives");
+    TensorList whole, mine;
+    std::vector<size_t> of;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!gradients[i].defined() || !wants_gradient(i)) continue;
+      const Tensor &p = parts[i], &g = gradients[i];
+      const int64_t most = p.numel() * size(group), n = g.numel();
+      Tensor padded = n == most ? reshape(contiguous(to(g, p.dtype())), {n})
+                                : zeros({most}, p.dtype(), p.device());
+      if (n < most) copy_(slice(padded, 0, 0, n), reshape(g, {n}));
+      whole.push_back(std::move(padded));
+      mine.push_back(empty(p.shape(), p.dtype(), p.device()));
+      of.push_back(i);
+    }
+    if (of.empty()) return TensorList(parts.size());
+    static auto& last = *new std::weak_ptr<PendingExchange>;
+    if (const auto before = last.lock()) before->wait();
+    const auto pending =
+        std::make_shared<PendingExchange>(PendingExchange::scatter, mine, whole, group);
+    last = pending;
+    for (size_t k = 0; k < of.size(); ++k)
+      return_later(of[k], [pending, part = mine[k]]() mutable {
+        pending->wait();
+        return std::move(part);
+      });
+    return TensorList(parts.size());
+  };
+  return record_function("dist.shard", parts, gathered, is_frozen, {}, backward, false);
 }
 
 Tensor scatter(const TensorList& list, int64_t root, const Group& group) {

@@ -111,21 +111,21 @@ bool connect(const char* operation, const Gpu& gpu, const Group& group) {
   return false;
 }
 
-void start_on_gpus(const char* operation, const Collective& c, const Group& group) {
-  if (c.count == 0) return;
+uint64_t start_on_gpus(const char* operation, const Collective& c, const Group& group) {
+  if (c.count == 0) return 0;
   mark_untraceable();
   const GpuLink& link = group.link;
-  link.gpu->group_start(link.handle, c);
+  const uint64_t number = link.gpu->group_start(link.handle, c);
   settle(operation, group);
-  if (state_of(link) != GroupState::failed) return;
+  if (state_of(link) != GroupState::failed) return number;
   group.lost = link.gpu->group_error(link.handle);
   fail("{}: process {}: {}", operation, rank(), group.lost);
 }
-void finish_on_gpus(const Group& group) { group.link.gpu->group_finish(group.link.handle); }
+void finish_on_gpus(const Group& group, uint64_t number) {
+  if (number > 0) group.link.gpu->group_finish(group.link.handle, number);
+}
 void run_on_gpus(const char* operation, const Collective& c, const Group& group) {
-  if (c.count == 0) return;
-  start_on_gpus(operation, c, group);
-  finish_on_gpus(group);
+  finish_on_gpus(group, start_on_gpus(operation, c, group));
 }
 
 void reduce_alone(const Tensor& x, bool abort) {

@@ -225,7 +225,8 @@ class Pass : public GroupPass {
     for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
       Bucket& b = buckets_[next_];
       if (gpu_ && in_bfloat16) sum_in_bfloat16("backward", b.data, all_.group);
-      else if (gpu_) start_on_gpus("backward", reduction_of(b.data, Reduction::sum), all_.group);
+      else if (gpu_)
+        last_on_gpus_ = start_on_gpus("backward", reduction_of(b.data, Reduction::sum), all_.group);
       else
         b.job = start_in_background([in_bfloat16, data = b.data, &group = all_.group] {
           if (in_bfloat16) sum_in_bfloat16("backward", data, group);
@@ -238,7 +239,7 @@ class Pass : public GroupPass {
     for (Bucket& b : buckets_) b.missing = 0;
     send_full();
     for (const Bucket& b : buckets_) wait_for_job("backward", b.job);
-    if (gpu_ && !all_.options.bfloat16_wire) finish_on_gpus(all_.group);
+    if (gpu_) finish_on_gpus(all_.group, last_on_gpus_);
   }
   /// The pass has failed here: the others fail too, once they have the buckets for which they wait.
   void fail_everywhere() {
@@ -258,7 +259,8 @@ class Pass : public GroupPass {
   const bool early_;                // full buckets are sent before the end
   std::vector<BucketPart> places_;  // of the parameters
   std::vector<Bucket> buckets_;
-  size_t next_ = 0;  // the bucket to be sent next
+  size_t next_ = 0;            // the bucket to be sent next
+  uint64_t last_on_gpus_ = 0;  // the number of the last collective
   bool ended_ = false;
 };
 

@@ -120,7 +120,8 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string lost;  // why mt.dist is unusable: a wait was abandoned
+std::string lost;                            // why mt.dist is unusable: a wait was abandoned
+constinit thread_local bool in_job = false;  // of start_in_background
 
 /// Messages to waiting processes: from one that has waited for too long, with its call, or that has ended.
 struct Notices {
@@ -229,10 +230,10 @@ void wait(const Wait& w, const std::function<bool()>& done) {
 }
 
 void check_usable(const char* operation, const Group& group) {
-  if (step_recorder) step_recorder->on_external_effect();  // not within run_exchange
-  if (std::this_thread::get_id() != all().thread)
-    fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
-  wait_for_background(operation);
+  if (!in_job) {
+    check_caller(operation);
+    wait_for_background(operation);
+  }
   const std::string& why = lost.empty() ? group.lost : lost;
   if (!why.empty())
     fail("{}: the processes cannot work together any more, since {}; start them again", operation,
@@ -302,6 +303,12 @@ void wait_for_group(const char* operation, const Group& group, const std::functi
   wait({operation, call, group, number_of_call(group), max_seconds}, done);
 }
 double time_limit() { return max_seconds; }
+
+void check_caller(const char* operation) {
+  if (step_recorder) step_recorder->on_external_effect();  // not within run_exchange
+  if (std::this_thread::get_id() != all().thread)
+    fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
+}
 
 void agree(const char* operation, const Group& group, const std::string& call, const Gpu* gpu) {
   group.gpu = nullptr;
@@ -381,6 +388,7 @@ Job start_in_background(std::function<void()> job) {
   // What has run keeps neither its tensors nor the jobs before it.
   std::packaged_task<void()> task([before = last_job(), job = std::move(job)]() mutable {
     if (const Job earlier = std::exchange(before, {}); earlier.valid()) earlier.get();
+    const SaveAndRestore running(in_job, true);
     std::exchange(job, nullptr)();
   });
   last_job() = task.get_future();
@@ -392,9 +400,11 @@ Job start_in_background(std::function<void()> job) {
 void wait_for_job(const char* operation, const Job& job) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
+  constexpr double kAnswer =
+      2;  // seconds: the job has a deadline too, and says which processes it waits for
   while (job.valid() && job.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     const double waited = std::chrono::duration<double>(Clock::now() - start).count();
-    if (!mt_interrupted && waited < time_limit()) continue;
+    if (waited < (mt_interrupted ? 0 : time_limit()) + kAnswer) continue;
     last_job() = {};  // nothing waits for it again
     set_lost(mt_interrupted ? "Ctrl-C ended an earlier call"
                             : "an earlier call waited for too long");

@@ -53,25 +53,38 @@ TensorList all_gather(const Tensor&, const Group& = world());
 TensorList gather(const Tensor&, int64_t root, const Group& = world());
 /// The elements of `out`, in order, become those of all processes' x.
 void all_gather_into_(const Tensor& out, const Tensor& x, const Group& = world());
-/// all_gather_into_ of packed tensors, one `out` for each x, which goes on while this process computes: on the GPUs, or
-/// in the thread of start_in_background. Until `wait` the tensors must not be written.
-class PendingGather {
+/// all_gather_into_, or reduce_scatter_ to the mean, of packed tensors, one `out` for each x, which goes on while this
+/// process computes: on the GPUs, or in the thread of start_in_background. Until `wait`, which throws an error of the
+/// exchange, the tensors must not be written.
+class PendingExchange {
  public:
-  PendingGather(const TensorList& out, const TensorList& x, const Group& group = world());
-  ~PendingGather();
-  PendingGather(const PendingGather&) = delete;
+  enum Kind { gather, scatter };
+  PendingExchange(Kind, const TensorList& out, const TensorList& x, const Group& group = world());
+  ~PendingExchange();
+  PendingExchange(const PendingExchange&) = delete;
   /// Waits until `out` is complete; returns whether no x has been changed since the beginning.
   bool wait();
   /// Whether `out` has not been written since.
   bool is_current(const TensorList& out) const;
 
  private:
-  TensorList from_, to_;
+  const char* name() const { return kind_ == gather ? "gather" : "scatter"; }
+  void start_on_gpus(const TensorList& x);
+  const Kind kind_;
+  TensorList from_, to_;  // `from_`: of a gather
+  TensorList sent_,
+      received_;  // until `wait`: this thread frees them; on GPUs in the dtype that travels
   std::vector<uint32_t> versions_, out_versions_;
   const Group& group_;
   std::shared_future<void> job_;
-  bool on_gpus_ = false;
+  uint64_t on_gpus_ = 0;  // the number of the last collective
 };
+
+/// The whole parameters of a layer whose parts the processes have, gathered (dist.shard). Backward starts to scatter
+/// the mean of their gradients, which travel until the next layer has computed its own. A frozen part makes a frozen
+/// parameter.
+TensorList whole_parameters(const TensorList& parts, const TensorList& gathered,
+                            const Group& group = world());
 /// The tensor for this process in the list of process `root`; the lists of the others are ignored.
 Tensor scatter(const TensorList&, int64_t root, const Group& = world());
 /// Sends tensor i of the list to the i-th process; returns what each has sent to this one.

@@ -412,18 +412,24 @@ static TensorList gradients_of(const TensorList& parameters) {
   return all;
 }
 
-Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p, bool finite) {
+Tensor grad_norm(const TensorList& parameters, double p) {
   const NoGrad off;
   const TensorList all = gradients_of(parameters);
   if (all.empty()) return zeros({});
   TensorList norms;
   for (const Tensor& g : all)
     norms.push_back(to(norm(to(g, compute_dtype(g.dtype())), p), all[0].device()));
-  const Tensor total = norms.size() == 1 ? norms[0] : norm(stack(norms), p);
+  return norms.size() == 1 ? norms[0] : norm(stack(norms), p);
+}
+
+Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p, bool finite,
+                       const Tensor& given) {
+  const NoGrad off;
+  const Tensor total = given.defined() ? given : grad_norm(parameters, p);
   if (finite && !std::isfinite(total.item()))
     fail("clip_grad_norm_: the norm of the gradients is {}", show(total.item()));
   Tensor factor = minimum(max_norm / (total + 1e-6), 1.0);
-  for (const Tensor& g : all) {
+  for (const Tensor& g : gradients_of(parameters)) {
     if (&factor.device() != &g.device()) factor = to(factor, g.device());
     g *= factor;
   }

@@ -102,11 +102,13 @@ MT_OPTIMIZERS(MT_OPTIMIZER)
 
 // ---- gradient clipping -------------------------------------------------------------------------
 
-/// Scales the gradients so that their p-norm, taken as one vector, is at most `max_norm`; returns
-/// the norm before, 0-d. `finite`: throws Error for an infinite or NaN norm, which synchronises
-/// with the device; otherwise nothing does. As torch.nn.utils.clip_grad_norm_.
+/// The p-norm of the gradients, taken as one vector, 0-d.
+Tensor grad_norm(const TensorList& parameters, double p = 2);
+/// Scales the gradients so that their norm, which is given or grad_norm's, is at most `max_norm`; returns the norm
+/// before. `finite`: throws Error for an infinite or NaN norm, which synchronises with the device; otherwise nothing
+/// does. As torch.nn.utils.clip_grad_norm_.
 Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p = 2,
-                       bool finite = false);
+                       bool finite = false, const Tensor& given = {});
 /// Clamps every element of the gradients to -clip_value..clip_value.
 void clip_grad_value_(const TensorList& parameters, double clip_value);
 

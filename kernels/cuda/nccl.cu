@@ -1,7 +1,7 @@
 // nccl.cu -- collectives between the GPUs of processes by NCCL, on a stream of their own
 //
 // A collective starts when the work before it is done (event `before`), on the GPU's second stream;
-// group_finish makes later work wait for it (event `after`). Communicators do not block: a call may be in
+// group_finish makes later work wait for it (an event `after`). Communicators do not block: a call may be in
 // progress after it returns, so that the caller can give up waiting for a process that never comes.
 #include "kernels/cuda/nccl.h"
 
@@ -57,12 +57,16 @@ struct ProcessGroup {
   ccl::Communicator communicator = nullptr;
   int rank, size;
   bool (*stop)(double seconds);
-  cudaEvent_t before = nullptr, after = nullptr;
-  const char* name = "";     // of the last collective
+  static constexpr int kEvents = 8;
+  cudaEvent_t before = nullptr, after[kEvents] = {};  // of the last collectives, by number
+  uint64_t number = 0;                                // of the last collective
+  const char* name = "";                              // of the last collective
   bool in_progress = false;  // the last call: its work is not in the stream yet
-  bool queued = false;       // `after` was recorded, and has not been seen
+  bool queued = false;       // its event was recorded, and has not been seen
   std::string why = {};      // it failed
   ProcessGroup* next = nullptr;
+  /// The event of a collective, or of a later one.
+  cudaEvent_t& event_of(uint64_t n) { return after[n % kEvents]; }
 };
 /// The groups of the current GPU.
 ProcessGroup*& groups() {
@@ -93,7 +97,7 @@ void settle(ProcessGroup& g, int status) {
     fail(g, text_of(g, status));
   } else {
     g.in_progress = false;
-    check(cudaEventRecord(g.after, g.nccl.handle), "a collective");
+    check(cudaEventRecord(g.event_of(g.number), g.nccl.handle), "a collective");
     g.queued = !capturing();
   }
 }
@@ -180,8 +184,11 @@ void* group_join(const char* id, int rank, int size, bool (*stop)(double seconds
   g->next = groups();
   groups() = g;
   if (!g->nccl.library) return fail(*g, nccl_words(false)), g;
-  for (cudaEvent_t* event : {&g->before, &g->after})
-    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
+  const auto create = [](cudaEvent_t& event) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  };
+  create(g->before);
+  for (cudaEvent_t& event : g->after) create(event);
   ccl::Options options;
   const int status = g->nccl.library->join(&g->communicator, size,
                                            *reinterpret_cast<const ccl::Id*>(id), rank, &options);
@@ -189,19 +196,21 @@ void* group_join(const char* id, int rank, int size, bool (*stop)(double seconds
   return g;
 }
 
-void group_start(void* group, const Collective& c) {
+uint64_t group_start(void* group, const Collective& c) {
   ProcessGroup& g = group_of(group);
-  if (stopped() || !g.why.empty()) return;
+  if (stopped() || !g.why.empty()) return g.number;
   if (capturing()) keep(&c, sizeof c);
   if (!check(cudaEventRecord(g.before, stream()), "a collective") ||
       !check(cudaStreamWaitEvent(g.nccl.handle, g.before, 0), "a collective"))
-    return;
+    return g.number;
   constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "broadcast",
                                     "all_gather", "gather",         "scatter",
                                     "all_to_all", "send",           "recv"};
   g.name = kNames[int(c.kind)];
   gpu_library<Kind>().count();
+  ++g.number;
   settle(g, call(g, c));
+  return g.number;
 }
 
 GroupState group_state(void* group) {
@@ -216,12 +225,12 @@ GroupState group_state(void* group) {
                          : GroupState::ready;
 }
 
-void group_finish(void* group) {
+void group_finish(void* group, uint64_t number) {
   ProcessGroup& g = group_of(group);
   if (stopped() || !g.why.empty()) return;
   {
     const Timed timed(g.name);  // how long the GPU waits
-    check(cudaStreamWaitEvent(stream(), g.after, 0), "a collective");
+    check(cudaStreamWaitEvent(stream(), g.event_of(number), 0), "a collective");
   }
   if (synchronous()) wait_for_groups();
   started(g.name);
@@ -235,7 +244,7 @@ void wait_for_groups() {
   const auto begin = Clock::now();
   for (ProcessGroup* g = groups(); g; g = g->next) {
     for (int turn = 0; g->queued; ++turn) {
-      const cudaError_t e = cudaEventQuery(g->after);
+      const cudaError_t e = cudaEventQuery(g->event_of(g->number));
       g->queued = e == cudaErrorNotReady;
       if (!g->queued) {
         check(e, "a collective");

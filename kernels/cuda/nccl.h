@@ -68,9 +68,9 @@ const char* nccl_words(bool open);
 // The functions of Gpu with these names (kernels/gpu.h).
 bool group_id(char* id);
 void* group_join(const char* id, int rank, int size, bool (*stop)(double seconds));
-void group_start(void*, const Collective&);
+uint64_t group_start(void*, const Collective&);
 GroupState group_state(void*);
-void group_finish(void*);
+void group_finish(void*, uint64_t number);
 void group_abort(void*, const char* why);
 const char* group_error(void*);
 const char* bus();

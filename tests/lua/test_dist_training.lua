@@ -1,10 +1,10 @@
 -- test_dist_training.lua -- training by several processes equals that by one: options of dist.parallel, optim.Sharded,
--- dist.shard, parallel linear layers, and checkpoints at any number of processes
+-- parallel linear layers, and checkpoints at any number of processes
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local nn, optim, data, dist = mt.nn, mt.optim, mt.data, mt.dist
-local ffi, core = require 'ffi', require 'mtorch.core'
+local ffi = require 'ffi'
 ffi.cdef 'int setenv(const char *name, const char *value, int overwrite);'
 local f64 = {dtype = 'float64'}
 
@@ -232,143 +232,6 @@ local function check_mixtures()
   if rank == 0 then copy(my_x) end -- a copy belongs to its process
 end
 
-local function check_shard()
-  local function deep()
-    mt.manual_seed(4)
-    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Sequential(nn.Dropout(0), nn.Linear(8, 3)),
-      nn.Linear(3, 1)):to 'float64':eval()
-  end
-  local one, many = deep(), dist.shard(deep())
-  assert(rawequal(dist.shard(many), many))
-  local n = 0
-  for _, p in ipairs(many:parameters()) do n = n + p:numel() end
-  local whole = 5 * 8 + 8 + 8 + 8 + 24 + 3 + 3 + 1
-  assert(n >= whole / size and n < whole / size + 8, n)
-  close(many(x), one(x))
-  local expected, got = train(one, adam(one), 10, x, y), train(many, adam(many), 10, my_x, my_y)
-  close(got, expected)
-  same_everywhere(got)
-  many:load_state_dict(deep():state_dict())
-  close(flat(many), flat(deep()))
-  raises(function() many:load_state_dict{} end, "'0.weight' is missing")
-  -- layers in another order than before, parameters changed between two uses, and layers that follow themselves
-  local function steps(net)
-    local a, b, c, d = net[1], net[3][2], net[4], net[2]
-    local function change(p) mt.no_grad(function() p:mul_(0.5) end) end
-    local list = {}
-    local function add(...)
-      local h = x
-      for _, layer in ipairs{...} do h = layer(h) end
-      h:pow(2):sum():backward()
-      list[#list + 1] = h:detach()
-    end
-    for round = 1, 3 do
-      add(a, d, b, c)
-      list[#list + 1] = net(x):detach()
-      change(c.weight)
-      if round == 2 then change(a.bias) end
-      add(a, b, c)
-      add(a)
-      add(a)
-      change(a.weight)
-      add(a)
-      mt.no_grad(function() list[#list + 1] = a(x) + a(x) end)
-    end
-    return list
-  end
-  local outputs = steps(deep())
-  for i, v in ipairs(steps(many)) do close(v, outputs[i]) end
-  -- a layer that uses the parameters of an inner one, and a shared parameter
-  local a = nn.MultiheadAttention(4, 2):to 'float64'
-  local b = nn.MultiheadAttention(4, 2):to 'float64'
-  for k, p in ipairs(a:parameters()) do b:parameters()[k]:detach():copy_(dist.broadcast_(p:detach())) end
-  dist.shard(b)
-  local q = x:narrow(2, 1, 4):unsqueeze(2):clone()
-  local out_a, out_b = a(q), b(q)
-  close(out_a, out_b)
-  out_a:pow(2):sum():backward()
-  out_b:pow(2):sum():backward()
-  local k = math.ceil(16 / size)
-  local g = mt.cat{a.out_proj.weight.grad:flatten(), mt.zeros(size, f64)}:narrow(1, rank * k + 1, k)
-  close(size > 1 and b.out_proj.weight.grad or g, g)
-  raises(function() dist.shard(3) end, 'dist.shard: a module is needed')
-end
-
---- The graph of a sharded net: second gradients, a second backward, casts, changed parameters, freed memory.
-local function check_shard_graph()
-  local function deep(dtype)
-    mt.manual_seed(4)
-    return nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)):to(dtype)
-  end
-  local function gradients(run, dtype)
-    local one, many = deep(dtype), dist.shard(deep(dtype))
-    local outputs = {}
-    for k, net in ipairs{one, many} do outputs[k] = {run(net)} end
-    for k, v in ipairs(outputs[1]) do close(outputs[2][k], v, dtype == 'float32' and 1e-6) end
-    for k, p in ipairs(one:parameters()) do
-      local n, q = math.ceil(p:numel() / size), many:parameters()[k]
-      local all = mt.cat{(p.grad or p:detach() * 0):flatten(), p:new_zeros(size * n - p:numel())}
-      local part = (q.grad or q:detach() * 0):flatten()
-      close(part, all:narrow(1, size > 1 and rank * n + 1 or 1, part:numel()), dtype == 'float32' and 1e-5)
-    end
-  end
-  gradients(function(net)
-    local input = x:clone():requires_grad_()
-    local g = mt.grad(net(input):sum(), {input}, nil, true, true)[1]
-    g:pow(2):sum():backward()
-    return g, input.grad
-  end, 'float64')
-  gradients(function(net)
-    local out = net(x):pow(2):sum()
-    out:backward(nil, {retain_graph = true})
-    out:backward()
-    return out
-  end, 'float64')
-  gradients(function(net)
-    local input = x:clone():requires_grad_()
-    local out = mt.recompute(net, input)
-    out:pow(2):sum():backward()
-    return out, input.grad
-  end, 'float64')
-  gradients(function(net)
-    return mt.autocast{function()
-      local out = net(x:float())
-      out:float():pow(2):sum():backward()
-      return out:float()
-    end, dtype = 'bfloat16'}
-  end, 'float32')
-  if size == 1 then return end
-  local net = dist.shard(deep 'float64')
-  local loss = net(x):sum()
-  mt.no_grad(function() net[3].weight:mul_(2) end)
-  raises(function() loss:backward() end, 'a parameter of dist.shard was changed in place')
-  net = dist.shard(deep 'float64') -- what no node needs may change; what one needs not, in a second pass either
-  loss = net(x):pow(2):sum()
-  mt.no_grad(function() net[5].bias:add_(1) end)
-  loss:backward(nil, {retain_graph = true})
-  mt.no_grad(function() net[1].weight:mul_(2) net[5].weight:mul_(2) end)
-  raises(function() loss:backward() end, 'changed in place')
-  raises(function() net:clone() end, 'a net of dist.shard has no copies')
-  local embedding = dist.shard(nn.Embedding(4, 3, {max_norm = 0.1}))
-  raises(function() embedding(mt.tensor({1, 2}, {dtype = 'int64'})) end, 'forward of a layer wrote into a parameter')
-  local wide = dist.shard(nn.Sequential(nn.Linear(512, 512), nn.Tanh(), nn.Linear(512, 512), nn.Tanh(),
-    nn.Linear(512, 512)))
-  local function live()
-    collectgarbage()
-    collectgarbage()
-    return (core.memory())
-  end
-  for _, cast in ipairs{false, true} do
-    local input = mt.ones(1, 512, {requires_grad = true})
-    wide(input):sum():backward()
-    local before = live()
-    local out = mt.autocast{wide, input, dtype = 'bfloat16', enabled = cast}
-    local more = (live() - before) / (512 * 512 * 4)
-    assert(more < 1.1, more) -- the last layer's matrix is kept for backward, which begins with it
-    out:float():sum():backward()
-  end
-end
-
 local function check_parallel_layers()
   local function pair(first, second, a, b)
     mt.manual_seed(3)
@@ -576,8 +439,6 @@ if arg[1] == '--process' then
   local folder = arg[3]
   if arg[2] == 'averages' then
     ffi.C.setenv('MTORCH_DIST_THREAD', arg[4], 1)
-    check_shard()
-    check_shard_graph()
     check_averages()
     check_random_averages()
     check_failing_pass()
@@ -586,7 +447,6 @@ if arg[1] == '--process' then
     check_mixtures()
   elseif arg[2] == 'save' then
     check_sharded_optimizer()
-    check_shard()
     check_parallel_layers()
     save_checkpoints(folder)
     if rank == 1 then -- one process cannot write its part: all say so, and the old checkpoint stays
@@ -604,8 +464,6 @@ end
 
 test('averaged gradients of one process', check_averages)
 test('a sharded optimizer of one process', check_sharded_optimizer)
-test('a sharded net of one process', check_shard)
-test('the graph of a sharded net of one process', check_shard_graph)
 test('parallel linear layers of one process', check_parallel_layers)
 local folder = os.tmpname()
 os.remove(folder)

@@ -80,12 +80,14 @@ gradient.Function = core.declare("Function(forward: function, backward: function
 
 -- ---- mt.recompute --------------------------------------------------------------------------------
 
+local function call(fn, ...) return fn(...) end
+
 gradient.recompute = core.declare('recompute(fn: function, ..)',
   'fn(..) without saving tensors for its gradient: backward runs fn a second time, with the same random numbers. ' ..
     'The running statistics of normalisation layers are updated once; what fn itself changes is changed twice. A ' ..
     'backward inside fn runs it once more.',
   function(fn, ...)
-    local arguments, state = pack(...), mt.get_rng_state()
+    local arguments, state, around = pack(...), mt.get_rng_state(), core.around_reruns or call
     local function rerun()
       local now, outer = mt.get_rng_state(), core.is_rerun
       mt.set_rng_state(state)
@@ -93,7 +95,7 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
       util.finally(function()
         core.is_rerun = outer
         mt.set_rng_state(now)
-      end, fn, unpack(arguments, 1, arguments.n))
+      end, around, fn, unpack(arguments, 1, arguments.n))
     end
     return engine.checkpoint(rerun, fn, ...)
   end, true)

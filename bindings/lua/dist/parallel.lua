@@ -1,6 +1,7 @@
 -- parallel.lua -- dist.parallel: a net in every process, whose gradients are averaged
 local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
+local sharded = require 'mtorch.core.sharded_parameters'
 local util = require 'mtorch.core.util'
 local mt = require 'mtorch'
 local dist = mt.dist
@@ -41,6 +42,8 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   function(net, bucket_mb, sync_buffers, wire, static)
     class.check_module('dist.parallel', net)
     if averages[net] then return net end
+    core.check(not sharded.any(net:parameters()),
+      'dist.parallel: the net is one of dist.shard, which averages the gradients itself')
     for _, module in ipairs(net:modules()) do
       core.check(module.sparse ~= true,
         'dist.parallel: an embedding has sparse gradients, which are not averaged; leave sparse out')

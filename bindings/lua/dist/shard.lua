@@ -1,29 +1,22 @@
 -- shard.lua -- dist.shard: a net of which each process keeps a part of each parameter
 --
 -- A unit is a module with parameters of its own, together with those inside it. Its forward gathers its parameters, and
--- they are freed after it: its nodes do not keep them, and backward gathers them again. While a unit runs, the
--- parameters of the unit that followed it the last time are gathered already; those of a unit that follows itself, the
--- last one of forward and the first one of backward, are kept. The gradient of a gathered parameter is reduced and
--- scattered (fully sharded data parallel, ZeRO stage 3).
+-- they are freed after it: its nodes do not keep them, and backward gathers them again, as does mt.recompute for the
+-- second run of what ran inside of the forward. While a unit runs, the parameters of the unit that followed it the last
+-- time are gathered already; those of a unit that follows itself, the last one of forward and the first one of
+-- backward, are kept. The gradients of a unit's parameters are reduced and scattered while backward goes on with the
+-- unit before it (fully sharded data parallel, ZeRO stage 3).
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 local parts = require 'mtorch.dist.parts'
+local parallel = require 'mtorch.dist.parallel'
+local parameters = require 'mtorch.core.sharded_parameters'
 local dist, engine = mt.dist, core.dist_parts
 
--- shapes: of the whole parameter, by its part in this process
-local shard = {shapes = setmetatable({}, {__mode = 'k'})}
+local shard = {}
 local sharded = setmetatable({}, {__mode = 'k'})
-
-local gathered = mt.Function{name = 'gathered', forward = function(ctx, _, o)
-  ctx.size = o.entry.size
-  return o.whole:narrow(1, 1, o.entry.count):view(o.entry.shape)
-end, backward = function(ctx, g)
-  if mt.is_grad_enabled() then core.fail('dist.shard: gradients of parameters have no second derivatives') end
-  local size = ctx.size
-  return dist.reduce_scatter_(g:new_empty(size), parts.padded(g, size * dist.size()), 'mean'), nil
-end}
 
 --- The part of this process of a whole parameter's elements, with zeros at the end.
 local function part_of(p, entry)
@@ -55,7 +48,7 @@ local function unit_of(module, entries)
     if not entries[p] then
       entries[p] = entry
       entry.part = class.Parameter(part_of(p:detach(), entry), p.requires_grad)
-      shard.shapes[entry.part] = p.shape
+      parameters.shapes[entry.part] = p.shape
     end
     if not unit.index[entry] then
       unit.entries[#unit.entries + 1] = entry
@@ -104,30 +97,56 @@ local function gather_for(order, unit)
   return gather
 end
 
+--- run(fn, ..), and again around the second runs of mt.recompute in fn.
+local function around_reruns(run, ...)
+  local outer = core.around_reruns
+  local function around(...) return around_reruns(run, ...) end
+  core.around_reruns = outer and function(...) return outer(around, ...) end or around
+  return util.finally(function() core.around_reruns = outer end, run, ...)
+end
+
+--- Wraps the forward of a unit: its parameters are whole while it runs.
 local function wrap_forward(order, module, unit)
   local forward = rawget(module, 'forward') or module.__class.forward
-  rawset(module, 'forward', function(_, ...)
+  local list = util.map(unit.entries, function(entry) return entry.part end)
+  local function again() return gather_for(order, unit).whole end
+  local function run(...)
     local gather = gather_for(order, unit)
-    local whole = gather.whole
-    local function again() return gather_for(order, unit).whole end
-    local function make(entry)
-      return gathered(entry.part, {entry = entry, whole = whole[unit.index[entry]]})
-    end
-    return engine.released(again, whole, gather.own, with_whole, unit.places, make, {}, forward, module, ...)
-  end)
+    local whole = engine.whole_parameters(list, util.map(unit.entries, function(entry, i)
+      return gather.whole[i]:narrow(1, 1, entry.count):view(entry.shape)
+    end))
+    local function make(entry) return whole[unit.index[entry]] end
+    return engine.released(again, gather.whole, gather.own, with_whole, unit.places, make, {}, ...)
+  end
+  rawset(module, 'forward', function(_, ...) return around_reruns(run, forward, module, ...) end)
 end
 
 local function refuse_clone()
   core.fail('clone: a net of dist.shard has no copies; make another net, and load its state_dict()')
 end
 
---- A forward of the whole net begins: what follows is not what the last unit is followed by within a step.
+--- A forward of the whole net begins: what follows is not what the last unit is followed by within a step. Refuses
+--- later parameters.
 local function wrap_beginning(order, net)
   local forward = rawget(net, 'forward') or net.__class.forward
   rawset(net, 'forward', function(...)
     order.last, order.before = nil, nil
+    for name, p in net:named_parameters() do
+      core.check(parameters.shapes[p], 'dist.shard: %s was added later; build the whole net first', name)
+    end
     return forward(...)
   end)
+end
+
+--- Refuses a net whose parameters others have already, which would not see the parts.
+local function check_unused(net)
+  local function is_used(p) return parameters.optimizers[p] end
+  local list = net:parameters()
+  if #util.filter(list, is_used) > 0 then collectgarbage() end
+  core.check(#util.filter(list, is_used) == 0,
+    'dist.shard: an optimizer has parameters of the net already; make it after dist.shard')
+  core.check(#util.filter(list, function(p) return parallel.averaged[p] end) == 0,
+    'dist.shard: the net is one of dist.parallel, which keeps whole parameters')
 end
 
 local function wrap_state(net, places)
@@ -148,14 +167,15 @@ shard.shard = core.declare('shard(net)',
   "optimizer's state: net:parameters() are flat parts, from those of rank 0, and opt is made after it. A layer " ..
   'gathers its parameters for its forward and frees them after it; those of the layer that came next the last time ' ..
   'are gathered meanwhile (on a GPU, and where each process has an idle core: MTORCH_DIST_THREAD). Backward gathers ' ..
-  'them again, and averages the gradients. A parameter is whole only while the forward of its layer runs; all ' ..
-  'processes call the same layers in the same order. mt.recompute belongs around layers. nn.clip_grad_norm_ would ' ..
-  'see parts. optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. state_dict() gathers whole ' ..
-  'parameters and load_state_dict takes them, in all processes together. Fully sharded data parallel (Zhao et al. ' ..
-  '2023), ZeRO stage 3.',
+  'them again, and averages the gradients while it goes on with the layer before. A parameter is whole only while ' ..
+  'the forward of its layer runs; all processes call the same layers in the same order, forward and backward. ' ..
+  'optim.Sharded(opt) makes the state of the optimizer whole in checkpoints. state_dict() gathers whole parameters ' ..
+  'and load_state_dict takes them, in all processes together. Fully sharded data parallel (Zhao et al. 2023), ZeRO ' ..
+  'stage 3.',
   function(net)
     class.check_module('dist.shard', net)
     if sharded[net] or dist.size() == 1 then return net end
+    check_unused(net)
     dist.broadcast_(util.append(net:parameters(), net:buffers()), 0)
     local entries, all, order = {}, {}, {}
     for _, module in ipairs(units_of(net, {}, {})) do

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local row_gradients = require 'mtorch.core.row_gradients'
+local sharded = require 'mtorch.core.sharded_parameters'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
@@ -33,6 +34,7 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
         core.fail("functional_call: %s has no parameter or buffer '%s'%s", net.__name, tostring(name),
           core.did_you_mean(util.sorted_keys(named), name))
       end
+      core.check(not sharded.shapes[old], "functional_call: '%s' is a part of a parameter of dist.shard", name)
       if not mt.is_tensor(tensor) or tensor.shape ~= old.shape then
         core.fail("functional_call: '%s' is %s, expected a tensor %s", name,
           mt.is_tensor(tensor) and tostring(tensor.shape) or core.describe(tensor), tostring(old.shape))
@@ -47,14 +49,26 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
 --- A list of tensors; a single tensor becomes a list.
 local function list_of(parameters) return mt.is_tensor(parameters) and {parameters} or parameters end
 
+--- The norm of all gradients if this process keeps parts of some of them, as other processes do; otherwise nil.
+local function norm_over_processes(parameters, norm_type)
+  if not sharded.any(parameters) then return nil end
+  local parts, others = {}, {}
+  for _, p in ipairs(parameters) do table.insert(sharded.shapes[p] and parts or others, p) end
+  local norms = mt.dist.all_gather(core.grad_norm(parts, norm_type))
+  norms[#norms + 1] = core.grad_norm(others, norm_type):to(norms[1].dtype):to(norms[1].device)
+  return mt.stack(norms):norm(norm_type)
+end
+
 functional.clip_grad_norm_ = core.declare(
   'clip_grad_norm_([parameters]: tensor|tensors, max_norm: number >= 0, norm_type: number = 2, ' ..
     'error_if_nonfinite: bool = false)',
   'Scales the gradients of the parameters, in place, so that their norm, all taken as one vector, is at most ' ..
-  'max_norm; returns the norm before, a 0-d tensor. It does not wait for a GPU unless error_if_nonfinite is true.',
-  function(parameters, ...)
-    row_gradients.refuse('clip_grad_norm_', list_of(parameters))
-    return core.clip_grad_norm_(list_of(parameters), ...)
+  'max_norm; returns the norm before, a 0-d tensor. It does not wait for a GPU unless error_if_nonfinite is true. ' ..
+  'Of parameters of dist.shard it is the norm over all processes, which call it together.',
+  function(parameters, max_norm, norm_type, error_if_nonfinite)
+    local list = list_of(parameters)
+    row_gradients.refuse('clip_grad_norm_', list)
+    return core.clip_grad_norm_(list, max_norm, norm_type, error_if_nonfinite, norm_over_processes(list, norm_type))
   end)
 
 functional.clip_grad_value_ = core.declare(

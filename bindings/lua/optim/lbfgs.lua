@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local row_gradients = require 'mtorch.core.row_gradients'
+local sharded = require 'mtorch.core.sharded_parameters'
 local util = require 'mtorch.core.util'
 local Optimizer = require 'mtorch.optim.optimizer'
 
@@ -14,6 +15,7 @@ local LBFGS, method = Optimizer.class 'LBFGS'
 --- The gradients as one vector, with 0 for missing ones.
 local function flat_gradient(group)
   row_gradients.refuse('LBFGS', group.params)
+  core.check(not sharded.any(group.params), 'LBFGS: it needs whole parameters; those of dist.shard are parts')
   local flat = mt.cat(util.map(group.params, function(p)
     return (p.grad or mt.zeros_like(p)):detach():reshape(-1)
   end), 1)

@@ -3,6 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
 local row_gradients = require 'mtorch.core.row_gradients'
+local sharded = require 'mtorch.core.sharded_parameters'
 local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
 
@@ -137,6 +138,7 @@ method('add_param_group(group)', 'Adds a group, {params = list, lr = ..}; omitte
       for _, p in ipairs(group.params) do seen[p] = i end
     end
     options.params = checked_parameters(name, mt.is_tensor(entry.params) and {entry.params} or entry.params, seen, true)
+    for _, p in ipairs(options.params) do sharded.optimizers[p] = self end
     self:add(options)
     self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
   end)
@@ -203,7 +205,9 @@ function Optimizer:all_parameters()
 end
 
 --- Whether a condition is true in any process that steps together with this one.
-function Optimizer:any(condition) return condition end
+function Optimizer:any(condition)
+  return sharded.any(self:all_parameters()) and require('mtorch.dist.parallel').any(condition) or condition
+end
 
 method('zero_grad()', 'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self)

@@ -10,7 +10,7 @@ local row_gradients = require 'mtorch.core.row_gradients'
 local util = require 'mtorch.core.util'
 local Optimizer = require 'mtorch.optim.optimizer'
 local parallel = require 'mtorch.dist.parallel'
-local part_shapes = require('mtorch.dist.shard').shapes
+local part_shapes = require('mtorch.core.sharded_parameters').shapes
 local parts = require 'mtorch.dist.parts'
 local dist, padded = mt.dist, parts.padded
 
