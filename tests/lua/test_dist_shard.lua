@@ -408,6 +408,8 @@ local function check_refused()
   raises(function() dist.shard(dist.parallel(mlp())) end, 'dist.shard: the net is one of dist.parallel')
   net = dist.shard(mlp())
   raises(function() dist.parallel(net) end, 'dist.parallel: the net is one of dist.shard')
+  raises(function() dist.shard(nn.Sequential(net)) end, 'dist.shard: the net is one of dist.shard, or holds one')
+  raises(function() dist.shard(nn.Embedding(2, 3, {sparse = true})) end, 'dist.shard: an embedding has sparse gradients')
   raises(function() nn.functional_call(net, {['0.weight'] = net[1].weight}, x) end, 'a part of a parameter')
   raises(function() optim.LBFGS(net:parameters()):step(function() return net(x:float()):sum() end) end,
     'LBFGS: it needs whole parameters')

@@ -11,6 +11,15 @@ local parallel = {}
 local averages = setmetatable({}, {__mode = 'k'}) -- of nets: the state of the averaging
 parallel.averaged = setmetatable({}, {__mode = 'k'}) -- parameters whose gradients are averaged
 
+--- Raises an error for a net whose gradients cannot be averaged, or are averaged already.
+function parallel.check_net(operation, net)
+  for _, module in ipairs(net:modules()) do
+    core.check(module.sparse ~= true,
+      '%s: an embedding has sparse gradients, which are not averaged; leave sparse out', operation)
+  end
+  core.check(not sharded.any(net:parameters()), '%s: the net is one of dist.shard, or holds one', operation)
+end
+
 --- Before each forward: takes the buffers of the first process, and refuses later parameters. A copy of the net (clone,
 --- nn.quantize) is not averaged, and belongs to this process alone.
 local function check_before_forward(net, sync_buffers)
@@ -42,12 +51,7 @@ parallel.parallel = core.declare("parallel(net, bucket_mb: number > 0 = 25, buff
   function(net, bucket_mb, sync_buffers, wire, static)
     class.check_module('dist.parallel', net)
     if averages[net] then return net end
-    core.check(not sharded.any(net:parameters()),
-      'dist.parallel: the net is one of dist.shard, which averages the gradients itself')
-    for _, module in ipairs(net:modules()) do
-      core.check(module.sparse ~= true,
-        'dist.parallel: an embedding has sparse gradients, which are not averaged; leave sparse out')
-    end
+    parallel.check_net('dist.parallel', net)
     local parameters = util.filter(net:parameters(), function(p) return p.requires_grad end)
     dist.broadcast_(util.append(net:buffers(), net:parameters()), 0)
     averages[net] = parts.average_gradients(parameters, bucket_mb, wire == 'bfloat16', static)

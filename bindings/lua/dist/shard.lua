@@ -175,6 +175,7 @@ shard.shard = core.declare('shard(net)',
   function(net)
     class.check_module('dist.shard', net)
     if sharded[net] or dist.size() == 1 then return net end
+    parallel.check_net('dist.shard', net)
     check_unused(net)
     dist.broadcast_(util.append(net:parameters(), net:buffers()), 0)
     local entries, all, order = {}, {}, {}
