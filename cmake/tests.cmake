@@ -130,7 +130,7 @@ set(cudnn ENV ${emulated} MTORCH_CUDNN=${plugin} MTORCH_CUDA_SYNC=1)
 check_again(cudnn. "conv;cudnn" FILES cuda_ RUN mtorch --threads 1 ${cudnn})
 check_again(cudnn.device_ "conv;nn" RUN ${on_device} ${cudnn})
 # Processes with an emulated GPU each, by the emulation's own NCCL.
-check_again(nccl. "dist;dist_collectives;dist_training;dist_compile" RUN mtorch --threads 1
+check_again(nccl. "dist;dist_collectives;dist_training;dist_shard;dist_compile" RUN mtorch --threads 1
   ENV ${emulated_1} MTORCH_NCCL=${plugin} MTORCH_EMULATED_GPU=eight TEST_DEVICE=cuda)
 # Some of them again with the emulated GPU as the default device.
 set(names autograd compile_fused create data distributions einsum elementwise errors fft float8 gradient half index inplace
