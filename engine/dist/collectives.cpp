@@ -504,6 +504,7 @@ struct Message {
     if (process < 0 || process >= size() || process == rank())
       fail("{}: process {}; this is {}, and the others are 0 to {}", name, process, rank(),
            size() - 1);
+    wait_for_background(name);
     call = fmt::format("{} of {}, process {}, tag {}", name, described({x}), process, tag);
     pair = &pair_with(other);
     gpu = gpu_for(x.device(), *pair);
