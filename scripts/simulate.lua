@@ -9,8 +9,9 @@
 -- dist.parallel by the engine's own rule; these are sent one after another while backward goes on. An all-reduce of B
 -- bytes is a ring inside the machines and one between them: 2 (n - 1) / n B / speed each, where the GPUs of a machine
 -- share what goes to others, and 2 log2(n) latencies. dist.shard instead gathers the parameters of a layer while the
--- one before it computes, in forward and in backward, and scatters its gradients after its backward, which waits for
--- that. Nothing else is counted: no loading of data, no slow process, no effect of sending on computing.
+-- one before it computes, in forward and in backward, and scatters its gradients after its backward, until that of the
+-- layer before it has ended. Nothing else is counted: no loading of data, no slow process, no effect of sending on
+-- computing.
 local mt = require 'mtorch'
 local refuse = require 'refuse'
 assert(mt.dist) -- which declares the next
@@ -186,13 +187,17 @@ local function send_parts(layers, gpus)
     now = now + l.forward
   end
   ready = now -- the last layer's parameters are kept
+  local scattered = 0
   for i = #layers, 1, -1 do
     now = math.max(now, ready)
     ready = gather(layers[i - 1])
     now = now + layers[i].backward
-    if #layers[i].sizes > 0 then now = send(4 * sum(layers[i].sizes)) end
+    if #layers[i].sizes > 0 then
+      now = math.max(now, scattered)
+      scattered = send(4 * sum(layers[i].sizes))
+    end
   end
-  return now, sending
+  return math.max(now, scattered), sending
 end
 
 --- Bytes of a process: the parameters with AdamW in float32 and their casts to 16 bits, what backward needs.

@@ -66,10 +66,10 @@ t.test('rings inside machines and between them', function()
   t.eq(simulate(uniform:gsub('latency_us 0', 'latency_us 500') .. '--gpus 8 --link 1e9 --bucket_mb 5')[8].step, 15)
 end)
 t.test('parts are gathered while the layer before computes', function()
-  -- two gathers and a scatter of 0.75 ms a layer: the first gather and the scatters are waited for
-  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 1')[4].step, 15.8)
-  -- 3 ms each: four gathers, of which the last one overlaps nothing; in backward a gather and a scatter a layer
-  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 0.25')[4].step, 4 * 3 + 1 + 4 * 3 + 3 * 3 + 2)
+  -- two gathers and a scatter of 0.75 ms a layer: the first gather and the last scatter are waited for
+  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 1')[4].step, 13.5)
+  -- 3 ms each: four gathers, of which the last one overlaps nothing; in backward three gathers and four scatters
+  t.eq(simulate(uniform .. '--mode shard --gpus 4 --link 0.25')[4].step, 4 * 3 + 1 + 3 * 3 + 4 * 3)
 end)
 t.test('networks', function()
   local lines, text = simulate '--gpus 1,8'
