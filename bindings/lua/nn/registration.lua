@@ -7,22 +7,30 @@ local method, registry, is_module, check_name = class.method, class.registry, cl
 
 -- ---- by name ------------------------------------------------------------------------------------
 
+--- Refuses a name that cannot be a field, and one whose field holds something of another kind.
+local function check_free(self, op, name, kind)
+  check_name(self, op, name)
+  local held = self[name]
+  core.check(held == nil or class.kind(held) == kind, '%s: %s.%s exists and is not a %s; take another name, or ' ..
+    'assign nil to it first', op, self.__name, name, kind)
+end
+
 method('register_buffer(name: string, tensor: tensor = nil, persistent: bool = true)',
   'The same as net.name = nn.Buffer(tensor, persistent): saved (unless persistent=false) and moved, not trained. ' ..
   'nil: no buffer, until a tensor is assigned to the field.',
   function(self, name, tensor, persistent)
-    check_name(self, 'register_buffer', name)
+    check_free(self, 'register_buffer', name, 'buffer')
     self[name] = tensor and class.Buffer(tensor, persistent)
     if not tensor then rawget(self, '__seen')[name] = persistent and 'buffer' or 'transient' end
   end)
 method('register_parameter(name: string, param: tensor = nil)', 'The same as net.name = nn.Parameter(param); ' ..
   'nil: no parameter.',
   function(self, name, param)
-    check_name(self, 'register_parameter', name)
+    check_free(self, 'register_parameter', name, 'parameter')
     self[name] = param and (registry[param] == 'parameter' and param or class.Parameter(param))
   end)
 method('add_module(name: string, module)', 'The same as net.name = module.', function(self, name, module)
-  check_name(self, 'add_module', name)
+  check_free(self, 'add_module', name, 'module')
   class.check_module('add_module', module)
   self[name] = module
 end)
