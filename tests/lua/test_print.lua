@@ -224,4 +224,11 @@ t.test('a large tensor of many small dimensions is summarised too', function()
   t.eq(select(2, tostring(mt.zeros(sizes)):gsub('0%.', '')), 6 ^ 5)
 end)
 
+t.test('an object whose __tostring returns no string is printed as Lua prints it', function()
+  local number = setmetatable({}, {__tostring = function() return 3 end})
+  eq(require('mtorch.core.shown').in_line(number, 'a'), '3\ta')
+  local object = setmetatable({}, {__tostring = function() return {} end})
+  t.raises(function() print(object) end, "^[^:]*test_print.lua:%d+: 'tostring' must return a string to 'print'")
+end)
+
 t.finish()

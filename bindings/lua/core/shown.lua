@@ -25,7 +25,7 @@ function shown.texts(...)
   local texts, n = {}, select('#', ...)
   for i = 1, n do
     local value = select(i, ...)
-    texts[i] = tostring(value)
+    texts[i] = tostring(tostring(value)) -- __tostring may return a number
     if n > 1 and require('mtorch').is_tensor(value) and value:numel() == 1 then
       texts[i] = texts[i]:match '^%s*(.-)\n%[%(' or texts[i]
     end

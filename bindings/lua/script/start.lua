@@ -50,7 +50,7 @@ print = function(...)
   for i = select('#', ...) > 1 and 1 or 2, select('#', ...) do
     if type((select(i, ...))) == 'userdata' then return plain_print(require 'mtorch.core.shown'.in_line(...)) end
   end
-  plain_print(...)
+  return plain_print(...)
 end
 local words = {False = 'false', True = 'true', None = 'nil', null = 'nil'}
 core.globals_metatable = {__index = function(_, name)
