@@ -115,8 +115,8 @@ void StepRecorder::on_constant(Storage* s) {
 }
 void StepRecorder::on_untraced_computation() {
   const char* const name = host.function();
-  refuse(std::string(name ? name : "an operation") +
-         " computes on the CPU outside of device functions");
+  refuse(std::string(name ? name : "x[mask] or tostring(x)") +
+         " cannot be recorded: it computes on the CPU outside of device functions");
 }
 void StepRecorder::on_external_effect(const char* what) {
   if (what) return refuse(what);
