@@ -403,6 +403,8 @@ t.test('transforms of sets: per example, in parts of sets and in workers too, as
   local x, y = mt.range(1, 6):float():view(6, 1):cpu(), mt.range(1, 6):cpu()
   local function double(v) return v * 2 end
   local set = data.TensorDataset(x, y, {transform = double, target_transform = function(v) return v + 10 end})
+  local same = data.TensorDataset{x, y, transform = double}
+  t.eq({#same.tensors, same:size(), same.transform}, {2, set:size(), double})
   local a, b = set:get(3)
   eq({a:item(), b:item()}, {6, 13})
   eq(tostring(set), 'TensorDataset(6 examples of (1) float32, () int64, transform=a function, ' ..

@@ -31,8 +31,11 @@ local TensorDataset = class('TensorDataset(..)',
   function(...)
     local n = select('#', ...)
     local tensors, options = {...}, {}
-    if n > 0 and type(tensors[n]) == 'table' and getmetatable(tensors[n]) == nil and tensors[n][1] == nil then
-      options, tensors[n], n = tensors[n], nil, n - 1
+    local last = tensors[n]
+    if type(last) == 'table' and getmetatable(last) == nil and (n == 1 or last[1] == nil) then
+      tensors[n] = nil
+      for key, value in pairs(last) do (type(key) == 'number' and tensors or options)[key] = value end
+      n = #tensors
       core.check_options('TensorDataset', options, transform_options)
       classes.check_transforms('TensorDataset', options.transform, options.target_transform)
     end
