@@ -53,6 +53,10 @@ test('TensorDataset, Subset, ConcatDataset', function()
   raises(function() data.Subset({size = print}, {1}) end, 'set must be a set')
   raises(function() data.ConcatDataset(set) end, 'sets must be a list, got a TensorDataset')
   raises(function() both:get(6) end, 'position 6 is outside 1..5')
+  raises(function() both:get(-6) end, 'position %-6 is outside 1..5')
+  raises(function() data.Subset(set, {1, -6}) end, 'position %-6 is outside 1..5')
+  eq({(both:get(-1)):item(), select(2, part:get(-2)):item(), select(2, data.Subset(set, {-1, 2, -5}):get(-1)):item()},
+    {3, 4, 1})
 end)
 
 test('# of a set and of a loader is its size; ipairs and pairs are refused', function()

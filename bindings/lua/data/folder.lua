@@ -3,6 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local class = classes.class
+local position_of = require('mtorch.data.sets').position_of
 local native = core.formats()
 
 local endings = {png = true, jpg = true, jpeg = true}
@@ -59,9 +60,8 @@ end
 function Folder:size() return #self.paths end
 
 function Folder:get(i)
-  local path = self.paths[i]
-  if not path then core.fail('get: position %s is outside 1..%d', core.describe(i), #self.paths) end
-  local x = native.image(path, self.channels)
+  i = position_of(i, #self.paths)
+  local x = native.image(self.paths[i], self.channels)
   return classes.transformed(self, x, self.y[i])
 end
 Folder.__batches_of = Folder.get

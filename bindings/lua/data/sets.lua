@@ -18,9 +18,12 @@ end
 -- The interface that a loader needs: size(); get(i), the values of example i, from 1; and
 -- optionally get_batch(positions), the values of many examples, for an int64 tensor of positions.
 
-local function check_position(i, n)
+--- The position i among n, from 1; -1 is the last.
+local function position_of(i, n)
   if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
-  if not (i >= 1 and i <= n and i % 1 == 0) then core.fail('get: position %s is outside 1..%d', core.describe(i), n) end
+  local at = i < 0 and n + 1 + i or i
+  if at >= 1 and at <= n and at % 1 == 0 then return at end
+  core.fail('get: position %s is outside 1..%d', core.describe(i), n)
 end
 local transform_options = {transform = 'function|table', target_transform = 'function|table'}
 
@@ -56,7 +59,7 @@ local function rows(tensors, i, k)
   return tensors[k][i], rows(tensors, i, k + 1)
 end
 function TensorDataset:get(i)
-  check_position(i, #self.tensors[1])
+  i = position_of(i, #self.tensors[1])
   if self.transform or self.target_transform then return classes.transformed(self, rows(self.tensors, i, 1)) end
   if #self.tensors == 2 then return self.tensors[1][i], self.tensors[2][i] end
   return rows(self.tensors, i, 1)
@@ -100,7 +103,8 @@ end
 -- Positions are on the CPU.
 local whole = {dtype = 'int64', device = 'cpu'}
 
---- The positions of a list or an integer tensor, as an int64 tensor on the CPU; each is checked to be in 1..n.
+--- The positions of a list or an integer tensor, as an int64 tensor on the CPU; each is checked to be in 1..n, where
+--- -1 is n.
 local function positions_of(op, indices, n)
   local list = indices
   if not mt.is_tensor(list) then
@@ -113,12 +117,16 @@ local function positions_of(op, indices, n)
   list = list:to('int64'):cpu()
   if #list > 0 then
     local least, most = list:min():item(), list:max():item()
+    if n and least < 0 and least >= -n then
+      list = mt.where(list:lt(0), list + (n + 1), list)
+      least = list:min():item()
+    end
     local bad = least < 1 and least or n and most > n and most
     core.check(not bad, '%s: position %d is outside 1..%s', op, bad, n and tostring(n) or 'n')
   end
   return list
 end
-sets.positions_of = positions_of
+sets.position_of, sets.positions_of = position_of, positions_of
 
 local Subset = class('Subset(set: any, indices: ints|tensor)',
   'The examples of a set at these positions, a list or an integer tensor.',
@@ -130,8 +138,7 @@ local Subset = class('Subset(set: any, indices: ints|tensor)',
 sets.Subset = Subset
 function Subset:size() return #self.indices end
 function Subset:get(i)
-  check_position(i, #self.indices)
-  return self.dataset:get(self.indices:at(i))
+  return self.dataset:get(self.indices:at(position_of(i, #self.indices)))
 end
 --- A set with get_batch also has batches of any of its parts.
 function Subset:get_batch(positions) return self.dataset:get_batch(self.indices:index_select(1, positions)) end
@@ -157,7 +164,7 @@ sets.ConcatDataset = ConcatDataset
 function ConcatDataset:size() return self.cumulative_sizes[#self.cumulative_sizes] end
 function ConcatDataset:get(i)
   local first, last = 1, #self.cumulative_sizes
-  check_position(i, self:size())
+  i = position_of(i, self:size())
   while first < last do -- the first end that is not before i
     local middle = math.floor((first + last) / 2)
     if self.cumulative_sizes[middle] < i then first = middle + 1 else last = middle end
