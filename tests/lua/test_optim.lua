@@ -371,6 +371,8 @@ test('add_param_group', function()
   local opt = optim.SGD({a}, {lr = 0.1})
   opt:add_param_group{params = {b}, lr = 0.5}
   opt:add_param_group{params = c}
+  assert(rawequal(opt.param_groups[-1], opt.param_groups[3]))
+  raises(function() return opt.param_groups[-4] end, 'groups count from 1, there are 3')
   a.grad, b.grad, c.grad = mt.ones(1), mt.ones(1), mt.ones(1)
   opt:step()
   near({a:item(), b:item(), c:item()}, {-0.1, -0.5, -0.1})

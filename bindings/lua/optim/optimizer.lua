@@ -108,9 +108,11 @@ local function group_meta(self)
   return {__index = get, __newindex = put, __tostring = function(group) return described(self, group) end}
 end
 
---- The metatable of param_groups: a missing group is an error.
+--- The metatable of param_groups: -1 is the last group, a missing one is an error.
 local list_meta = {__index = function(list, key)
   if type(key) == 'number' and key ~= #list + 1 then
+    local group = key < 0 and rawget(list, #list + 1 + key)
+    if group then return group end
     core.fail('param_groups[%s]: groups count from 1, there %s', tostring(key),
       #list == 1 and 'is 1' or ('are %d'):format(#list))
   end
