@@ -75,21 +75,24 @@ class BpeTrainer {
   void merge_in(size_t w, const Pair& pair, int32_t token) {
     std::vector<int32_t>& t = words_[w].tokens;
     const int64_t n = words_[w].count;
-    for (size_t i = 0; i + 1 < t.size(); ++i) {
-      if (t[i] != pair.first || t[i + 1] != pair.second) continue;
-      if (i > 0) {
-        change({t[i - 1], t[i]}, -n, w);
-        change({t[i - 1], token}, n, w);
-        new_pairs_.insert({t[i - 1], token});
+    size_t end = 0;  // of the merged word, which grows at the front of t
+    for (size_t i = 0; i < t.size(); ++i, ++end) {
+      t[end] = t[i];
+      if (i + 1 == t.size() || t[i] != pair.first || t[i + 1] != pair.second) continue;
+      if (end > 0) {
+        change({t[end - 1], pair.first}, -n, w);
+        change({t[end - 1], token}, n, w);
+        new_pairs_.insert({t[end - 1], token});
       }
       if (i + 2 < t.size()) {
-        change({t[i + 1], t[i + 2]}, -n, w);
+        change({pair.second, t[i + 2]}, -n, w);
         change({token, t[i + 2]}, n, w);
         new_pairs_.insert({token, t[i + 2]});
       }
-      t[i] = token;
-      t.erase(t.begin() + std::ptrdiff_t(i) + 1);
+      t[end] = token;
+      ++i;
     }
+    t.resize(end);
   }
 
   std::vector<Word> words_;

@@ -126,6 +126,12 @@ t.test('a million spaces', function()
   t.eq(tokenizer:decode(tokenizer:encode(long)) == long, true)
 end)
 
+t.test('training reads a word of a million letters once a merge', function()
+  local text = ('ab'):rep(2 ^ 19)
+  local tok = data.BPETokenizer{train = text, vocab_size = 256 + 20}
+  t.eq({tok:size(), #tok:encode(text), #tok:token(tok:size())}, {276, 1, 2 ^ 20})
+end)
+
 t.test('CharTokenizer', function()
   local tokenizer = data.CharTokenizer('hello, wörld\n')
   t.eq({tokenizer:size(), tokenizer:token(1), tokenizer:id('ö'), tostring(tokenizer)},
