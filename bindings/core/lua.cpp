@@ -163,6 +163,16 @@ int run_now(Args& args) {
   return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
 }
 
+/// Of a call with a colon, mt:zeros(3), which passes the module as the first argument: the sentence
+/// that says so. Otherwise empty.
+std::string colon_call(lua_State* L, const Entry& e) {
+  if (!lua_istable(L, 1) || !luaL_getmetafield(L, 1, "__module")) return "";
+  const char* const module = lua_tostring(L, -1);
+  return module
+             ? fmt::format("{0}: functions are called with a dot, {1}.{0}(..)", name_of(e), module)
+             : "";
+}
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
@@ -180,6 +190,7 @@ int run_entry(lua_State* L) {
       return record_call(args, run_now);
     return run_now(args);
   } catch (const Error& error) {
+    if (const std::string sentence = colon_call(L, e); !sentence.empty()) throw Error(sentence);
     if (keeps_names(e)) throw;
     throw Error(named(name_of(e), error.what()));
   } catch (const std::bad_alloc&) { throw Error(no_memory(L, name_of(e) + ": ")); }

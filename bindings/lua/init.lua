@@ -40,13 +40,14 @@ function core.strict(module, name, open, lazy)
   local function described()
     return ('%s: mt.help(%s) lists its names'):format(name, name == 'mt' and '' or ("'%s'"):format(name:sub(4)))
   end
-  return setmetatable(module, {open = open, lazy = lazy, __tostring = described, __index = function(self, key)
-    if lazy and lazy[key] then rawset(self, key, lazy[key]()) elseif open then open(key) end
-    local value = rawget(self, key)
-    if value ~= nil then return value end
-    if lazy and core.methods[key] then core.fail("%s has no '%s', which is a method: x:%s(..)", name, key, key) end
-    core.fail("%s has no '%s'%s", name, tostring(key), core.advice(name, key, core.names(self)))
-  end})
+  return setmetatable(module, {__module = name, open = open, lazy = lazy, __tostring = described,
+    __index = function(self, key)
+      if lazy and lazy[key] then rawset(self, key, lazy[key]()) elseif open then open(key) end
+      local value = rawget(self, key)
+      if value ~= nil then return value end
+      if lazy and core.methods[key] then core.fail("%s has no '%s', which is a method: x:%s(..)", name, key, key) end
+      core.fail("%s has no '%s'%s", name, tostring(key), core.advice(name, key, core.names(self)))
+    end})
 end
 
 local raise, entry, parameters = core.fail, core.entry, core.parameters

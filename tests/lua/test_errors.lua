@@ -255,6 +255,8 @@ t.test('a dot for a colon, a module for its parameters, a base that was not call
     {function() hook.remove(x) end, 'remove: no hook is given; methods are called with a colon, h:remove()'},
     {function() nn.Linear.forward() end, 'forward: it is called with a colon, net:forward(x), or as net(x)'},
     {function() net.forward(x) end, 'forward: it is called with a colon, net:forward(x), or as net(x)'},
+    {function() return (mt:zeros(3)) end, 'zeros: functions are called with a dot, mt.zeros(..)'},
+    {function() return (mt.nn:Linear(2, 3)) end, 'Linear: functions are called with a dot, mt.nn.Linear(..)'},
     {function() net.describe() end, 'describe: methods are called with a colon, net:describe(..)'},
     {function() opt.step() end, 'step: methods are called with a colon, opt:step(..)'},
     {function() opt.zero_grad() end, 'zero_grad: methods are called with a colon, opt:zero_grad(..)'},
