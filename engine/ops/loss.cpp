@@ -252,6 +252,9 @@ Tensor cross_entropy(const Tensor& logits, const Index& labels, const Tensor& we
   check_float(name, logits, "the logits are");
   if (is_float(target.dtype()) && logits.shape() == target.shape() && logits.dim() > 0) {
     // The targets are probabilities of the classes instead of labels.
+    if (ignore_index >= 0)
+      fail("{}: ignore_index is {}, but the targets are probabilities, not labels", name,
+           ignore_index);
     const int d = logits.dim() == 1 ? 0 : 1;
     const int64_t classes = logits.size(d);
     check_class_weight(name, weight, classes);

@@ -23,6 +23,7 @@ test('cross_entropy', function()
   is('ce1', mt.cross_entropy(x[1][{{}, 1}], mt.tensor(2, 'int64')))
   is('nll', mt.nll_loss(x:log_softmax(2), labels, w))
   eq(mt.cross_entropy(x, labels, {reduction = 'none'}).shape, mt.zeros(2, 4).shape)
+  raises(function() mt.cross_entropy(x, p, {ignore_index = 2}) end, 'ignore_index is 2, but the targets are prob')
 end)
 
 test('cross_entropy far out, and of nothing', function()
