@@ -370,8 +370,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 36126, ['kernels/cpu/verbs'] = 6425, ['kernels/cpu/simd'] = 1640, ['kernels/cpu/pool'] = 510,
-  ['kernels/cpu/jit'] = 8245, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
+  ['kernels'] = 36133, ['kernels/cpu/verbs'] = 6425, ['kernels/cpu/simd'] = 1640, ['kernels/cpu/pool'] = 510,
+  ['kernels/cpu/jit'] = 8252, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
   ['kernels/cuda'] = 7637, ['kernels/math'] = 2397,
   ['engine'] = 36982, ['engine/core'] = 2535, ['engine/autograd'] = 2873, ['engine/ops'] = 11371,
   ['engine/linalg'] = 1755, ['engine/io'] = 3193, ['engine/text'] = 1388, ['engine/profile'] = 694,

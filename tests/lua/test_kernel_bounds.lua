@@ -33,6 +33,24 @@ local function extremes()
   return ends
 end
 
+test('bounds beyond 2^53 are rounded outwards', function()
+  local all = mt.zeros(128, {device = 'cpu'})
+  local part = all[{{2, 65}}]
+  local kernels = {
+    mt.kernel(function(a, s, n) local t = s - 1 + 9007199254740992 + 1 if t <= n then a[t] = 7 end end),
+    mt.kernel(function(a, s, n)
+      local t = s - 1 - 1 - 1 + 9007199254740992 + 3
+      if t <= n then atomic_add(a, t, 1) end
+    end)}
+  for _, k in ipairs(kernels) do
+    for _, size in ipairs{{1, 1}, {1, 32}} do
+      local ok, message = pcall(function() k[size](part, -2 ^ 53, 64) end)
+      assert(not ok and message:find 'index 0 is out of bounds', message)
+      eq(all:abs():sum():item(), 0)
+    end
+  end
+end)
+
 test('bytes as indices of tables of all sizes', function()
   for _, case in ipairs {{'uint8', 0, 255}, {'int8', -128, 127}, {'int16', -300, 300}, {'int32', 0, 256},
     {'int64', 0, 255}} do

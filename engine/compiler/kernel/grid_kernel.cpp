@@ -89,8 +89,8 @@ struct GridKernel::Variant {
   Kernel program;
   Dtype made_for = default_dtype();
   std::shared_ptr<void> compiled;  // for GPUs
-  std::shared_ptr<Variant>
-      divided;  // for the CPU: a thread for each iteration of a loop (grid_stride.cpp)
+  // For the CPU: with a thread for each iteration of a loop (grid_stride.cpp).
+  std::shared_ptr<Variant> divided;
   const grid::Value* iterations = nullptr;  // of the divided program
   bool ran_divided = false;
   grid::TileProgram unit;
@@ -388,7 +388,7 @@ void check_count(const std::string& name, const LaunchSize& s) {
 }  // namespace
 
 std::string GridKernel::path() const {
-  last();
+  last();  // raises an error if there was no launch
   const Variant& front = *variants_.front();
   const Variant& v = front.ran_divided ? *front.divided : front;
   if (check_) return "the interpreter, because of check=true";

@@ -13,20 +13,20 @@ namespace mt::grid {
 namespace {
 
 /// Whether it is block_dim.x * grid_dim.x; variables are set once before the loop.
-bool is_sum_of_grid(const Kernel& k, const Value& v) {
+bool is_thread_count(const Kernel& k, const Value& v) {
   if (v.kind == Value::variable) {
     int sets = 0;
     each_statement(k.body, 0, [&](const Statement& s, int) { sets += s.variable == v.index; });
     for (const Statement* s = k.body.first; s != k.body.last && sets == 1; s = s->next)
       if (s->variable == v.index)
-        return s->kind == Statement::assign && is_sum_of_grid(k, *s->value);
+        return s->kind == Statement::assign && is_thread_count(k, *s->value);
     return false;
   }
   if (v.has<op::Add>() &&
       v.args[1]->has<op::Remainder>()) {  // the check of infer_types that it is not 0
     const Value &zero = *v.args[1]->args[0], &by = *v.args[1]->args[1];
     return zero.kind == Value::number && zero.value == 0 && &by == v.args[0] &&
-           is_sum_of_grid(k, by);
+           is_thread_count(k, by);
   }
   if (!v.has<op::Mul>()) return false;
   bool block = false, grid = false;
@@ -128,7 +128,7 @@ bool shares_iterations(const Kernel& k) {
   const Value &from = *loop->value, &last = *loop->last;
   const bool known = last.kind == Value::number || last.kind == Value::scalar;
   return from.kind == Value::place && from.index == 0 && known && last.type == GridType::integer &&
-         is_sum_of_grid(k, *loop->step) && Independence(k, *loop).holds();
+         is_thread_count(k, *loop->step) && Independence(k, *loop).holds();
 }
 
 const Value& divide_iterations(Kernel& k) {

@@ -28,7 +28,7 @@ struct ThreadFrame {
   alignas(64) char lanes[kLaneSlots][kLaneBytes];  // vectors
 };
 /// What the code may rely on for a dimension of a tensor. Bit k: number k of the launch is not larger than its size;
-/// the last bit: all values of a byte, from 1, are indices.
+/// the last bit: the size is at least 256.
 constexpr int kSizeFacts = 7;
 inline uint8_t size_facts(const Grid& g, int tensor, int d) {
   const int64_t size = g.tensors[tensor].size[d];

@@ -133,6 +133,13 @@ class ThreadAccess {
       return lo >= -end && hi < end;
     }
   };
+  /// Bounds that were rounded: doubles hold integers only up to 2^53.
+  static Range outwards(double lo, double hi) {
+    const auto moved = [](double x, double to) {
+      return std::abs(x) < 0x1p53 ? x : std::nextafter(x, to);
+    };
+    return {moved(lo, -HUGE_VAL), moved(hi, HUGE_VAL)};
+  }
   /// less + by <= more, wherever the statements are that are emitted now.
   struct Fact {
     const V *less, *more;
@@ -189,9 +196,9 @@ class ThreadAccess {
     Range all = plain_range_of(v, depth);
     for (const Fact& f : facts_) {
       if (f.more->kind <= V::scalar && same(*f.less, v))
-        all.hi = std::min(all.hi, plain_range_of(*f.more, 0).hi - f.by);
+        all.hi = std::min(all.hi, outwards(0, plain_range_of(*f.more, 0).hi - f.by).hi);
       if (f.less->kind <= V::scalar && same(*f.more, v))
-        all.lo = std::max(all.lo, plain_range_of(*f.less, 0).lo + f.by);
+        all.lo = std::max(all.lo, outwards(plain_range_of(*f.less, 0).lo + f.by, 0).lo);
     }
     return all;
   }
@@ -222,12 +229,12 @@ class ThreadAccess {
     if (const V* same = unwrapped(v)) return range_of(*same, depth + 1);
     const Range x = of(0), y = v.args.count > 1 ? of(1) : all;
     const bool by = v.args.count > 1 && v.args[1]->kind == V::number && v.args[1]->value > 0;
-    if (v.op == op::id<op::Add>) all = {x.lo + y.lo, x.hi + y.hi};
-    else if (v.op == op::id<op::Sub>) all = {x.lo - y.hi, x.hi - y.lo};
-    else if (v.op == op::id<op::Mul> && by) all = {x.lo * y.lo, x.hi * y.lo};
+    if (v.op == op::id<op::Add>) all = outwards(x.lo + y.lo, x.hi + y.hi);
+    else if (v.op == op::id<op::Sub>) all = outwards(x.lo - y.hi, x.hi - y.lo);
+    else if (v.op == op::id<op::Mul> && by) all = outwards(x.lo * y.lo, x.hi * y.lo);
     else if (v.op == op::id<op::Remainder> && by) all = {0, y.lo - 1};
     else if (v.op == op::id<op::FloorDivide> && by)
-      all = {std::floor(x.lo / y.lo), std::floor(x.hi / y.lo)};
+      all = outwards(std::floor(x.lo / y.lo), std::floor(x.hi / y.lo));
     else if (v.op == op::id<op::BitwiseAnd> && (x.lo >= 0 || y.lo >= 0))
       return {0, std::min(x.lo >= 0 ? x.hi : HUGE_VAL, y.lo >= 0 ? y.hi : HUGE_VAL)};
     else if (v.op == op::id<op::LuaMin>) return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
