@@ -397,10 +397,8 @@ TensorList whole_parameters(const TensorList& parts, const TensorList& gathered,
       if (!gradients[i].defined() || !wants_gradient(i)) continue;
       const Tensor &p = parts[i], &g = gradients[i];
       const int64_t most = p.numel() * size(group), n = g.numel();
-      Tensor padded = n == most ? reshape(contiguous(to(g, p.dtype())), {n})
-                                : zeros({most}, p.dtype(), p.device());
-      if (n < most) copy_(slice(padded, 0, 0, n), reshape(g, {n}));
-      whole.push_back(std::move(padded));
+      const Tensor flat = reshape(contiguous(to(g, p.dtype())), {n});
+      whole.push_back(n < most ? pad(flat, {0, most - n}) : flat);
       mine.push_back(empty(p.shape(), p.dtype(), p.device()));
       of.push_back(i);
     }

@@ -400,8 +400,8 @@ Job start_in_background(std::function<void()> job) {
 void wait_for_job(const char* operation, const Job& job) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  constexpr double kAnswer =
-      2;  // seconds: the job has a deadline too, and says which processes it waits for
+  // Seconds: the job has a deadline too, and says which processes it waits for.
+  constexpr double kAnswer = 2;
   while (job.valid() && job.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     const double waited = std::chrono::duration<double>(Clock::now() - start).count();
     if (waited < (mt_interrupted ? 0 : time_limit()) + kAnswer) continue;

@@ -72,8 +72,8 @@ class PendingExchange {
   void start_on_gpus(const TensorList& x);
   const Kind kind_;
   TensorList from_, to_;  // `from_`: of a gather
-  TensorList sent_,
-      received_;  // until `wait`: this thread frees them; on GPUs in the dtype that travels
+  // Until `wait`, because this thread frees them; on GPUs in the dtype that travels.
+  TensorList sent_, received_;
   std::vector<uint32_t> versions_, out_versions_;
   const Group& group_;
   std::shared_future<void> job_;

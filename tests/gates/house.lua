@@ -370,13 +370,13 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 36133, ['kernels/cpu/verbs'] = 6425, ['kernels/cpu/simd'] = 1640, ['kernels/cpu/pool'] = 510,
-  ['kernels/cpu/jit'] = 8252, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
+  ['kernels'] = 36147, ['kernels/cpu/verbs'] = 6437, ['kernels/cpu/simd'] = 1640, ['kernels/cpu/pool'] = 510,
+  ['kernels/cpu/jit'] = 8254, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
   ['kernels/cuda'] = 7637, ['kernels/math'] = 2397,
-  ['engine'] = 36982, ['engine/core'] = 2535, ['engine/autograd'] = 2873, ['engine/ops'] = 11371,
+  ['engine'] = 36980, ['engine/core'] = 2535, ['engine/autograd'] = 2873, ['engine/ops'] = 11371,
   ['engine/linalg'] = 1755, ['engine/io'] = 3193, ['engine/text'] = 1388, ['engine/profile'] = 694,
-  ['engine/dist'] = 1769, ['engine/gpu'] = 1841, ['engine/compiler'] = 9526,
-  ['bindings'] = 38026, ['bindings/core'] = 4089, ['bindings/functions'] = 6198, ['bindings/program'] = 1353,
+  ['engine/dist'] = 1767, ['engine/gpu'] = 1841, ['engine/compiler'] = 9526,
+  ['bindings'] = 38024, ['bindings/core'] = 4089, ['bindings/functions'] = 6196, ['bindings/program'] = 1353,
   ['bindings/lua/core'] = 1292, ['bindings/lua/nn'] = 3303, ['bindings/lua/optim'] = 1706,
   ['bindings/lua/data'] = 2624, ['bindings/lua/io'] = 583, ['bindings/lua/help'] = 1154, ['bindings/lua/script'] = 2898,
   ['bindings/lua/compile'] = 3022, ['bindings/lua/extras'] = 8391, ['scripts'] = 8734,

@@ -13,32 +13,10 @@ local x, y = mt.randn(12, 6, f64), mt.randn(12, 6, f64)
 local rank, size = dist.init()
 local mine = mt.range(rank + 1, 12, size)
 local my_x, my_y = x:index_select(1, mine), y:index_select(1, mine)
-local function loss_of(net, a, b) return (net(a) - b):pow(2):mean() end
-local function close(a, b, tolerance)
-  local far = (a - b):abs():max():item()
-  if not (far <= (tolerance or 1e-12)) then error(('the tensors differ by %g'):format(far), 2) end
-end
-local function flat(net)
-  local state, list = net:state_dict(), {}
-  for name in pairs(state) do list[#list + 1] = name end
-  table.sort(list)
-  for i, name in ipairs(list) do list[i] = state[name]:double():flatten() end
-  return mt.cat(list)
-end
---- The same bits in all processes.
-local function same_everywhere(v)
-  for _, other in ipairs(dist.all_gather(v)) do assert(other:equal(v), 'the processes differ') end
-end
+local training = require 'dist_training'
+local loss_of, step, train, flat = training.loss_of, training.step, training.train, training.flat
+local close, same_everywhere = training.close, training.same_everywhere
 local function adamw(list) return optim.AdamW(list, {lr = 0.05, weight_decay = 0.1}) end
-local function step(net, opt, a, b)
-  opt:zero_grad()
-  loss_of(net, a, b):backward()
-  opt:step()
-end
-local function train(net, opt, steps, a, b)
-  for _ = 1, steps do step(net, opt, a, b) end
-  return flat(net)
-end
 local function mlp()
   return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 6))
 end

@@ -17,30 +17,9 @@ local x, y = mt.randn(12, 5, f64), mt.randn(12, 1, f64)
 local rank, size = dist.init()
 local mine = mt.range(rank + 1, 12, size)
 local my_x, my_y = x:index_select(1, mine), y:index_select(1, mine)
-local function loss_of(net, a, b) return (net(a) - b):pow(2):mean() end
-local function close(a, b, tolerance)
-  local far = (a - b):abs():max():item()
-  if not (far <= (tolerance or 1e-12)) then error(('the tensors differ by %g'):format(far), 2) end
-end
-local function flat(net)
-  local list = {}
-  for name, v in pairs(net:state_dict()) do list[#list + 1] = {name, v:double():flatten()} end
-  table.sort(list, function(a, b) return a[1] < b[1] end)
-  for i, entry in ipairs(list) do list[i] = entry[2] end
-  return mt.cat(list)
-end
---- The same bits in all processes.
-local function same_everywhere(v)
-  for _, other in ipairs(dist.all_gather(v)) do assert(other:equal(v), 'the processes differ') end
-end
-local function train(net, opt, steps, a, b)
-  for _ = 1, steps do
-    opt:zero_grad()
-    loss_of(net, a, b):backward()
-    opt:step()
-  end
-  return flat(net)
-end
+local training = require 'dist_training'
+local loss_of, train, flat = training.loss_of, training.train, training.flat
+local close, same_everywhere = training.close, training.same_everywhere
 local function adam(net) return optim.Adam(net:parameters(), {lr = 0.01}) end
 local rules = {
   SGD = function(net) return optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9, weight_decay = 0.01}) end,

@@ -251,8 +251,6 @@ const Entry kFuse[] = {
        std::unique_ptr<RecordedFunction> made =
            r.finish_function(a.tensors(2), lua_toboolean(a.L, 3));
        if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
-       Userdata<LuaStepRecorder>::collect(a.L);
-       make_room();  // what only the eager step used, before the replay uses its own memory
        Userdata<Fused>::push(a.L, std::make_unique<Fused>(Fused{std::move(made)}));
        return 1;
      }},

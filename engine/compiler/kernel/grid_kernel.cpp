@@ -450,7 +450,7 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
   LaunchSize each = size;
   each.grid[0] = (iterations + size.block[0] - 1) / size.block[0];
   Run divided{script, v->divided, each, arguments, check_, size.grid[0] * size.block[0]};
-  divided.collect();
+  divided.tensors = std::move(run.tensors), divided.views = std::move(run.views);
   divided.go(device);
 }
 

@@ -458,8 +458,7 @@ class LaneStatements : protected LaneValues {
   bool is_called(const V& v) const {
     if (v.has<op::FloorDivide, op::Remainder>() && v.type == GridType::integer) return !is_shift(v);
     if (v.has<op::Mul>()) return v.type == GridType::integer && !wide_;
-    const bool bits = v.op >= op::id<op::BitwiseAnd> && v.op <= op::id<op::BitwiseXor>;
-    return !v.converts() && !bits && bits_shifted(v) < 0 &&
+    return !v.converts() && !is_bitwise(v) && bits_shifted(v) < 0 &&
            !v.has<op::Where, op::Add, op::Sub, op::Div, op::LuaMin, op::LuaMax>() &&
            !v.has<op::Neg, op::Abs, op::Floor, op::Ceil, op::Sqrt>() && v.type != GridType::boolean;
   }

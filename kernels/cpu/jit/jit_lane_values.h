@@ -143,8 +143,7 @@ class LaneValues : protected ThreadValues {
         asm_.vpsllq(part(r + p), part(r + p), uint8_t(by));
       return v.has<op::BitwiseRightShift>() ? shift_right(r, by) : void();
     }
-    const bool plain = v.has<op::Add, op::Sub, op::LuaMin, op::LuaMax>() ||
-                       (v.op >= op::id<op::BitwiseAnd> && v.op <= op::id<op::BitwiseXor>);
+    const bool plain = v.has<op::Add, op::Sub, op::LuaMin, op::LuaMax>() || is_bitwise(v);
     if (!plain && !(wide_ && v.op == op::id<op::Mul>)) return call(v, used, true);
     const int s = two_wholes(x, *v.args[1], used);
     for (int p = 0; p < parts_; ++p) whole_operation(v.op, part(r + p), part(s + p));

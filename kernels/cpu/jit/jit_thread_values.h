@@ -129,7 +129,7 @@ class ThreadValues : protected LaneAccess {
       return true;
     }
     const bool picks = op::is<op::LuaMin, op::LuaMax>(op);
-    const bool bits = op >= op::id<op::BitwiseAnd> && op <= op::id<op::BitwiseXor>;
+    const bool bits = is_bitwise(v);
     if (!known && !picks && !bits) return false;
     with_operands(v, used, [&](const Reg64& x, const Operand& y) {
       if (op == op::id<op::BitwiseAnd>) return asm_.and_(x, y);
@@ -142,6 +142,10 @@ class ThreadValues : protected LaneAccess {
       else asm_.cmovl(x, y);
     });
     return true;
+  }
+  /// Whether it is an and, or, or exclusive or of bits.
+  static bool is_bitwise(const V& v) {
+    return v.op >= op::id<op::BitwiseAnd> && v.op <= op::id<op::BitwiseXor>;
   }
   /// By how many bits a value is shifted, if it is and they are a literal from 0 to 63; otherwise -1.
   static int bits_shifted(const V& v) {

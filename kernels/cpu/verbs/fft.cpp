@@ -230,6 +230,22 @@ template <class T> Row<T>* transform(Row<T>* x, Row<T>* y, const Fft& c, const P
 bool fft_pairs(const Fft& c) {
   return c.n % 2 == 0 && (c.in.layout == FftLayout::real || c.out.layout == FftLayout::real);
 }
+/// The complex numbers of a line that are transformed.
+int64_t fft_length(const Fft& c) { return fft_pairs(c) ? c.n / 2 : c.n; }
+/// The numbers of T in an element of a side.
+int64_t parts_of(const FftSide& s) { return s.layout == FftLayout::real ? 1 : 2; }
+
+/// Frequency k of n real numbers, from number k of the transform of the pairs and the conjugate of number n / 2 - k, is
+/// even + odd, and that of n / 2 - k the conjugate of even - odd; `joined` is the inverse, times 2.
+template <class T> struct Halves {
+  Row<T> even, odd;
+  template <class W> static MT_SIMD Halves split(const Row<T>& a, const Row<T>& b, const W& root) {
+    return {(a + b) * T(0.5), turned((a - b) * T(-0.5)) * root};
+  }
+  template <class W> static MT_SIMD Halves joined(const Row<T>& a, const Row<T>& b, const W& root) {
+    return {a + b, turned((a - b) * root)};
+  }
+};
 
 /// The lines from `first` on.
 template <class T> struct Block {
@@ -259,14 +275,13 @@ template <class T> struct Block {
       if (column == c.columns) column = 0, ++batch;
     }
   }
-  static int64_t elements(const FftSide& s) { return s.layout == FftLayout::real ? 1 : 2; }
   bool in_pairs() const { return fft_pairs(c); }
-  int64_t length() const { return in_pairs() ? c.n / 2 : c.n; }
+  int64_t length() const { return fft_length(c); }
   static bool is_folded(const FftSide& s) { return s.layout == FftLayout::half && s.whole; }
   void locate(Side& side, int v, int64_t batch, int64_t i) {
     const FftSide& s = side.s;
     const int64_t at = batch * s.batch + (is_folded(s) ? 0 : line[v] * s.line * c.inner) + i;
-    side.start[v] = at * elements(s);
+    side.start[v] = at * parts_of(s);
     int64_t& n = side.rows[v] = length();
     if (is_folded(s)) n = c.n;
     else if (s.layout == FftLayout::half) n = c.n / 2 + 1;
@@ -275,12 +290,12 @@ template <class T> struct Block {
     if (v == 0) return;
     const int64_t apart = side.start[v] - side.start[v - 1];
     side.regular &= apart == side.start[1] - side.start[0] && n == side.rows[0];
-    side.adjacent &= apart == elements(s);
+    side.adjacent &= apart == parts_of(s);
   }
   /// Lines that are whole entries of the batch: where short ones are transformed, this takes less time than `locate`.
   void locate_entries(Side& side, int64_t first) {
     locate(side, 0, first, 0);
-    const int64_t apart = side.s.batch * elements(side.s);
+    const int64_t apart = side.s.batch * parts_of(side.s);
     for (int v = 1; v < lines; ++v)
       side.start[v] = side.start[0] + v * apart, side.rows[v] = side.rows[0];
     side.adjacent = side.s.batch == 1;
@@ -426,7 +441,7 @@ template <class T> struct Block {
     const int64_t m = c.n / 2;
     x[0].im = x[m].im = typename Row<T>::Vector{};
     for (int64_t k = 0; 2 * k <= m; ++k) {
-      const Row<T> a = x[k], b = conj(x[m - k]), even = a + b, odd = turned((a - b) * roots[k]);
+      const auto [even, odd] = Halves<T>::joined(x[k], conj(x[m - k]), roots[k]);
       x[k] = even + odd;
       if (k > 0) x[m - k] = conj(even - odd);
     }
@@ -437,8 +452,7 @@ template <class T> struct Block {
     const int64_t m = c.n / 2;
     x[m] = x[0];
     for (int64_t k = 0; 2 * k <= m; ++k) {
-      const Row<T> a = x[k], b = conj(x[m - k]), even = (a + b) * T(0.5),
-                   odd = turned((a - b) * T(-0.5)) * roots[k];
+      const auto [even, odd] = Halves<T>::split(x[k], conj(x[m - k]), roots[k]);
       x[k] = even + odd, x[m - k] = conj(even - odd);
     }
   }
@@ -475,17 +489,17 @@ template <class T> struct Block {
 template <class T> struct Line {
   static constexpr int L = kLines<T>;
   const Fft& c;
-  const int64_t n = fft_pairs(c) ? c.n / 2 : c.n, m = n / L;
+  const int64_t n = fft_length(c), m = n / L;
   const Number<T>* const roots = static_cast<const Number<T>*>(c.roots);
-  Row<T>* const
-      twiddles;  // of element k, q of the matrix the power k q of the root of n, in squares
+  // Of element k, q of the matrix the power k q of the root of n, in squares.
+  Row<T>* const twiddles;
 
   explicit Line(const Fft& call)
       : c(call),
         twiddles(reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) + fft_scratch(c.n) / 2)) {}
 
   static bool serves(const Fft& c) {
-    const int64_t n = fft_pairs(c) ? c.n / 2 : c.n;
+    const int64_t n = fft_length(c);
     return n % L == 0 && n >= L * L && c.columns * c.inner == 1 && !c.in.whole && !c.out.whole;
   }
   void fill_twiddles() const {
@@ -512,7 +526,8 @@ template <class T> struct Line {
     x.store(some);
     if (e < count) std::memcpy(data + 2 * e, some, size_t(2 * (count - e)) * sizeof(T));
   }
-  static int64_t smaller_count(const FftSide& s, int64_t n) {
+  /// The numbers of a side that exist.
+  int64_t count_of(const FftSide& s) const {
     return s.layout == FftLayout::complex ? smaller(s.count, n) : n;
   }
   /// The conjugates of the numbers n - e, n - e - 1, ..
@@ -524,7 +539,7 @@ template <class T> struct Line {
   Row<T> root_row(int64_t e) const { return read(&roots->re, e, c.n); }
 
   void load(const T* data, Row<T>* x) const {
-    const int64_t count = smaller_count(c.in, n);
+    const int64_t count = count_of(c.in);
     const T* const factor = static_cast<const T*>(c.in.factor);
     for (int64_t r = 0; r < m; ++r) {
       x[r] = read(data, r * L, count);
@@ -534,8 +549,8 @@ template <class T> struct Line {
   /// Block::join_half.
   void load_half(const T* data, Row<T>* x) const {
     for (int64_t e = 0; e < n; e += L) {
-      const Row<T> a = read(data, e, n), b = mirrored(data, e);
-      x[e / L] = (a + b + turned((a - b) * root_row(e))) * T(c.inside / 2);
+      const auto [even, odd] = Halves<T>::joined(read(data, e, n), mirrored(data, e), root_row(e));
+      x[e / L] = (even + odd) * T(c.inside / 2);
     }
     x->re[0] = (data[0] + data[2 * n]) * T(c.scale),
     x->im[0] = (data[0] - data[2 * n]) * T(c.scale);
@@ -545,9 +560,8 @@ template <class T> struct Line {
     const T* const factor = static_cast<const T*>(c.out.factor);
     z[2 * n] = z[0], z[2 * n + 1] = z[1];
     for (int64_t e = 0; e < n; e += L) {
-      const Row<T> a = read(z, e, n), b = mirrored(z, e);
-      Row<T> y = (a + b) * T(0.5) + turned((a - b) * T(-0.5)) * root_row(e);
-      y = y * T(c.inside);
+      const auto [even, odd] = Halves<T>::split(read(z, e, n), mirrored(z, e), root_row(e));
+      Row<T> y = (even + odd) * T(c.inside);
       if (factor) y = y * read(factor, e, n);
       write(y, data, e, n);
     }
@@ -589,14 +603,14 @@ template <class T> struct Line {
   void run(int64_t line, Row<T>* x, const Passes& passes) const {
     Row<T>*const y = x + m + L, *const z = y + m + L;
     const auto at = [&](const FftSide& s) {
-      return static_cast<T*>(s.data) + line * s.batch * (s.layout == FftLayout::real ? 1 : 2);
+      return static_cast<T*>(s.data) + line * s.batch * parts_of(s);
     };
     c.in.layout == FftLayout::half ? load_half(at(c.in), x) : load(at(c.in), x);
     x = transform(x, y, c, passes);
     std::memset(static_cast<void*>(x + m), 0, size_t((L - m % L) % L) * sizeof *x);
     if (c.out.layout != FftLayout::half) {
       const bool scaled = c.in.layout != FftLayout::half;
-      return store(x, at(c.out), smaller_count(c.out, n), static_cast<const T*>(c.out.factor),
+      return store(x, at(c.out), count_of(c.out), static_cast<const T*>(c.out.factor),
                    scaled ? T(c.scale) : T(1));
     }
     store(x, reinterpret_cast<T*>(z), n, nullptr, 1);
@@ -610,19 +624,17 @@ template <class T> void fft_as(const Fft& c) {
     return reinterpret_cast<Row<T>*>(static_cast<char*>(c.scratch) +
                                      worker_number() * fft_scratch(c.n));
   };
-  const bool parallel_lines = all * c.n > kGrain / 4;
+  const bool spread = all * c.n > kGrain / 4;
   if (Line<T>::serves(c)) {
     const Line<T> line(c);
     const Passes passes(c.n, line.m);
     line.fill_twiddles();
-    return parallel_chunks(all, ceil_div(kGrain / 4, c.n), parallel_lines,
-                           [&](int64_t i, int64_t end) {
-                             for (Row<T>* const x = rows(); i < end && !mt_interrupted; ++i)
-                               line.run(i, x, passes);
-                           });
+    return parallel_chunks(all, ceil_div(kGrain / 4, c.n), spread, [&](int64_t i, int64_t end) {
+      for (Row<T>* const x = rows(); i < end && !mt_interrupted; ++i) line.run(i, x, passes);
+    });
   }
-  const Passes passes(c.n, fft_pairs(c) ? c.n / 2 : c.n);
-  parallel(blocks, parallel_lines, [&](int64_t i) {
+  const Passes passes(c.n, fft_length(c));
+  parallel(blocks, spread, [&](int64_t i) {
     Row<T>* const x = rows();
     Block<T>(c, i * kLines<T>).run(x, x + c.n + 1, passes);
   });
