@@ -198,7 +198,8 @@ check(nightly.gpu_check ${check_of_gpu} --out ${CMAKE_BINARY_DIR}/gpu_check_whol
 # The examples of CONTRIBUTING.md apply; nightly they are built and tested.
 check(recipes RUN sh tests/gates/recipes.sh --apply ${CMAKE_BINARY_DIR}/recipes_applied SKIP)
 check(nightly.recipes RUN sh tests/gates/recipes.sh ${CMAKE_BINARY_DIR}/recipes NIGHTLY SERIAL SKIP)
-# The cross build for Arm, with tests under QEMU.
+# The kernels compile for Arm; nightly the whole is built and tested under QEMU.
+check(aarch64 RUN sh tests/gates/aarch64.sh syntax SKIP)
 check(nightly.aarch64 RUN sh tests/gates/aarch64.sh NIGHTLY SERIAL SKIP TIMEOUT 14400)
 
 # ---- every script that people run is a test with a target --------------------------------------------

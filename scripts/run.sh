@@ -26,7 +26,8 @@ xbyak (on Arm SIMDe instead); Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
 # xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization),
-# librsvg (figures as PNG files), Graphviz (drawings of graphs), nbclient (notebooks) and MkDocs (pages of the guide).
+# librsvg (figures as PNG files), Graphviz (drawings of graphs), nbclient (notebooks), MkDocs (pages of the guide), and on
+# x86 a compiler for Arm with its library of intrinsics (a test compiles the kernels).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
@@ -35,10 +36,12 @@ graphs='graphviz'
 jupyter='xeus-dev'
 notebooks='python3-nbclient'
 pages='mkdocs-material'
+cross='g++-aarch64-linux-gnu'
+intrinsics='libsimde-dev'
 
 # Machine code of compiled functions is for x86. On Arm it is the intrinsics that need a library; oneDNN is slow there.
 case $(uname -m) in
-  aarch64) core="$core libsimde-dev" faster='' ;;
+  aarch64) core="$core libsimde-dev" faster='' cross='' ;;
   *) core="$core libxbyak-dev" ;;
 esac
 
@@ -337,7 +340,7 @@ train() {
 tests() {
   # shellcheck disable=SC2086
   ensure $core $tests
-  want "$faster" "$several" "$forms" "$figures" "$graphs" "$jupyter" "$notebooks" "$pages"
+  want "$faster" "$several" "$forms" "$figures" "$graphs" "$jupyter" "$notebooks" "$pages" "$cross" "$intrinsics"
   make_normal test
   ctest_in "$build" "$@"
 }

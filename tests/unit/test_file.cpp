@@ -67,8 +67,8 @@ TEST_CASE("a new file has the usual mode, a replaced one keeps its own", "[io]")
   CHECK(folder.files() == 1);
   write_file("op", folder / "empty", "");
   CHECK(info(folder / "empty").st_size == 0);
-  if (getuid() == 0) {
-    REQUIRE(chown((folder / "a").c_str(), 1234, 2345) == 0);
+  // A namespace of users may not have these.
+  if (getuid() == 0 && chown((folder / "a").c_str(), 1234, 2345) == 0) {
     write_file("op", folder / "a", "x");
     CHECK(info(folder / "a").st_uid == 1234);
     CHECK(info(folder / "a").st_gid == 2345);

@@ -51,7 +51,7 @@ void run_line(const Lines& s, Part p) {
     bits[j] = p.masks[f * kMasks / 2 + tap];
   }
   for (; p.planes > 0; --p.planes, p.next_plane(s)) {
-    F32s weight[rows][all], sum[registers][open];
+    F32s weight[rows][all], sum[registers][open] = {};
     MT_UNROLL for (int i = 0; i < rows; ++i) MT_UNROLL for (int j = 0; j < all; ++j) weight[i][j] =
         broadcast(p.a[i * s.a_row + at[j]]);
     const float* in = p.in;

@@ -331,7 +331,7 @@ template <class T> struct Block {
       for (int64_t e = 0; e < rows; ++e, at += step) {
         if (!real) kStore ? x[e].store(at) : x[e].load(at);
         else if (kStore) simd::store(at, x[e].re), im ? simd::store(at + im, x[e].im) : void();
-        else x[e] = {simd::load(at), im ? simd::load(at + im) : typename Row<T>::Vector{}};
+        else x[e] = {simd::load(at), im ? simd::load(at + im) : simd::broadcast(T(0))};
       }
       return;
     }
