@@ -6,7 +6,7 @@ package.path = folder .. '?.lua;' .. package.path
 local testing = require 'testing'
 local test, eq = testing.test, testing.eq
 
-local has_code = not os.getenv 'MTORCH_JIT' and require('mtorch.core').isa():find '^avx' ~= nil
+local has_code = testing.has_machine_code()
 
 --- Asserts that f(out, ...) has the same bits in both modes, and ran in vectors where there is machine code.
 local function same(size, f, out, ...)

@@ -48,7 +48,8 @@ test('a median of each thread, thread after thread, in blocks of one to three di
     end
   end
   local x, out = mt.randn(50), mt.zeros(48, 32, 8)
-  eq(mt.explain(mt.kernel(median):over(out), x, out):find('thread after thread', 1, true) ~= nil, true)
+  local how = mt.explain(mt.kernel(median):over(out), x, out)
+  if testing.has_machine_code() then eq(how:find('thread after thread', 1, true) ~= nil, true) end
 end)
 
 test('arrays that are kept at barriers, in vectors of neighbouring threads', function()
@@ -70,7 +71,9 @@ test('arrays that are kept at barriers, in vectors of neighbouring threads', fun
       out[i][j] = sum
     end, {2, 2}, threads, mt.randn(2 * threads[1], 'float64'),
       mt.zeros({2 * threads[1], 2 * (threads[2] or 1)}, 'float64'))
-    if count >= 32 and threads[1] >= 16 then eq(how:find('barriers', 1, true) ~= nil, true) end
+    if count >= 32 and threads[1] >= 16 and testing.has_machine_code() then
+      eq(how:find('barriers', 1, true) ~= nil, true)
+    end
   end
 end)
 

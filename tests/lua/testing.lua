@@ -168,6 +168,11 @@ end
 --- that large tensors, which test the CPU's kernels, are made smaller.
 function testing.on_gpu() return mt.zeros(1).device ~= 'cpu' end
 
+--- Whether kernels run as machine code: not on Arm, and not in the variants that interpret them.
+function testing.has_machine_code()
+  return not os.getenv 'MTORCH_JIT' and require('mtorch.core').isa():find '^avx' ~= nil
+end
+
 --- Asserts that the tensors that fn() returns have the same bits with 1, 2, 3 and 8 threads of the CPU; returns them.
 function testing.on_threads(fn)
   if testing.on_gpu() then return fn() end
