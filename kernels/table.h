@@ -11,16 +11,18 @@ inline namespace MT_ISA {
 
 // ---- the index of a type in a list --------------------------------------------------------------
 
-template <class Op, class... All> constexpr int index_in(List<All...>) {
+template <class Op, class All> constexpr int index_in = 0;
+template <class Op, class... All>
+constexpr int index_in<Op, List<All...>> = [] {
   int i = 0;
   (void)((!__is_same(Op, All) && ++i) && ...);
   return i;
-}
+}();
 /// The number of an operation for devices and bindings.
-template <class Op> constexpr int id = index_in<Op>(Operations{});
+template <class Op> constexpr int id = index_in<Op, Operations>;
 /// The numbers of a reduction and of a scan.
-template <class Op> constexpr int reduction_id = index_in<Op>(Reductions{});
-template <class Op> constexpr int scan_id = index_in<Op>(Scans{});
+template <class Op> constexpr int reduction_id = index_in<Op, Reductions>;
+template <class Op> constexpr int scan_id = index_in<Op, Scans>;
 /// The version of the interface to a plug-in. It changes with the numbers of operations and dtypes, whose ids both use.
 constexpr uint32_t kPluginAbi =
     ((kGpuAbi * 257 + Operations::size) * 257 + Reductions::size + Scans::size) * 257 + kDtypes;
@@ -196,7 +198,7 @@ template <class... Op>
 auto with_gradients(List<Op...>) -> decltype((Operations{} + ... + GradientsOf<Op>{}));
 /// The operations of the map verb: those on elements, then gradients of reductions.
 using Mapped = decltype(with_gradients(Reductions{}));
-template <class Op> constexpr int gradient_id = index_in<GradientOf<Op>>(Mapped{});
+template <class Op> constexpr int gradient_id = index_in<GradientOf<Op>, Mapped>;
 
 }  // namespace MT_ISA
 }  // namespace mt::op

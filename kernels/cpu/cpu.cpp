@@ -30,7 +30,7 @@ void cpu_sync() {}
 Verbs narrow, wide;
 
 template <class All, class... Op> constexpr bool any_of(int op, op::List<Op...>) {
-  return ((op == op::index_in<Op>(All{})) || ...);
+  return ((op == op::index_in<Op, All>) || ...);
 }
 using Narrow = op::List<op::Reciprocal, op::Hypot, op::Fmod, op::Maximum, op::Addcmul>;
 

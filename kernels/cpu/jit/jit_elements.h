@@ -45,7 +45,7 @@ class ElementEmitter : protected RegisterAllocator {
     }
     const Address from = operand(x.operand(), bytes);
     if (!halves) return convert_loaded(to, from);
-    const Address second = asm_.ptr[from.getRegExp(false) + bytes_];
+    const Address second = asm_.ptr[expression_of(from) + bytes_];
     const Xmm a = temporary();
     MT_EMIT(vmovups, a, from);
     if (!wide_) {
@@ -206,7 +206,7 @@ class ElementEmitter : protected RegisterAllocator {
 
   /// Writes the int64 of lanes of 32 bits.
   void write_halves(const Address& to, const Xmm& from) {
-    const Address second = asm_.ptr[to.getRegExp(false) + bytes_];
+    const Address second = asm_.ptr[expression_of(to) + bytes_];
     const Xmm wider = temporary();
     const int r = from.getIdx(), h = temporary().getIdx();
     if (wide_) {

@@ -99,6 +99,12 @@ class RegisterAllocator {
     list(std::string(name) + ":\n");
   }
 
+  /// The base, the index and the displacement of an address, as they were given.
+  template <class A> static Xbyak::RegExp expression_of(const A& a) {
+    if constexpr (requires { a.cloneNoOptimize(); })  // xbyak 7
+      return a.cloneNoOptimize().getRegExp();
+    else return a.getRegExp(false);
+  }
   std::string text(const Operand& x) {
     if (!x.isMEM()) {
       std::string name = static_cast<const Xbyak::Reg&>(x).toString();
@@ -106,7 +112,7 @@ class RegisterAllocator {
       return x.hasZero() ? name + "{z}" : name;
     }
     const Address& a = x.getAddress();
-    const Xbyak::RegExp e = a.getRegExp(false);
+    const Xbyak::RegExp e = expression_of(a);
     std::string inside;
     if (a.getMode() != Address::M_ModRM) inside = "constants";
     if (e.getBase().getBit()) inside = e.getBase().toString();
