@@ -653,7 +653,8 @@ test('functions whose loops depend on an element calculate as Lua, in the dtypes
     {function(x) local n = 1 while n < x do n = n * 10 end return n end, 5e18, 7, 1e30},
     {function(x) local n = 0 while n < x do n = n + 1 end return math.floor(math.sqrt(x)) end, -1, 10},
     {function(x) local n = 0 while n < x do n = n + 1 end return math.floor(x * 1e30) end, -1, 3},
-    {function(x) local n = 0 while n < x do n = n + 1 end return 1 / -n end, 0, 2},
+    -- On Arm LuaJIT's numbers may be integers, whose -0 is 0.
+    {function(x) local n = 0 while n < x do n = n + 1 end return 1 / -n end, jit.arch == 'arm64' and 1 or 0, 2},
     {function(x) local n = 0 while n < x do n = n + 1 end return 5 % n end, -1, 3},
     {function(x) local a, b = 0, 1 for _ = 1, x do a, b = b, a + b end return a end, 100, 10},
   }
