@@ -132,11 +132,9 @@ t.test('wrong files are one sentence', function()
 end)
 
 t.test('mtorch compare', function()
-  local first = -1
-  while arg[first - 1] do first = first - 1 end
   local function run(words)
     local pipe = io.popen(('cd %s && %s compare %s 2>&1; echo $?'):format(folder,
-      io.popen('readlink /proc/$PPID/exe'):read '*l', words))
+      t.program(), words))
     local text = pipe:read '*a'
     pipe:close()
     return text

@@ -7,13 +7,13 @@ ffi.C.setenv('MTORCH_CACHE', folder, 1) -- before its first use
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
-local program = io.popen("readlink /proc/$PPID/exe"):read('*l')
 
 --- Runs a program; returns its output, with errors, and whether it succeeded.
 local function run(environment, ...)
   local words = {}
   for _, word in ipairs {...} do words[#words + 1] = "'" .. word:gsub("'", "'\\''") .. "'" end
-  local pipe = io.popen(('%s "%s" %s 2>&1; echo "status $?"'):format(environment, program, table.concat(words, ' ')))
+  local command = ('%s "%s" %s 2>&1; echo "status $?"'):format(environment, t.program(), table.concat(words, ' '))
+  local pipe = io.popen(command)
   local text = pipe:read('*a')
   pipe:close()
   local said, status = text:match('^(.*)status (%d+)\n$')

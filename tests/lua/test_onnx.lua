@@ -146,8 +146,10 @@ t.test('a program as a list of instructions', function()
   for i, c in ipairs(list) do
     lines[i] = ('%s (%s) %s %s'):format(c.op, table.concat(c.inputs, ','), c.which or c.value or '-', c.is_bool)
   end
-  t.eq(lines, {'input () 1 false', 'constant () 0.5 false', 'mul (2,1) - false', 'constant () 0 false',
-    'gt (1,4) - true', 'where (5,1,3) - false'})
+  -- Compilers differ in the order of the arguments of `where`.
+  t.eq({#lines, lines[1], lines[2]}, {6, 'input () 1 false', 'constant () 0.5 false'})
+  assert(lines[3] == 'mul (2,1) - false' and lines[6] == 'where (5,1,3) - false' or
+    lines[4] == 'gt (1,3) - true' and lines[6] == 'where (4,1,5) - false', table.concat(lines, '\n'))
   t.eq(results, {#list})
   list = mt.extend.instructions(mt.extend.formula('hardtanh', {max_val = 3}))
   t.eq(list[#list].parameters, {min = -1, max = 3})
@@ -319,8 +321,7 @@ end)
 t.test('all networks are exported, and onnxruntime gives the same outputs', function()
   assert(mt.map) -- without the compiler, which writes the formulas of elementwise operations, the test is skipped
   os.remove(path)
-  local program = io.popen('readlink /proc/$PPID/exe'):read('*l')
-  t.eq(os.execute(('%s tests/lua/onnx_check.lua %s'):format(program, folder)), 0)
+  t.eq(os.execute(('%s tests/lua/onnx_check.lua %s'):format(t.program(), folder)), 0)
   local python = os.getenv 'MTORCH_PEER_PYTHON'
   if not python then
     print('skipped: the comparison with onnxruntime; MTORCH_PEER_PYTHON names a Python that has onnx and onnxruntime')

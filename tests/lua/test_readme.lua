@@ -17,8 +17,7 @@ assert(#examples > 25, 'only ' .. #examples .. ' examples')
 
 -- Files of the examples are removed with the folder in which they run.
 local ffi = require 'ffi'
-ffi.cdef [[int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);
-char *realpath(const char *, char *);]]
+ffi.cdef [[int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);]]
 local home = ffi.string(ffi.C.getcwd(ffi.new('char[4096]'), 4096))
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-readme-XXXXXX')))
 ffi.C.chdir(folder)
@@ -41,9 +40,8 @@ t.test('docs/guide/pictures.md, word for word', function()
     file:write(code)
     file:close()
   end
-  local program = ffi.string(ffi.C.realpath('/proc/self/exe', ffi.new('char[4096]')))
   local function output(script)
-    local pipe = io.popen(("'%s' %s 2>&1"):format(program, script))
+    local pipe = io.popen(("'%s' %s 2>&1"):format(t.program(), script))
     local text = pipe:read '*a'
     assert(pipe:close(), text)
     return text

@@ -245,15 +245,16 @@ function testing.has_nvrtc()
   return (pcall(function() mt.cuda.kernel{source = '__global__ void f(int *x) {}', name = 'f'} end))
 end
 
+--- The path of the program that runs the test.
+function testing.program() return require('mtorch.core').program.path() end
+
 --- Runs a script in a new process and returns its output; `settings` are environment variables ('A=1').
 function testing.run(settings, code)
-  local first = -1 -- the program's name is before its options
-  while arg[first - 1] do first = first - 1 end
   local script = os.tmpname()
   local file = assert(io.open(script, 'w'))
   file:write("local mt = require 'mtorch'\n", code)
   file:close()
-  local pipe = io.popen(settings .. ' ' .. arg[first] .. ' ' .. script .. ' 2>&1')
+  local pipe = io.popen(settings .. ' ' .. testing.program() .. ' ' .. script .. ' 2>&1')
   local text = pipe:read('*a')
   pipe:close()
   os.remove(script)
