@@ -10,8 +10,8 @@ namespace mt {
 
 /// The version of the interface, which must be the same in the engine and the plug-in.
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 8;
-constexpr int kMaxGpus = 16;   // in one machine
-constexpr int kGroupId = 128;  // the bytes of a group's id
+constexpr int kMaxGpus = 16;  // in one machine
+constexpr int kGroupIdBytes = 128;
 
 /// The use of memory in bytes; `allocations` and the fields after it count since the start.
 struct GpuUse {
@@ -36,8 +36,8 @@ struct BadIndex {
   int64_t low, high;
 };
 
-/// The values that differ between a replay of a graph and the captured run: the place in the stream
-/// of random numbers at which the captured offsets start.
+/// The arguments of one replay of a graph: the random numbers that it draws start at this place of the generator's
+/// stream.
 struct Replay {
   uint64_t seed, offset;
 };
@@ -99,21 +99,21 @@ struct Gpu : Device {
   }
 
   bool synchronous;                 // MTORCH_CUDA_SYNC: the host waits for every verb
-  const int64_t *started, *waited;  // kernels and copies: those queued, and those waited for
+  const int64_t *started, *waited;  // kernels and copies: how many were queued, and waited for
   /// Why the GPU is not usable any more, or null; if it is lost, its verbs do nothing.
   const char* (*lost)();
-  /// The number of the last verb that checked indices. Unless `synchronous`, gather, scatter and
-  /// ravel_index return true; for an index out of bounds they read position 0 or write nothing.
+  /// The number of the last verb that checked indices: gather, scatter or ravel_index. Unless `synchronous`, these
+  /// return true, and for an index out of bounds they read position 0 or write nothing.
   uint64_t (*last_check)();
   /// The first bad index since the last call; call it after a synchronisation.
   BadIndex (*take_bad_index)();
 
   GpuProperties (*properties)();
   GpuUse (*use)();
-  /// The library for large products and its file, or why it is not used. `open`: loads it now.
-  const char* (*products)(bool open);
+  /// The library for large matrix products and its file, or why it is not used. `open`: loads it now.
+  const char* (*gemm_library)(bool open);
   /// The library for convolutions, likewise (MTORCH_CUDNN).
-  const char* (*convolutions)(bool open);
+  const char* (*conv_library)(bool open);
   void (*reset_peak)();
   void (*trim)();  // waits, and returns cached memory to the driver
   /// Allocates page-locked memory of the CPU; null if that fails. Freed blocks are cached for
@@ -123,17 +123,18 @@ struct Gpu : Device {
 
   /// Events in the stream; null if memory is exhausted.
   void* (*event)();
-  void (*event_drop)(void*);
+  void (*event_destroy)(void*);
   void (*event_record)(void*);
   void (*event_wait)(void*);
   bool (*event_done)(void*);
-  float (*event_ms)(void* first, void* second);  // both are done; negative: not known
+  /// The milliseconds between two events that are done; negative: not known.
+  float (*event_ms)(void* first, void* second);
 
-  /// From `capture` on verbs are recorded and not run; memory is allocated from an arena, and freed blocks
-  /// stay until it is known whether the graph uses them. Until then waiting and `upload` are not allowed.
-  bool (*capture)();
+  /// Until end_capture, verbs are recorded and not run, memory is allocated from an arena, freed blocks are kept
+  /// because the graph may use them, and waiting and `upload` are not allowed.
+  bool (*begin_capture)();
   /// Ends the capture and returns the graph. Null if `keep` is false or there was an error.
-  void* (*captured)(bool keep);
+  void* (*end_capture)(bool keep);
   /// Allocates n numbers that a replay reads; nothing else in the captured graph uses this memory,
   /// which lives as long as the graph. Without memory it returns null and records the error.
   double* (*graph_numbers)(int64_t n);
@@ -141,19 +142,19 @@ struct Gpu : Device {
   void (*write_numbers)(double* to, const double* from, int64_t n);
   void (*replay)(void* graph, const Replay&);
   /// The graph's arena is freed with the last tensor in it.
-  void (*drop_graph)(void* graph);
+  void (*destroy_graph)(void* graph);
 
-  /// The library for collectives of GPUs, as `products` (MTORCH_NCCL); if it is used, its name is first.
-  const char* (*collectives)(bool open);
-  /// The place of the GPU in the machine: two processes with the same one cannot be in a group.
-  const char* (*bus)();
-  /// The id of a new group, of kGroupId bytes, for all its processes.
+  /// The library for collectives of GPUs, likewise (MTORCH_NCCL); if it is used, its name is first.
+  const char* (*collective_library)(bool open);
+  /// The GPU's place in the machine; two processes of a group cannot have the same one.
+  const char* (*pci_bus_id)();
+  /// The id of a new group, of kGroupIdBytes bytes, for all its processes.
   bool (*group_id)(char* id);
   /// Joins the group as process `rank`. Once stop(seconds) returns true it does not wait any longer.
   void* (*group_join)(const char* id, int rank, int size, bool (*stop)(double seconds));
   /// Starts an operation after the GPU's earlier work; the group must be ready. Returns its number.
   uint64_t (*group_start)(void* group, const Collective&);
-  /// Whether joining or starting is done: `working` if it waits for other processes.
+  /// `working` while joining or starting an operation waits for other processes.
   GroupState (*group_state)(void* group);
   /// Later work of the GPU waits for the operations of the group up to this number; until then their memory
   /// must not be freed or written.

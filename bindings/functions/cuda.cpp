@@ -33,7 +33,7 @@ struct Event {
     if (!event) fail("Event: out of memory");
   }
   Event(const Event&) = delete;
-  ~Event() { gpu.event_drop(event); }
+  ~Event() { gpu.event_destroy(event); }
 };
 
 /// A graph that Lua owns.
@@ -64,8 +64,8 @@ int memory_stats(Args& a) {
   const Gpu& gpu = Arg<Gpu>::get(a, 1);
   const GpuUse u = gpu.use();
   lua_createtable(a.L, 0, 12);
-  a.set("products", gpu.products(false)), a.set("convolutions", gpu.convolutions(false));
-  a.set("collectives", gpu.collectives(false));
+  a.set("products", gpu.gemm_library(false)), a.set("convolutions", gpu.conv_library(false));
+  a.set("collectives", gpu.collective_library(false));
   a.set("allocated", u.allocated), a.set("peak", u.peak), a.set("reserved", u.reserved);
   a.set("free", u.free), a.set("total", u.total), a.set("allocations", u.allocations);
   a.set("launches", u.launches), a.set("copies", u.copies), a.set("waits", u.waits);

@@ -111,11 +111,11 @@ int doctor() {
   } catch (const Error& e) { why = e.what(); }
   row("cuda", gpu, gpu ? fmt::format("usable; 'cuda' is {}, {}", gpu->name, gpu->model) : why);
   if (gpu) {
-    const std::string products = gpu->products(true);
+    const std::string products = gpu->gemm_library(true);
     row("cublas", products.starts_with("cuBLAS"), products);
-    const std::string convolutions = gpu->convolutions(true);
+    const std::string convolutions = gpu->conv_library(true);
     row("cudnn", convolutions.starts_with("cuDNN"), convolutions);
-    const std::string collectives = gpu->collectives(true);
+    const std::string collectives = gpu->collective_library(true);
     row("nccl", collectives.starts_with("NCCL "),
         collectives + (collectives.starts_with("NCCL ") ? ", for processes with a GPU each" : ""));
   }

@@ -48,7 +48,7 @@ void on_interrupt(int) {
   if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
   if (compiled_stop) leave_compiled(10000);
   static const char text[] = "interrupted: stops when LAPACK returns\n";
-  if (lapack::under_way() && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+  if (lapack::is_running() && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
 /// `mtorch watch`: every half second Lua code is interrupted for a look at the script's file.

@@ -16,7 +16,7 @@ const Gpu* gpu_for(const Device& d, const Group& group) {
   if (is_cpu(d) || link.refused) return nullptr;
   const Gpu& gpu = mt::gpu_of(d);
   if (link.gpu) return link.gpu == &gpu ? &gpu : nullptr;
-  const std::string_view words = gpu.collectives(true);
+  const std::string_view words = gpu.collective_library(true);
   if (words.starts_with("NCCL ")) return &gpu;
   static bool was_printed = rank() != 0 || words.starts_with("off");
   if (!std::exchange(was_printed, true)) fprintf(stderr, "mt.dist: %s\n", words.data());
@@ -40,7 +40,7 @@ int64_t place_of(const Gpu& gpu) {
     gethostname(name, sizeof name - 1);
     machine = name;
   }
-  return int64_t(std::hash<std::string>()(machine + " " + gpu.bus()) >> 1);
+  return int64_t(std::hash<std::string>()(machine + " " + gpu.pci_bus_id()) >> 1);
 }
 
 constexpr const char* kThroughCpu = "the GPUs' tensors go through the CPU's memory";
@@ -90,10 +90,10 @@ bool connect(const char* operation, const Gpu& gpu, const Group& group) {
   link.refused = true;
   const bool several = group.ranks.size() > 1;
   if (several && !gpus_differ(operation, gpu, group)) return false;
-  char id[kGroupId] = "";
+  char id[kGroupIdBytes] = "";
   if (rank(group) == 0) gpu.group_id(id);
   const Object byte = datatype(Dtype::u8);
-  if (several) check(operation, mpi().broadcast(id, kGroupId, byte, 0, group.communicator));
+  if (several) check(operation, mpi().broadcast(id, kGroupIdBytes, byte, 0, group.communicator));
   link.gpu = &gpu;
   link.handle = gpu.group_join(id, rank(group), size(group), stop);
   settle(operation, group);

@@ -12,7 +12,7 @@ Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
   if (current_capture) fail("a graph is being recorded already");
   mark_untraceable();
   synchronize(d);
-  if (!gpu_.capture()) {
+  if (!gpu_.begin_capture()) {
     check_device(d);
     fail("{}: nothing can be recorded", d.name);
   }
@@ -27,7 +27,7 @@ void Graph::finish(bool keep) {
   // The capture has drawn no numbers: the first replay draws the next ones.
   draws_ = default_generator().counter() - begun_;
   default_generator().set_counter(begun_);
-  handle_ = gpu_.captured(keep);
+  handle_ = gpu_.end_capture(keep);
   if (keep && !handle_) {
     check_device(gpu_);
     fail("{}: what was recorded cannot be replayed", gpu_.name);
@@ -53,7 +53,7 @@ Graph::~Graph() {
     finish(false);
   } catch (const Error&) {  // there is nothing to clean up
   }
-  if (handle_) gpu_.drop_graph(handle_);
+  if (handle_) gpu_.destroy_graph(handle_);
 }
 
 }  // namespace mt

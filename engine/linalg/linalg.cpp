@@ -241,7 +241,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
   const auto run = [&]<class T>(const T* one, T* to) {
     for (int64_t k = 0; k < n && !t.unit; ++k)
       if (one[k * (n + 1)] == 0) return int(k + 1);
-    lapack::triangle_solve(!t.upper, true, t.unit, int(n), int(columns), one, to);
+    lapack::solve_triangle(!t.upper, true, t.unit, int(n), int(columns), one, to);
     return 0;
   };
   const std::vector<int> info = each(name, batch, double(n) * double(n + columns), run, m, x);

@@ -87,8 +87,9 @@ struct Choice {
 #else
 #define MT_TREE(isa) nullptr
 #endif
-#define MT_FUNCTIONS(isa) \
-  MT_TREE(isa), isa::symmetric_strip, isa::symmetric_strip, isa::solve_triangle, isa::solve_triangle
+#define MT_FUNCTIONS(isa)                                                                          \
+  MT_TREE(isa), isa::multiply_symmetric_strip, isa::multiply_symmetric_strip, isa::solve_triangle, \
+      isa::solve_triangle
 
 // The best choice is last. Not every build has all of them; the other names are rejected.
 #ifdef __aarch64__
@@ -184,8 +185,8 @@ const Device& start_cpu() {
 }
 const char* cpu_isa() { return choice().name; }
 void run_tree_on_cpu(const Tree& t) { choice().run_tree(t); }
-void symmetric_strip_on_cpu(const SymmetricStrip<float>& s) { choice().strip(s); }
-void symmetric_strip_on_cpu(const SymmetricStrip<double>& s) { choice().wide_strip(s); }
+void multiply_symmetric_strip_on_cpu(const SymmetricStrip<float>& s) { choice().strip(s); }
+void multiply_symmetric_strip_on_cpu(const SymmetricStrip<double>& s) { choice().wide_strip(s); }
 void solve_triangle_on_cpu(const TriangularSystem<float>& s) { choice().triangle(s); }
 void solve_triangle_on_cpu(const TriangularSystem<double>& s) { choice().wide_triangle(s); }
 

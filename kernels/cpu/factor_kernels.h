@@ -1,4 +1,4 @@
-// factor_kernels.h -- loops of factorizations that OpenBLAS has not, or not in vectors
+// factor_kernels.h -- loops of factorizations that OpenBLAS does not have, or does not vectorise
 #pragma once
 
 namespace mt {
@@ -17,15 +17,16 @@ template <class T> struct SymmetricStrip {
 template <class T> struct TriangularSystem {
   static constexpr int kMaxUnknowns = 64;
   int unknowns, columns;
-  bool backward, unit;  // the last unknown is found first; the diagonal is 1 and not read
+  bool backward;  // the last unknown is computed first
+  bool unit;      // the diagonal is 1 and not read
   const T* a;
   int row_step, column_step;
   T* b;
   int ld;
 };
 /// They run in the instruction set of the CPU's verbs.
-void symmetric_strip_on_cpu(const SymmetricStrip<float>&);
-void symmetric_strip_on_cpu(const SymmetricStrip<double>&);
+void multiply_symmetric_strip_on_cpu(const SymmetricStrip<float>&);
+void multiply_symmetric_strip_on_cpu(const SymmetricStrip<double>&);
 void solve_triangle_on_cpu(const TriangularSystem<float>&);
 void solve_triangle_on_cpu(const TriangularSystem<double>&);
 

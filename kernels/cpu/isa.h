@@ -6,14 +6,14 @@
 namespace mt {
 struct Tree;  // kernels/tree.h
 
-#define MT_KERNELS_OF(isa)                              \
-  namespace isa {                                       \
-  void fill_verbs(Verbs&);                              \
-  void run_tree(const Tree&);                           \
-  void symmetric_strip(const SymmetricStrip<float>&);   \
-  void symmetric_strip(const SymmetricStrip<double>&);  \
-  void solve_triangle(const TriangularSystem<float>&);  \
-  void solve_triangle(const TriangularSystem<double>&); \
+#define MT_KERNELS_OF(isa)                                      \
+  namespace isa {                                               \
+  void fill_verbs(Verbs&);                                      \
+  void run_tree(const Tree&);                                   \
+  void multiply_symmetric_strip(const SymmetricStrip<float>&);  \
+  void multiply_symmetric_strip(const SymmetricStrip<double>&); \
+  void solve_triangle(const TriangularSystem<float>&);          \
+  void solve_triangle(const TriangularSystem<double>&);         \
   }
 MT_KERNELS_OF(isa_base)
 MT_KERNELS_OF(isa_avx2)

@@ -18,7 +18,7 @@ struct Tiling {
   using T = Type;
   static constexpr int D = Features, kThreads = W * 32, kWarpRows = R * 16, kR = R;
   static constexpr int kRows = W * kWarpRows, N = Other;
-  static constexpr int kOwn = kRows * D * 2, kStage = 2 * N * D * 2;  // bytes of a tile, of two
+  static constexpr int kOwn = kRows * D * 2, kStage = 2 * N * D * 2;  // bytes: own tile, two others
   static constexpr bool kKept = kept;     // whether left operands stay in registers
   static constexpr int kBlocks = Blocks;  // resident blocks per multiprocessor
   static constexpr bool kCausal = Causal;
@@ -27,11 +27,11 @@ struct Tiling {
 
 struct Launch : FlashAttention {
   int64_t tiles;     // of the rows that blocks own
-  int64_t together;  // this many heads interleave their heaviest tiles
-  float in_bits;     // scale / log(2)
+  int64_t together;  // this many heads begin with all their first tiles, which are the heaviest
+  float scale_log2;  // scale * log2(e): weights are powers of 2
 };
 
-/// The rows of a block. If the work of tiles grows with their index, the last tile is first.
+/// The rows that a block owns. `grows`: the work of tiles grows with their index, so the last tile is first.
 struct TileRows {
   int64_t batch;
   int head, first;
@@ -101,22 +101,24 @@ __device__ void mask(float (&s)[C::kR][C::N / 8][4], int first_query, int first_
   });
 }
 
-/// Converts rows of scores to weights relative to the running maximum `most`; rescales `sum` and `o`.
+/// Converts rows of scores to weights relative to the running maximum `row_max`, which it updates; rescales `sum` and
+/// `o` to it, and adds the weights to `sum`.
 template <class C>
-__device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR][2],
+__device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&row_max)[C::kR][2],
                              float (&sum)[C::kR][2], float (&o)[C::kR][C::D / 8][4],
-                             float in_bits) {
+                             float scale_log2) {
   MT_UNROLLED for (int r = 0; r < C::kR; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    float peak = most[r][h];
+    float peak = row_max[r][h];
     MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) peak =
         fmaxf(peak, fmaxf(s[r][n][2 * h], s[r][n][2 * h + 1]));
     peak = reduce_in_row(peak, [](float x, float y) { return fmaxf(x, y); });
-    const float rescale = cuda::exp2_fast((most[r][h] - peak) * in_bits), shift = -peak * in_bits;
+    const float rescale = cuda::exp2_fast((row_max[r][h] - peak) * scale_log2),
+                shift = -peak * scale_log2;
     float acc = 0;
     MT_UNROLLED for (int n = 0; n < C::N / 8; ++n)
         MT_UNROLLED for (int i = 2 * h; i < 2 * h + 2; ++i) acc += s[r][n][i] =
-            cuda::exp2_fast(fmaf(s[r][n][i], in_bits, shift));
-    most[r][h] = peak, sum[r][h] = fmaf(sum[r][h], rescale, acc);
+            cuda::exp2_fast(fmaf(s[r][n][i], scale_log2, shift));
+    row_max[r][h] = peak, sum[r][h] = fmaf(sum[r][h], rescale, acc);
     MT_UNROLLED for (int n = 0; n < C::D / 8; ++n) o[r][n][2 * h] *= rescale,
         o[r][n][2 * h + 1] *= rescale;
   }
@@ -157,8 +159,8 @@ template <class C> __device__ void flash_forward(const Launch& a) {
   fetch_own<C>(0, a.q, at, a.queries, a.features);
   keys.fetch(0);
   cuda::LeftRows<D, R, C::kKept> q(own * D * 2);
-  float o[R][D / 8][4] = {}, most[R][2], sum[R][2] = {};
-  MT_UNROLLED for (int r = 0; r < R; ++r) most[r][0] = most[r][1] = -INFINITY;
+  float o[R][D / 8][4] = {}, row_max[R][2], sum[R][2] = {};
+  MT_UNROLLED for (int r = 0; r < R; ++r) row_max[r][0] = row_max[r][1] = -INFINITY;
   MT_ROLLED for (int key = 0; key < keys.end; key += N) {
     cuda::copies_done();
     __syncthreads();
@@ -169,7 +171,7 @@ template <class C> __device__ void flash_forward(const Launch& a) {
     float s[R][N / 8][4];
     cuda::multiply_rows<T, D, R, N>(s, q, tile);
     mask<C>(s, first, key, a.keys);
-    next_weights<C>(s, most, sum, o, a.in_bits);
+    next_weights<C>(s, row_max, sum, o, a.scale_log2);
     cuda::multiply_columns<T, D, R, N>(o, s, tile + C::kStage / 2);
   }
   float* const log_sums = row_values(a.log_sums, a, at.batch, at.head) + first;
@@ -178,7 +180,7 @@ template <class C> __device__ void flash_forward(const Launch& a) {
     const int row = row_of(r, h);
     if (cuda::lane_number() % 4 == 0)
       log_sums[row] =
-          first + row < a.queries ? fmaf(most[r][h], a.in_bits, log2f(total)) : INFINITY;
+          first + row < a.queries ? fmaf(row_max[r][h], a.scale_log2, log2f(total)) : INFINITY;
     sum[r][h] = 1 / total;
   }
   store_own<C>(own, 0, o, sum, a.out, at, a.queries, a.value_features);
@@ -242,7 +244,7 @@ template <class C> __device__ void flash_queries(const Launch& a) {
     cuda::multiply_rows<T, D, R, N>(d, grad, tile + C::kStage / 2);
     mask<C>(s, first, key, a.keys);
     each_score<R, N>([&](int r, int h, int n, int i) {
-      const float p = cuda::exp2_fast(fmaf(s[r][n][2 * h + i], a.in_bits, -log_sum[r][h]));
+      const float p = cuda::exp2_fast(fmaf(s[r][n][2 * h + i], a.scale_log2, -log_sum[r][h]));
       s[r][n][2 * h + i] = p * (d[r][n][2 * h + i] - delta[r][h]);
     });
     cuda::multiply_columns<T, D, R, N>(dq, s, tile);
@@ -297,11 +299,11 @@ template <class C> class QueryTiles {
 /// Converts scores with keys as rows to weights: columns are queries.
 template <class C>
 __device__ void weights_of_keys(float (&s)[C::kR][C::N / 8][4], const float* log_sums,
-                                float in_bits, int first_query, int first_key) {
+                                float scale_log2, int first_query, int first_key) {
   MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) MT_UNROLLED for (int i = 0; i < 2; ++i) {
     const float log_sum = log_sums[column_of(n, i)];
     MT_UNROLLED for (int r = 0; r < C::kR; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h)
-        s[r][n][2 * h + i] = cuda::exp2_fast(fmaf(s[r][n][2 * h + i], in_bits, -log_sum));
+        s[r][n][2 * h + i] = cuda::exp2_fast(fmaf(s[r][n][2 * h + i], scale_log2, -log_sum));
   }
   if (!C::kCausal || first_query >= first_key + C::kWarpRows - 1) return;
   each_score<C::kR, C::N>([&](int r, int h, int n, int i) {
@@ -335,7 +337,7 @@ template <class C> __device__ void flash_keys(const Launch& a) {
         reinterpret_cast<const float*>(cuda::shared_memory<unsigned char>() + tile + C::kStage);
     float s[R][N / 8][4], d[R][N / 8][4];
     cuda::multiply_rows<T, D, R, N>(s, k, tile);
-    weights_of_keys<C>(s, query_values, a.in_bits, query, first);
+    weights_of_keys<C>(s, query_values, a.scale_log2, query, first);
     cuda::multiply_columns<T, D, R, N>(dv, s, grad);
     cuda::multiply_rows<T, D, R, N>(d, v, grad);
     each_score<R, N>([&](int r, int h, int n, int i) {
@@ -362,7 +364,7 @@ MT_KERNEL(flash_queries)
 MT_KERNEL(flash_keys)
 #undef MT_KERNEL
 
-/// Launches a kernel over tiles of rows for each of `heads` heads.
+/// Launches a kernel over tiles of `rows` rows for each of `heads` heads, with `shared` bytes of shared memory.
 template <class C>
 void launch_tiles(const char* name, void (*kernel)(Launch), const FlashAttention& call, int heads,
                   int rows, size_t shared) {

@@ -230,7 +230,7 @@ double* graph_numbers(int64_t n) {
   return static_cast<double*>(take_for_replays(state().recording, n * sizeof(double)));
 }
 
-bool capture() {
+bool begin_capture() {
   State& g = state();
   cublas();  // before the capture: otherwise its products would never use cuBLAS
   cudnn(0);
@@ -243,7 +243,7 @@ bool capture() {
   return true;
 }
 
-void* captured(bool keep) {
+void* end_capture(bool keep) {
   State& g = state();
   Graph* const graph = g.recording;
   cudaGraph_t recorded = nullptr;
@@ -301,7 +301,7 @@ void write_numbers(double* to, const double* from, int64_t n) {
   }
 }
 
-void drop_graph(void* which) {
+void destroy_graph(void* which) {
   State& g = state();
   Graph* const graph = static_cast<Graph*>(which);
   if (g.recording) graph->dropped = true;  // destroyed at the end of the capture
@@ -321,7 +321,7 @@ void* event() {
   cudaEvent_t e = nullptr;
   return check(cudaEventCreateWithFlags(&e, cudaEventDefault), "creating an event") ? e : nullptr;
 }
-void event_drop(void* e) { check(cudaEventDestroy(static_cast<cudaEvent_t>(e)), "an event"); }
+void event_destroy(void* e) { check(cudaEventDestroy(static_cast<cudaEvent_t>(e)), "an event"); }
 void event_record(void* e) {
   check(cudaEventRecord(static_cast<cudaEvent_t>(e), state().stream), "recording an event");
 }

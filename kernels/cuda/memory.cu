@@ -172,7 +172,7 @@ void* pin(size_t bytes) {
     p->data = pin_new(c.bytes);
   }
   if (!p->data) {
-    if (p->freed) event_drop(p->freed);
+    if (p->freed) event_destroy(p->freed);
     delete p;
     return nullptr;
   }

@@ -165,7 +165,7 @@ const char* nccl_words(bool open) {
   return gpu_library<Kind>().words(open);
 }
 
-const char* bus() {
+const char* pci_bus_id() {
   static char all[kMaxGpus][32];
   char* const text = all[current_device()];
   if (!*text)

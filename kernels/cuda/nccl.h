@@ -73,7 +73,7 @@ GroupState group_state(void*);
 void group_finish(void*, uint64_t number);
 void group_abort(void*, const char* why);
 const char* group_error(void*);
-const char* bus();
+const char* pci_bus_id();
 
 /// Waits until the collectives of the current GPU are done. One that failed, or whose group gives up
 /// waiting, is aborted and recorded as an error.

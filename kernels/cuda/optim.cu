@@ -8,8 +8,9 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int kMaxTensors = 64, kMaxRows = 4;
-/// The arguments of a launch. In a graph the rows of `replayed`, one for each parameter, replace
-/// those of `numbers`.
+static_assert(kMaxStates == 3);  // as optimize_batch lists them
+/// The arguments of a launch. `row` is the index of a parameter's row of `numbers`; in a graph `replayed` has a row for
+/// each parameter instead.
 struct Batch {
   const double* replayed;
   int count;

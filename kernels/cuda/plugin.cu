@@ -191,8 +191,8 @@ template <int I> GpuProperties properties() {
 // clang-format off
 #define MT_GPU_FUNCTIONS(V) \
   V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
-  V(event_drop) V(event_record) V(event_wait) V(event_done) V(event_ms) V(capture) V(captured) \
-  V(graph_numbers) V(write_numbers) V(replay) V(drop_graph) V(bus) V(group_id) V(group_join) \
+  V(event_destroy) V(event_record) V(event_wait) V(event_done) V(event_ms) V(begin_capture) V(end_capture) \
+  V(graph_numbers) V(write_numbers) V(replay) V(destroy_graph) V(pci_bus_id) V(group_id) V(group_join) \
   V(group_start) V(group_state) V(group_finish) V(group_abort)
 // clang-format on
 template <int I> Gpu table() {
@@ -212,9 +212,9 @@ template <int I> Gpu table() {
   d.started = &gpus[I].launches, d.waited = &gpus[I].waited;
   d.take_bad_index = On<I, take_wrong_position>::call;
   d.properties = On<I, properties<I>>::call;
-  d.products = Of<I, cublas_words>::call;
-  d.convolutions = Of<I, cudnn_words>::call;
-  d.collectives = Of<I, nccl_words>::call;
+  d.gemm_library = Of<I, cublas_words>::call;
+  d.conv_library = Of<I, cudnn_words>::call;
+  d.collective_library = Of<I, nccl_words>::call;
   d.group_error = Of<I, group_error>::call;
 #define MT_FILL(name) d.name = On<I, name>::call;
   MT_GPU_FUNCTIONS(MT_FILL)

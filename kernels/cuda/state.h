@@ -71,17 +71,17 @@ void unpin(void*);
 
 // graph.cu
 void* event();
-void event_drop(void*);
+void event_destroy(void*);
 void event_record(void*);
 void event_wait(void*);
 bool event_done(void*);
 float event_ms(void* first, void* second);
-bool capture();
-void* captured(bool keep);
+bool begin_capture();
+void* end_capture(bool keep);
 double* graph_numbers(int64_t n);
 void write_numbers(double* to, const double* from, int64_t n);
 void replay(void* graph, const Replay&);
-void drop_graph(void* graph);
+void destroy_graph(void* graph);
 /// Memory from the arena of the graph that is being captured, or null. `fresh`: no kernel of the
 /// graph has written to it before.
 void* arena_take(size_t bytes, bool fresh = false);

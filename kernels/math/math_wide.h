@@ -4,7 +4,8 @@
 
 /// pow, atan2 and the hyperbolic functions of a float are computed in double, so that formulas are short and
 /// polynomials have a low degree: errors of 2^-30 are a sixtieth of a float's ulp, and the last rounding is
-/// nearly the only one. MT_WIDE2: doubles use the C library. Rules and macros as in math.h.
+/// nearly the only one. MT_EITHER declares a function whose float and double forms are in `core`; MT_WIDE2 one of
+/// two arguments whose float form is in `core`, while doubles use the C library. Rules and other macros as in math.h.
 #ifdef __CUDA_ARCH__
 #define MT_EITHER(name)                              \
   MT_HD float name(float x) { return ::name##f(x); } \
@@ -321,11 +322,12 @@ MT_HD double tan(double x) {
 
 // ---- the hyperbolic functions and their inverses ------------------------------------------------
 
-/// e^x = 2^k (c + s), e^-x = 2^-k (c - s) with the even and the odd part of e^r, which needs no
-/// division. Near zero k is 0, and sinh is the odd part.
+/// e^x = 2^k (c + s) and e^-x = 2^-k (c - s), where c and s are the even and the odd part of e^r: so e^-x needs no
+/// division. Near zero k is 0, and sinh is s.
 struct Hyperbolic {
-  double c, s, sum, difference;
-};  // 2^(k-1) + and - 2^(-k-1)
+  double c, s;
+  double sum, difference;  // of 2^(k-1) and 2^(-k-1)
+};
 MT_HD Hyperbolic hyperbolic(double a) {
   using R = Real<double>;
   const double round = R::round + R::bias;
@@ -345,7 +347,7 @@ MT_HD float cosh(float x) {
   return float(fma(h.sum, h.c, h.difference * h.s));
 }
 
-/// hyperbolic for doubles, with e^r = 1 + c + s: the errors of the odd and the even polynomial are
+/// The same for doubles, with e^r = 1 + c + s: the errors of the odd and the even polynomial are
 /// 2^-61.7 and 2^-58. The powers are halved, because 2^k may overflow.
 MT_HD Hyperbolic wide_hyperbolic(double a) {
   using R = Real<double>;

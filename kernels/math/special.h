@@ -68,10 +68,8 @@ MT_HD double digamma_poly(double t) {
       0.00025968482126430747, -0.00017312261802727394);
 }
 
-/// Uses the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero is; from 10 on
-/// the asymptotic series (Abramowitz and Stegun 6.3.18); below 0 reflection (6.3.7), which loses
-/// relative precision near the zeros there. At 0 it is an infinity with a sign; negative integers
-/// give NaN.
+/// digamma for x >= 0: the recurrence digamma(x) = digamma(x + 1) - 1 / x leads to [1, 2], where its zero is; from 10
+/// on it is the asymptotic series (Abramowitz and Stegun 6.3.18). At 0 it is an infinity, negative at +0.
 MT_HD double digamma_positive(double x) {
   if (x >= 10) {
     const double z = 1 / (x * x);
@@ -85,6 +83,7 @@ MT_HD double digamma_positive(double x) {
   const double root = 1.4616321449683622, rest = 9.549995429965697e-17;
   return ((x - root) - rest) * digamma_poly(x - 1.5) + sum;
 }
+/// Below 0 by reflection (6.3.7), which loses relative precision near the zeros there. Negative integers give NaN.
 MT_HD double digamma(double x) {
   if (!(x < 0)) return digamma_positive(x);
   const double fraction = x - math::trunc(x);
@@ -96,28 +95,30 @@ MT_HD double digamma(double x) {
 
 constexpr int kMaxOrder = 60;  // of a derivative of digamma; larger orders are clamped
 
-MT_HD double whole_power(double x, int n) {
+/// x to the power n >= 0.
+MT_HD double integer_power(double x, int n) {
   double y = 1;
   for (; n > 0; n >>= 1, x *= x)
     if (n & 1) y *= x;
   return y;
 }
 
-/// The Hurwitz zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1. It adds terms up to
-/// a >= 12 + 2s, and then the Euler-Maclaurin formula, whose remainder is below 2^-58 there; it
-/// stops if terms vanish.
+/// The Hurwitz zeta(s, x), the sum of (x + k)^-s over k >= 0, for x > 0 and s > 1. It adds terms until a = x + k
+/// reaches 12 + 2s, and then the Euler-Maclaurin formula, whose remainder is below 2^-58 there; it stops if terms
+/// vanish.
 MT_HD double hurwitz(int s, double x) {
+  // B(2j) / (2j)! for j = 1, 2, .., with the Bernoulli numbers B.
   const double coefficient[] = {1. / 12,          -1. / 720,
                                 1. / 30240,       -1. / 1209600,
                                 1. / 47900160,    -691. / 1307674368000,
                                 1. / 74724249600, -3617. / 10670622842880000};
   double sum = 0, a = x;
   for (; a < 12 + 2 * s; a += 1) {
-    const double term = whole_power(1 / a, s);
+    const double term = integer_power(1 / a, s);
     sum += term;
     if (term <= 1e-20 * sum) return sum;
   }
-  const double power = whole_power(1 / a, s);
+  const double power = integer_power(1 / a, s);
   double rest = power * a / (s - 1) + 0.5 * power, term = power * s / a;
   if (!(a < __builtin_inf())) return a == a ? 0 : a;
   for (int j = 0; j < 8; ++j) {
@@ -199,8 +200,8 @@ template <bool Above> MT_HD double wide_lgamma(double x) {
   const double rest = fma(n.k, 0x1.62e42fefa39efp-1, t * fma(t * t, log_ratio_poly(t * t), 2.0));
   const double upper = (z - 0.5) * log_z - z + 0.91893853320467274 + series;
   const double outside = below ? rest - upper : upper - rest;
-  const double some = fabs(x - 1.5) < 0.75 ? middle : outside;
-  return a * sine == 0 ? infinity : some;
+  const double result = fabs(x - 1.5) < 0.75 ? middle : outside;
+  return a * sine == 0 ? infinity : result;
 }
 template <bool Above> MT_HD float short_lgamma(float x) {  // + 0: avoids -0 at 1
   return fabs(x) < __builtin_inff() ? float(wide_lgamma<Above>(double(x)) + 0.0) : x * x;

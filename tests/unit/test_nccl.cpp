@@ -52,7 +52,7 @@ static_assert(ccl::kInt8 == int(ncclInt8) && ccl::kUint8 == int(ncclUint8) &&
               ccl::kInt32 == int(ncclInt32) && ccl::kInt64 == int(ncclInt64) &&
               ccl::kFloat == int(ncclFloat32) && ccl::kDouble == int(ncclFloat64));
 static_assert(ccl::kSum == int(ncclSum) && ccl::kMax == int(ncclMax) && ccl::kMin == int(ncclMin));
-static_assert(mt::kGroupId == NCCL_UNIQUE_ID_BYTES);
+static_assert(mt::kGroupIdBytes == NCCL_UNIQUE_ID_BYTES);
 static_assert(sizeof(ccl::Options) <= sizeof(ncclConfig_t) &&
               offsetof(ccl::Options, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(ccl::Options, version) == offsetof(ncclConfig_t, version) &&

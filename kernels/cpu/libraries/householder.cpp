@@ -120,8 +120,8 @@ template <class T> void symmetric_product(int n, const T* a, int ld, const T* x,
     MT_ROUTINE(symv)("L", &count, &one, diagonal, &ld, x + i, &kOne, &zero, part + i, &kOne, 1);
     const int below = i + count;
     std::fill(part + below, part + n, T(0));
-    symmetric_strip_on_cpu(SymmetricStrip<T>{n - below, count, diagonal + count, ld, x + i,
-                                             x + below, part + below, part + i});
+    multiply_symmetric_strip_on_cpu(SymmetricStrip<T>{n - below, count, diagonal + count, ld, x + i,
+                                                      x + below, part + below, part + i});
   });
   add_parts(true, n, n, parts, y);
 }

@@ -219,7 +219,7 @@ template <class T> int cholesky(int n, T* a) {
 }
 
 template <class T>
-void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
+void solve_triangle(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
   const SerialBlasScope one;
   substitute(upper, transposed, unit, n, columns, a, b);
 }
@@ -333,7 +333,7 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
   });
 }
 
-bool under_way() { return calls_under_way.load() > 0; }
+bool is_running() { return calls_under_way.load() > 0; }
 
 #define MT_INSTANCES(T)                                                   \
   template bool finite(const T*, int64_t);                                \
@@ -341,7 +341,7 @@ bool under_way() { return calls_under_way.load() > 0; }
   template int lu_solve(bool, int, int, const T*, const int*, T*);        \
   template int lu_inverse(int, T*, const int*);                           \
   template int cholesky(int, T*);                                         \
-  template void triangle_solve(bool, bool, bool, int, int, const T*, T*); \
+  template void solve_triangle(bool, bool, bool, int, int, const T*, T*); \
   template int qr(int, int, T*, T*);                                      \
   template int qr_q(int, int, int, T*, const T*);                         \
   template int svd(char, int, int, T*, T*, T*, T*);                       \

@@ -38,23 +38,24 @@ template <class T, int... Twice> MT_SIMD T power_of(T x, T y, HalfPowers<Twice..
   return r;
 }
 
-/// op::Pow and its derivative by x; Short: whether `y` (slope: `y` - 1) may be in ShortPowers.
+/// op::Pow and its derivative by x, times g; Short: whether `y` (in the derivative `y` - 1) may be in ShortPowers.
 template <bool Short, class T> MT_SIMD T power(T x, T y) {
   return Short ? power_of(x, y, ShortPowers{}) : math::pow(x, y);
 }
-template <bool Short, class T> MT_SIMD T power_slope(T g, T x, T y) {
+template <bool Short, class T> MT_SIMD T power_gradient(T g, T x, T y) {
   return y == T(0) ? T(0) : g * power<Short>(x, y - T(1)) * y;
 }
 
+/// If y is one of the exponents, calls `loop` with twice its value as a constant; otherwise returns false.
 template <class T, int... Twice, class Loop>
 bool with_short_power(T y, HalfPowers<Twice...>, const Loop& loop) {
   return ((y == T(Twice) / 2 && (loop(std::integral_constant<int, Twice>{}), true)) || ...);
 }
 
-/// What a block's exponents y[i] - less have in common. In those of ShortPowers only the three
-/// highest bits of the mantissa can be set.
+/// What the exponents y[i] - less of a block have in common. `none_short`: none is in ShortPowers, in whose numbers
+/// only the three highest bits of the mantissa can be set.
 enum class Exponents { equal, none_short, mixed };
-template <class T> Exponents common(int64_t n, const T* y, T less) {
+template <class T> Exponents classify(int64_t n, const T* y, T less) {
   using Bits = math::core::bits_of<T>;
   constexpr Bits tail = (Bits(1) << (math::core::Real<T>::mantissa - 3)) - 1;
   const Bits first = math::core::to_bits(*y - less);
@@ -65,13 +66,14 @@ template <class T> Exponents common(int64_t n, const T* y, T less) {
   }
   return differs == 0 ? Exponents::equal : least ? Exponents::none_short : Exponents::mixed;
 }
-/// Calls loop with whether an exponent may be short.
+/// Calls `loop` with true_type if an exponent may be in ShortPowers, else with false_type.
 template <class Loop> MT_SIMD void with_any_short(Exponents kind, const Loop& loop) {
   kind == Exponents::none_short ? loop(std::false_type{}) : loop(std::true_type{});
 }
 
-template <class T> void some_powers(int64_t n, T* out, const T* x, const T* y, int one) {
-  const Exponents kind = one == 1 ? Exponents::equal : common(n, y, T(0));
+/// Powers of at most kProbe elements; `one` as in run_power.
+template <class T> void power_block(int64_t n, T* out, const T* x, const T* y, int one) {
+  const Exponents kind = one == 1 ? Exponents::equal : classify(n, y, T(0));
   if (one == 0) {
     const T base = *x;
     with_any_short(kind, [=](auto any) {
@@ -94,12 +96,13 @@ template <class T> void some_powers(int64_t n, T* out, const T* x, const T* y, i
     });
   }
 }
-template <class T> void some_slopes(int64_t n, T* out, const T* g, const T* x, const T* y) {
-  const Exponents kind = common(n, y, T(1));
+template <class T>
+void power_gradient_block(int64_t n, T* out, const T* g, const T* x, const T* y) {
+  const Exponents kind = classify(n, y, T(1));
   if (kind != Exponents::equal || *y == T(0)) {
     with_any_short(kind, [=](auto any) {
       MT_INDEPENDENT
-      for (int64_t i = 0; i < n; ++i) out[i] = power_slope<any.value>(g[i], x[i], y[i]);
+      for (int64_t i = 0; i < n; ++i) out[i] = power_gradient<any.value>(g[i], x[i], y[i]);
     });
     return;
   }
@@ -120,17 +123,17 @@ template <class T> void run_power(char* const* data, int64_t n, int one) {
   const T* const x = reinterpret_cast<const T*>(data[1]);
   const T* const y = reinterpret_cast<const T*>(data[2]);
   for (int64_t at = 0; at < n; at += kProbe)
-    some_powers(smaller(kProbe, n - at), out + at, x + (one == 0 ? 0 : at), y + (one == 1 ? 0 : at),
+    power_block(smaller(kProbe, n - at), out + at, x + (one == 0 ? 0 : at), y + (one == 1 ? 0 : at),
                 one);
 }
 /// data: the result, the incoming gradient, x and y.
-template <class T> void run_power_slope(char* const* data, int64_t n) {
+template <class T> void run_power_gradient(char* const* data, int64_t n) {
   T* const out = reinterpret_cast<T*>(data[0]);
   const T* const g = reinterpret_cast<const T*>(data[1]);
   const T* const x = reinterpret_cast<const T*>(data[2]);
   const T* const y = reinterpret_cast<const T*>(data[3]);
   for (int64_t at = 0; at < n; at += kProbe)
-    some_slopes(smaller(kProbe, n - at), out + at, g + at, x + at, y + at);
+    power_gradient_block(smaller(kProbe, n - at), out + at, g + at, x + at, y + at);
 }
 
 }  // namespace MT_ISA

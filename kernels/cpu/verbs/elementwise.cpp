@@ -157,7 +157,7 @@ template <class Op, int Part, class T> struct Kernel {
   static void run(char* const* data, int64_t n, const double* scalar, int one) {
     if constexpr (std::is_same_v<Op, op::Pow> && math::is_floating<T>) {
       if constexpr (Part == 0) return run_power<T>(data, n, one);
-      if constexpr (Part == 1) return run_power_slope<T>(data, n);
+      if constexpr (Part == 1) return run_power_gradient<T>(data, n);
     }
     if constexpr (takes_one<Op, Part>) {
       constexpr std::make_integer_sequence<int, op::operands<Op, Part>> all{};

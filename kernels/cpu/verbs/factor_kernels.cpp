@@ -1,4 +1,4 @@
-// factor_kernels.cpp -- products of a symmetric strip, four columns at a time, and triangular systems, four unknowns
+// factor_kernels.cpp -- products of a symmetric strip, by four columns at a time; triangular systems, by four unknowns
 #include "kernels/cpu/factor_kernels.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-template <int kColumns, class T> void columns_from(int j, const SymmetricStrip<T>& s) {
+/// The products of kColumns columns from j on: y += A x, dots += A' v.
+template <int kColumns, class T> void multiply_columns(int j, const SymmetricStrip<T>& s) {
   constexpr int kStep = simd::kWidth<T>;
   simd::Vector<T> x[kColumns], sum[kColumns];
   for (int c = 0; c < kColumns; ++c)
@@ -39,29 +40,29 @@ template <int kColumns, class T> void columns_from(int j, const SymmetricStrip<T
   }
 }
 
-template <class T> void each_column(const SymmetricStrip<T>& s) {
+template <class T> void multiply_strip(const SymmetricStrip<T>& s) {
   int j = 0;
-  for (; j + 4 <= s.columns; j += 4) columns_from<4>(j, s);
-  for (; j < s.columns; ++j) columns_from<1>(j, s);
+  for (; j + 4 <= s.columns; j += 4) multiply_columns<4>(j, s);
+  for (; j < s.columns; ++j) multiply_columns<1>(j, s);
 }
 
-/// Two vectors for each unknown: a lane is a right side.
+/// The unknowns of several systems: two vectors for each unknown, in which each lane is a column of B.
 template <class T> struct Lanes {
   static constexpr int kVectors = 2, kCount = kVectors * simd::kWidth<T>;
   alignas(64) T x[TriangularSystem<T>::kMaxUnknowns][kCount];
 };
 
-/// Finds kUnknowns unknowns from `first`, in the order of substitution, and subtracts their products from the equations
-/// after them.
+/// Solves for kUnknowns unknowns from `first`, in the order of substitution, and subtracts their products from the
+/// later equations.
 template <int kUnknowns, class T>
-void find_unknowns(int first, const TriangularSystem<T>& s, Lanes<T>& lanes) {
+void solve_unknowns(int first, const TriangularSystem<T>& s, Lanes<T>& lanes) {
   constexpr int kVectors = Lanes<T>::kVectors, kStep = simd::kWidth<T>;
   const auto row = [&](int k) { return s.backward ? s.unknowns - 1 - k : k; };
   const auto element = [&](int r, int k) {
     return s.a[int64_t(row(r)) * s.row_step + int64_t(row(k)) * s.column_step];
   };
   simd::Vector<T> known[kUnknowns][kVectors];
-  // Subtracts the products of the first `count` known numbers from the right side r.
+  // Loads right side r, minus the products of the first `count` known unknowns, to y.
   const auto subtract = [&](int r, int count, simd::Vector<T>* y) {
     for (int v = 0; v < kVectors; ++v) y[v] = simd::load(lanes.x[row(r)] + v * kStep);
     for (int k = 0; k < count; ++k) {
@@ -93,8 +94,8 @@ template <class T> void solve_by_lanes(const TriangularSystem<T>& s) {
     if (count < lanes.kCount) std::memset(lanes.x, 0, s.unknowns * sizeof lanes.x[0]);
     transpose(lanes.x[0], lanes.kCount, b, s.ld, s.unknowns, count);
     int k = 0;
-    for (; k + 4 <= s.unknowns; k += 4) find_unknowns<4>(k, s, lanes);
-    for (; k < s.unknowns; ++k) find_unknowns<1>(k, s, lanes);
+    for (; k + 4 <= s.unknowns; k += 4) solve_unknowns<4>(k, s, lanes);
+    for (; k < s.unknowns; ++k) solve_unknowns<1>(k, s, lanes);
     transpose(b, s.ld, lanes.x[0], lanes.kCount, count, s.unknowns);
   }
 }
@@ -103,8 +104,8 @@ template <class T> void solve_by_lanes(const TriangularSystem<T>& s) {
 
 void solve_triangle(const TriangularSystem<float>& s) { solve_by_lanes(s); }
 void solve_triangle(const TriangularSystem<double>& s) { solve_by_lanes(s); }
-void symmetric_strip(const SymmetricStrip<float>& s) { each_column(s); }
-void symmetric_strip(const SymmetricStrip<double>& s) { each_column(s); }
+void multiply_symmetric_strip(const SymmetricStrip<float>& s) { multiply_strip(s); }
+void multiply_symmetric_strip(const SymmetricStrip<double>& s) { multiply_strip(s); }
 
 }  // namespace MT_ISA
 }  // namespace mt

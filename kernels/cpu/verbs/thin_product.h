@@ -40,16 +40,16 @@ template <class T> struct Mat {
   Mat transposed() const { return {at, col, row}; }
 };
 
-constexpr int64_t kThin = 12;   // rows or columns of a thin product, at most
-constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of L1
+constexpr int64_t kThin = 12;  // the most rows or columns of a thin product
+constexpr int64_t kDeep =
+    256;  // the most rows of b in a panel: 2 columns of registers fill half of L1
 
-/// Splits k into equal parts of at most kDeep.
+/// The number of terms in each part, if k terms are split into equal parts of at most kDeep.
 inline int64_t depth_of(int64_t k) {
   return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
 }
 
-/// automatic: the fastest kernel, or OpenBLAS; own: the outer form; onednn: oneDNN, which sums in the order of the
-/// outer form.
+/// automatic: the fastest kernel, or OpenBLAS; own: outer_product (matmul.cpp); onednn: oneDNN, with sums as in `own`.
 enum class GemmBackend { automatic, own, onednn };
 
 template <class T> struct Product {
@@ -62,7 +62,7 @@ template <class T> struct Product {
   bool* skipped = nullptr;  // set to true where OpenBLAS is needed and missing
   Mat<const T> bias = {};   // added to c: one stride is 0; null: none, also if `accumulate`
   bool pairs = false;       // Matmul::pairs
-  double work() const { return double(m) * double(n) * double(k); }
+  double work() const { return double(m) * double(n) * double(k); }  // fused multiply-adds
   /// Whether each element is a sum of chains of fma, so that it is the same in any panel.
   bool in_chains() const { return backend != GemmBackend::automatic; }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and computes columns through this.
@@ -74,10 +74,10 @@ template <class T> struct Product {
 
 // ---- products of few rows or columns, at the bandwidth of memory ---------------------------------
 
-template <class T> constexpr int64_t kThinRoom = 32768 / int64_t(sizeof(T));  // in L1
+template <class T> constexpr int64_t kL1Elements = 32768 / int64_t(sizeof(T));
 
-// ---- Few rows of c, b row-major: b is read sequentially, some rows at a time, and the sums of all
-// ---- columns stay in L1. Each sum is the chain of fma of the outer form.
+// ---- Few rows of c, b row-major: b is read sequentially, some rows at a time, and the sums of a panel of
+// ---- columns stay in L1. Each sum is the same chain of fma as in outer_product.
 
 template <class T> bool is_streamed(const Product<T>& q) {
   return q.m <= kThin && q.n >= 256 && q.k >= 64 && q.b.col == 1 &&
@@ -110,7 +110,7 @@ __attribute__((noinline)) void stream_rows(const Product<T>& q, int64_t p, int64
 
 template <class T, int M, int R> void stream(const Product<T>& q) {
   constexpr int W = kWidth<T>;
-  constexpr int64_t room = kThinRoom<T> / M / W * W;
+  constexpr int64_t room = kL1Elements<T> / M / W * W;
   alignas(64) T sums[M * room];
   for (int64_t j = 0; j < q.n; j += room) {
     const int64_t columns = smaller(q.n - j, room);
@@ -150,8 +150,8 @@ template <class T> bool is_thin(const Product<T>& q) {
          double(q.m) * double(q.k) >= 1 << 17;
 }
 
-/// Whether the rows of a tile are far apart: the processor then reads each part of a ahead, as one stream. Where these
-/// are few, the rows are neighbours and the next tile is prefetched.
+/// Whether the rows of a tile are far apart, so that the processor prefetches each of these parts of a as a stream. The
+/// rows of smaller tiles are adjacent, and the next tile is prefetched by instructions.
 constexpr bool is_spread(int rows) { return rows >= 4; }
 
 /// Computes `times` tiles of M rows of c, from row i on, by N columns from j on; k terms from p on.
@@ -193,13 +193,14 @@ __attribute__((noinline)) void thin_tiles(const Product<T>& q, int64_t i, int64_
   }
 }
 
-/// The columns of a tile, and the rows for N columns: as many sums as there are registers.
+/// The most columns of a tile, and its rows for a number of columns: the sums of a tile fit into the registers.
 constexpr int kThinTile = sizeof(F32s) == 64 ? 12 : 6;
 constexpr int thin_rows(int columns) {
   const int sums = sizeof(F32s) == 64 ? 24 : 12;
   return sums / columns < 8 ? sums / columns : 8;
 }
 
+/// Computes `columns` columns of c from j on; k terms from p on.
 template <class T, int N = 1>
 void thin_group(const Product<T>& q, int columns, int64_t j, int64_t p, int64_t k,
                 const T* packed) {
@@ -215,9 +216,9 @@ void thin_group(const Product<T>& q, int columns, int64_t j, int64_t p, int64_t 
 
 template <class T> void thin_product(const Product<T>& q) {
   constexpr int W = kWidth<T>;
-  alignas(64) T packed[kThinRoom<T>];
+  alignas(64) T packed[kL1Elements<T>];
   const int64_t groups = ceil_div(q.n, kThinTile);
-  const int64_t most = kThinRoom<T> / ceil_div(q.n, groups) / W * W;
+  const int64_t most = kL1Elements<T> / ceil_div(q.n, groups) / W * W;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t j = q.n * g / groups, columns = q.n * (g + 1) / groups - j;
     for (int64_t p = 0; p < q.k; p += most) {
@@ -258,20 +259,20 @@ template <class S> MT_SIMD F32s load_wide(const S* p) {
 #endif
 }
 
-/// Fewer than W elements of R rows, `row` elements apart, with zeros after them: rows of W.
+/// Copies `count` elements, fewer than W, of R rows that are `row` apart, to rows of W elements; the rest is 0.
 template <int R, int W, class S> void copy_rest(const S* a, int64_t row, int64_t count, S* rest) {
   for (int r = 0; r < R; ++r)
     for (int64_t i = 0; i < W; ++i) rest[r * W + i] = i < count ? a[r * row + i] : S{};
 }
 
-/// Terms that are multiplied as C: as float32, or as pairs of bfloat16 by processors with AVX512-BF16.
+/// C is the type in which terms are multiplied: float32, or pairs of bfloat16 on processors with AVX512-BF16.
 template <class C> constexpr bool kPairs = sizeof(C) == 2;
 template <class C, class S> MT_SIMD F32s load_terms(const S* p) {
   if constexpr (kPairs<C> || sizeof(S) == 4) return load(reinterpret_cast<const float*>(p));
   else return load_wide(p);
 }
-/// The most rows of a tile. So many are far apart: the processor reads each part of a ahead, as one stream (768 terms
-/// of float32 on Zen 4: 11 to 22 GB/s; of bfloat16 on Zen 5, 2, 4 and 8 rows: 41, 43 and 36).
+/// The most rows of a tile. In a full tile they are far apart, so that the processor prefetches each as a stream (768
+/// terms of float32 on Zen 4: 22 instead of 11 GB/s; of bfloat16 on Zen 5, 2, 4 and 8 rows: 41, 43 and 36).
 template <class C> constexpr int kTileRows = kPairs<C> ? 4 : 8;
 template <class C> MT_SIMD F32s add_terms(F32s x, F32s y, F32s sum) {
   if constexpr (kPairs<C>) return add_dots(x, y, sum);
@@ -338,8 +339,8 @@ void converted_product(const S* a, int64_t row, const C* columns, int64_t room, 
   }
 }
 
-/// n rows of sums, `room` elements apart, += R rows of b, `apart` elements apart, times their terms: those of sum i are
-/// at columns[i * depth], `step` apart.
+/// For each i < n: the sums at sums[i * room] += R rows of b, `apart` elements apart, times the R numbers at
+/// columns[i * depth], `step` elements apart. `first`: the sums begin at 0.
 template <class S, int R>
 __attribute__((noinline)) void add_converted_rows(const S* b, int64_t apart, int64_t count,
                                                   const float* columns, int64_t depth, int64_t step,
@@ -365,7 +366,7 @@ __attribute__((noinline)) void add_converted_rows(const S* b, int64_t apart, int
   add_columns(rest, W, at);
 }
 
-/// The same for all k rows of b, eight that are far apart at a time: the processor reads each part ahead.
+/// The same for all k rows of b, eight at a time that are far apart, so that the processor prefetches each part.
 template <class S>
 void sum_converted_rows(const S* b, int64_t row, int64_t count, int64_t k, const float* columns,
                         int64_t depth, int64_t n, float* sums, int64_t room) {
