@@ -133,7 +133,7 @@ int released_body(Args& a) {
   const size_t count = released->tensors.size();
   const auto callback = std::make_shared<Callback>(a.L, 1);
   callback->keep_for(released.get());
-  released->again = [callback, count] {
+  released->recompute = [callback, count] {
     lua_State* const L =
         callback->call("backward: the function that makes released tensors is gone", 1);
     TensorList list;

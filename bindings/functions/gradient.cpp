@@ -13,7 +13,7 @@ namespace {
 
 /// Calls argument 1 with recording on or off until it returns or fails.
 template <bool on> int with_recording(Args& a) {
-  const NoGrad scope(on);
+  const GradMode scope(on);
   return a.call_function(1);
 }
 

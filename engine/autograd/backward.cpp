@@ -212,10 +212,10 @@ class BackwardPass : public BackwardState {
       if (groups_) [[unlikely]]
         report_leaves();
     }
-    for (auto& [leaf, get] : std::exchange(later, {})) {
+    for (auto& [leaf, compute] : std::exchange(deferred, {})) {
       Edge edge;
       edge.leaf = leaf;
-      send(edge, get());
+      send(edge, compute());
     }
   }
 
@@ -406,7 +406,7 @@ class BackwardPass : public BackwardState {
 
   /// Sends a view's gradient as a part of its input's; false if it is more than `most` of that.
   bool send_through(Node& node, const Tensor& g, double most = 1) {
-    ViewGradient part{all_of(g.shape()), g};
+    ViewGradient part{contiguous_geometry(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
     if (most < 1 && double(g.numel()) > most * double(product(input))) return false;
@@ -492,7 +492,7 @@ class BackwardPass : public BackwardState {
   }
 
   bool retain_;
-  NoGrad mode_;
+  GradMode mode_;
   Targets* targets_;
   BackwardPass* outer_;
   TensorList saved_pending_;

@@ -9,20 +9,19 @@
 namespace mt {
 namespace {
 
-/// The entries so far, and the index of each node and leaf. A queue instead of recursion, because a
-/// graph can be a chain of millions.
+/// The entries so far, which are also the queue of the walk, because recursion could be millions of calls deep.
 struct Description {
   const char* operation;
-  size_t most;
+  size_t max_entries;
   std::vector<GraphEntry> entries;
-  std::vector<Node*> nodes;  // the node of entry i, null for a leaf
-  std::unordered_map<const void*, int> index_of;
+  std::vector<Node*> nodes;                       // the node of entry i, null for a leaf
+  std::unordered_map<const void*, int> index_of;  // of a Node or TensorImpl in `entries`
 
   int add(const void* key, GraphEntry entry, Node* node) {
     const auto [at, fresh] = index_of.try_emplace(key, int(entries.size()));
     if (!fresh) return at->second;
-    if (entries.size() == most)
-      fail("{}: the graph has more than {} operations and parameters", operation, most);
+    if (entries.size() == max_entries)
+      fail("{}: the graph has more than {} operations and parameters", operation, max_entries);
     entries.push_back(std::move(entry));
     nodes.push_back(node);
     return at->second;
@@ -36,7 +35,7 @@ struct Description {
   int add_node(Node& node) {
     if (node.consumed)
       fail(
-          "{}: the graph was freed by a backward at {}; draw it before, or call "
+          "{}: the backward pass freed the graph at {}; draw it before, or call "
           "backward{{retain_graph=true}}",
           operation, node.type->name);
     GraphEntry entry;
@@ -73,10 +72,11 @@ struct Description {
 
 }  // namespace
 
-std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root, size_t most) {
+std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root,
+                                       size_t max_entries) {
   if (!root.requires_grad())
     fail("{}: the tensor has no graph: none of its inputs requires a gradient", operation);
-  Description d{operation, most, {}, {}, {}};
+  Description d{operation, max_entries, {}, {}, {}};
   Node* node = root.impl()->node;
   d.set_shape(node ? d.add_node(*node) : d.add_leaf(root), root);
   for (size_t at = 0; at < d.entries.size(); ++at) d.add_inputs(at);

@@ -8,8 +8,7 @@
 
 namespace mt {
 
-/// An operation or a leaf. The graph has only some shapes: of leaves, of saved tensors, and of the
-/// root.
+/// An operation or a leaf. Shapes are known of leaves, of saved tensors, and of the root.
 struct GraphEntry {
   std::string name;            // of the operation; empty for a leaf
   Tensor leaf;                 // undefined for an operation
@@ -18,9 +17,9 @@ struct GraphEntry {
   std::vector<int> inputs;   // positions in the list; -1: an input without a gradient
 };
 
-/// The graph of `root`, the root first; an input follows the entry that uses it, or is given by its
-/// index. Throws if root has no graph, if a backward has freed it, and for more than `most`
-/// entries. Messages begin with `operation`.
-std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root, size_t most);
+/// The graph of `root`, breadth first from the root. Throws if root has no graph, if a backward pass has freed it, and
+/// for more than `max_entries` entries. Messages begin with `operation`.
+std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root,
+                                       size_t max_entries);
 
 }  // namespace mt

@@ -18,7 +18,7 @@ void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
     fail("{}: backward returned a gradient {} for argument {}, which is {}", c.name, g.shape(),
          i + 1, x.shape());
   if (!is_float(g.dtype()))
-    fail("{}: backward returned a gradient of {} for argument {}; gradients are floats", c.name,
+    fail("{}: backward returned a gradient of {} for argument {}; it must be a float dtype", c.name,
          g.dtype(), i + 1);
 }
 
@@ -35,7 +35,7 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
   }
   const TensorList found = c->backward(gradients);
   if (found.size() < c->inputs.size())
-    fail("{}: backward returned {} gradients for {} inputs; an undefined tensor stands for none",
+    fail("{}: backward returned {} gradients for {} inputs; return an undefined tensor for none",
          c->name, found.size(), c->inputs.size());
   for (size_t i = 0; i < c->inputs.size(); ++i) {
     if (!node.wants(int(i)) || !found[i].defined()) continue;
@@ -53,7 +53,8 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
         "backward: the graph behind the result of a function was freed by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
   TensorList& gradients = thread_state.backward->function_grads[&inner];
-  // The first is enough: a sum of two would be an operation of numbers that no verb has written.
+  // Only the first result sends it: a sum of two would be an operation on numbers that no verb has written, which a
+  // StepRecorder refuses.
   if (gradients.empty()) dx[0] = scalar(0, Dtype::f32);
   gradients.resize(inner.extra->custom->results.size());
   gradients[node.kept<size_t>()] = g;
@@ -93,7 +94,7 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
 }  // namespace
 
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
-                           const std::vector<bool>& plain, const TensorList& save,
+                           const std::vector<bool>& non_differentiable, const TensorList& save,
                            CustomFunction::Backward backward, bool zeros) {
   if (std::ranges::none_of(inputs, [](const Tensor& x) { return wants_grad(x); })) return outputs;
   auto c = std::make_shared<CustomFunction>();
@@ -114,15 +115,17 @@ TensorList record_function(std::string name, const TensorList& inputs, const Ten
   record(kFunction, inner, inputs).ensure_extra().custom = c;
   TensorList results;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    // Shared storage with an input or a result: the other's graph would not see changes in place.
-    const auto same = [&](const Tensor& x) {
+    // A result that shares its storage with an input or another result is copied: the other's graph would not see
+    // changes in place.
+    const auto shares = [&](const Tensor& x) {
       return x.defined() && x.impl()->storage == outputs[k].given()->storage;
     };
-    const bool shared = std::ranges::any_of(inputs, same) ||
-                        std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
+    const bool shared = std::ranges::any_of(inputs, shares) ||
+                        std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), shares);
     Tensor y = outputs[k].detach();
     if (shared) y = clone(y);
-    const bool has_gradient = is_float(y.dtype()) && !(k < plain.size() && plain[k]);
+    const bool has_gradient =
+        is_float(y.dtype()) && !(k < non_differentiable.size() && non_differentiable[k]);
     c->results.push_back({y.shape(), y.dtype(), has_gradient ? &y.device() : nullptr, nullptr});
     if (c->results[k].device) record_result(c, inner, k, y);
     results.push_back(std::move(y));
@@ -131,9 +134,9 @@ TensorList record_function(std::string name, const TensorList& inputs, const Ten
 }
 
 bool wants_gradient(size_t input) { return thread_state.function->wants(int(input)); }
-void return_later(size_t input, std::function<Tensor()> get) {
+void defer_gradient(size_t input, std::function<Tensor()> compute) {
   const Edge& edge = thread_state.function->input(int(input));
-  thread_state.backward->later.emplace_back(edge.leaf, std::move(get));
+  thread_state.backward->deferred.emplace_back(edge.leaf, std::move(compute));
 }
 
 TensorList saved_tensors() {
@@ -176,7 +179,7 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 // ---- tensors that nodes do not save --------------------------------------------------------------
 
 void restore_saved(Node& node, int slot) {
-  const std::shared_ptr<Unsaved> unsaved = node.extra->unsaved;  // the node may give it up
+  const std::shared_ptr<Unsaved> unsaved = node.extra->unsaved;  // the node may release it
   if (unsaved && node.extra->place[slot] >= 0) unsaved->restore(node, slot);
 }
 
@@ -207,8 +210,8 @@ bool ReleaseScope::find(const Tensor& t, ReleasedTensors::Part& part) const {
       return part = {i, geometry_of(t)}, true;
   }
   for (const Cast& c : casts_)
-    if (t.impl()->storage == c.made.impl()->storage && t.dtype() == c.part.cast)
-      return part = c.part, part.of_cast = geometry_of(t), true;
+    if (t.impl()->storage == c.result.impl()->storage && t.dtype() == c.part.cast)
+      return part = c.part, part.view_of_cast = geometry_of(t), true;
   return false;
 }
 
@@ -235,14 +238,14 @@ void ReleasedTensors::restore(Node& node, int slot) {
   const Part& part = parts[node.extra->place[slot]];
   if (sources[part.tensor].impl()->storage->version != versions[part.tensor])
     fail("backward: a parameter of dist.shard was changed in place since the forward of its layer");
-  if (tensors.empty()) tensors = again(), made_versions = versions_of(tensors);
+  if (tensors.empty()) tensors = recompute(), recomputed_versions = versions_of(tensors);
   const auto view = [](const Tensor& t, const TensorGeometry& g) {
     return view_of(t, g.size, g.stride, g.offset);
   };
   const Tensor& whole = tensors[part.tensor];
   Tensor t = view(whole, part.view);
-  if (part.cast != Dtype::none) t = view(to(t, part.cast), part.of_cast);
-  const bool changed = whole.impl()->storage->version != made_versions[part.tensor];
+  if (part.cast != Dtype::none) t = view(to(t, part.cast), part.view_of_cast);
+  const bool changed = whole.impl()->storage->version != recomputed_versions[part.tensor];
   node.version[slot] = t.impl()->storage->version - uint32_t(changed);
   node.saved[slot] = Ref<TensorImpl>::adopt(t.release());
 }
@@ -251,8 +254,8 @@ void ReleasedTensors::restore(Node& node, int slot) {
 
 namespace {
 
-/// A digest that depends on every bit of `n` bytes and on its position: in eight lanes the sum of
-/// the words and the sum of the sums (Fletcher 1982), at the speed of memory.
+/// A digest that depends on every bit of `n` bytes and its position: in eight lanes the sum of the words and the sum of
+/// these sums (Fletcher 1982), which runs at the speed of memory.
 uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
   using Lanes = uint64_t __attribute__((vector_size(64)));
   Lanes sum{}, sums{};
@@ -268,7 +271,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
   return seed;
 }
 
-/// The digest of a tensor's shape, type and bits. Overlapping elements count once.
+/// The digest of a tensor's shape, type and bits. Elements that an expanded dimension repeats count once.
 uint64_t digest_of(const Tensor& t) {
   constexpr int64_t kPiece = 1 << 18;  // bytes; the sums do not depend on the order of threads
   const SaveAndRestore no_debugging(thread_state.debugging, false);
@@ -339,9 +342,9 @@ void Checkpoint::restore(Node& node, int slot) {
 }
 
 void Checkpoint::run_again() {
-  const auto second = std::make_shared<Checkpoint>();  // this gets all its values or none
+  const auto second = std::make_shared<Checkpoint>();  // after an error `values` is unchanged
   second->digests = digests;
-  const NoGrad on(true);
+  const GradMode on(true);
   const CheckpointScope scope(second, true);
   bool is_first = false;  // the first run has not ended: backward is called inside the function
   for (const CheckpointScope* s = scope.before; s; s = s->before)
@@ -349,13 +352,13 @@ void Checkpoint::run_again() {
   again();
   if (is_first ? second->values.size() < digests.size() : second->values.size() != digests.size())
     fail(
-        "recompute: the second run of the function made {} intermediate values, the first {}; it "
+        "recompute: the second run of the function saved {} tensors for backward, the first {}; it "
         "must do the same both times",
         second->values.size(), digests.size());
   if (!second->different.empty())
     fail(
         "recompute: the second run of the function computed {} from other numbers than the first; "
-        "what it uses was changed in between: clone() that first",
+        "a tensor that it uses was changed in between: clone() it first",
         second->different);
   values = std::move(second->values);
 }

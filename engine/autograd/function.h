@@ -1,4 +1,4 @@
-// function.h -- user-defined autograd functions (mt.Function), and tensors that backward makes again (mt.recompute)
+// function.h -- user-defined autograd functions (mt.Function), and tensors that backward recomputes (mt.recompute)
 #pragma once
 #include <functional>
 #include <string>
@@ -30,23 +30,23 @@ struct CustomFunction {
   };
   std::string name;
   Backward backward;
-  bool zeros = true;  // for the gradients of results that have none
+  bool zeros = true;  // backward gets zeros for results without a gradient
   TensorList inputs;  // only their shapes, without data
   std::vector<Result> results;
   std::vector<Saved> saved;
 };
 
-/// Makes `outputs`, computed without recording, results of a function of `inputs`: those of float
-/// type get a node, unless plain[k]. `save` are tensors for backward. Inputs and saved tensors may
-/// be undefined. `zeros`: backward gets zeros for results without a gradient. Returns `outputs` if
-/// nothing is to be recorded.
+/// Records a function of `inputs` whose results `outputs` were computed without recording: outputs of a float dtype get
+/// a node, unless non_differentiable[k]. `save` are tensors for backward. Inputs and saved tensors may be undefined.
+/// `zeros`: backward gets zeros for results without a gradient. Returns `outputs` if nothing is to be recorded.
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
-                           const std::vector<bool>& plain, const TensorList& save,
+                           const std::vector<bool>& non_differentiable, const TensorList& save,
                            CustomFunction::Backward, bool zeros = true);
-/// Inside the backward of a function: whether an input's gradient is wanted; and, instead of returning that of a leaf,
-/// `get` computes it when all nodes have been visited, so that other processes can work on it meanwhile.
+/// Inside the backward of a function: whether an input's gradient is wanted.
 bool wants_gradient(size_t input);
-void return_later(size_t input, std::function<Tensor()> get);
+/// Inside the backward of a function: `compute` will return the gradient of an input that is a leaf, when all nodes
+/// have been visited; other processes can work on it meanwhile.
+void defer_gradient(size_t input, std::function<Tensor()> compute);
 /// The saved tensors of the function whose backward is running on this thread: checked for changes
 /// in place, and connected to the graph while gradients are recorded.
 TensorList saved_tensors();
@@ -58,10 +58,10 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 
 // ---- tensors that nodes do not save --------------------------------------------------------------
 
-/// Makes tensors that nodes did not save, by their places.
+/// Recomputes tensors that nodes did not save.
 struct Unsaved {
   virtual ~Unsaved() = default;
-  /// Sets the tensor of the slot.
+  /// Sets the saved tensor of the slot, which has the index node.extra->place[slot] here.
   virtual void restore(Node&, int slot) = 0;
 };
 /// Sets the tensor if the node did not save it.
@@ -70,21 +70,21 @@ void restore_saved(Node&, int slot);
 /// The number of changes in place of each tensor's storage.
 std::vector<uint32_t> versions_of(const TensorList&);
 
-/// Tensors that the nodes of a region do not keep, nor views and casts of them: backward asks for them again, as for
-/// gathered parameters (dist.shard).
+/// Tensors that nodes of a region do not save, nor views and casts of them: backward recomputes them, such as gathered
+/// parameters (dist.shard).
 struct ReleasedTensors : Unsaved {
   /// A view of one of the tensors, or a view of a cast of such a view.
   struct Part {
     size_t tensor;
     TensorGeometry view;
     Dtype cast = Dtype::none;
-    TensorGeometry of_cast = {};
+    TensorGeometry view_of_cast = {};
   };
-  std::function<TensorList()> again;  // makes the same tensors
-  TensorList tensors;                 // while the region runs, and once they were made again
-  TensorList sources;  // what each is made of: once that has changed, asking for it throws Error
-  std::vector<uint32_t> versions, made_versions;  // of the sources, and of tensors made again
-  std::vector<Part> parts;                        // by place
+  std::function<TensorList()> recompute;
+  TensorList tensors;  // while the region runs, and after they were recomputed
+  TensorList sources;  // what each is computed from; if that has changed, `restore` throws Error
+  std::vector<uint32_t> versions, recomputed_versions;  // of the sources; of recomputed tensors
+  std::vector<Part> parts;                              // by NodeExtra::place
   void restore(Node&, int slot) override;
 };
 /// The region. In the first run of a checkpoint, which saves nothing either, it does nothing.
@@ -93,15 +93,15 @@ class ReleaseScope {
   explicit ReleaseScope(std::shared_ptr<ReleasedTensors>);
   ~ReleaseScope();
   ReleaseScope(const ReleaseScope&) = delete;
-  /// Whether one of the tensors has been written, which making them again would lose.
+  /// Whether one of the tensors has been written to; recomputing it would lose that.
   bool has_written() const;
-  /// Returns false for another tensor, which the node then saves.
+  /// Notes that the node does not save the tensor; false if it is not one of these, and the node must save it.
   bool leave_out(Node&, int slot, const Tensor&, int from);
   void note_cast(const Tensor& from, const Tensor& to);
 
  private:
   struct Cast {
-    Tensor made;
+    Tensor result;
     ReleasedTensors::Part part;
   };
   bool find(const Tensor&, ReleasedTensors::Part&) const;
@@ -131,11 +131,11 @@ struct Checkpoint : Unsaved {
     std::shared_ptr<Unsaved> unsaved = nullptr;
     int place = -1;
   };
-  std::function<void()> again;    // runs the same operations
+  std::function<void()> again;    // runs the region's operations again
   std::vector<uint64_t> digests;  // of the tensors that the first run would have saved, in order
   std::vector<Value> values;      // the tensors saved by the second run
   std::string different;          // the operation that first saved different bits
-  /// Hands over all tensors of the node.
+  /// Sets all saved tensors of the node.
   void restore(Node&, int slot) override;
 
  private:
@@ -156,7 +156,7 @@ struct CheckpointScope {
 };
 inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 bool checkpoint_save(Node&, int slot, const Tensor&, int from);
-/// What the node saved in the slot in this region is the copy, because the storage changes in place.
+/// Replaces what the node saved in the slot by `copy`, because the storage changes in place.
 void checkpoint_keep(const Node&, int slot, const Tensor& copy);
 
 }  // namespace mt

@@ -46,34 +46,37 @@ void check_inputs(const char* name, const TensorList& inputs) {
     any = true;
     if (inputs[k].dtype() != Dtype::f64)
       fail("{}: finite differences need float64, input {} is {}", name, k + 1, inputs[k].dtype());
-    if (repeats_elements(geometry_of(inputs[k])))
+    if (has_internal_overlap(geometry_of(inputs[k])))
       fail("{}: elements of input {} share memory; clone() it first", name, k + 1);
   }
   if (!any) fail("{}: no input requires a gradient", name);
 }
 
-/// The gradient of output element o by input `x`, from one pass. Neither `.grad` nor that of
-/// captured tensors changes.
-std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
+/// Row `o` of the Jacobian: the gradient of output element o by input `x`, from one backward pass. No `.grad` changes.
+std::vector<double> jacobian_row(const Tensor& out, int64_t o, const Tensor& x) {
   const Tensor seed = zeros_like(out);
   set_element(seed, o, 1);
-  const Tensor g = grad({out}, {x}, {seed}, {true, false, true})[0];
+  const Tensor g = grad({out}, {x}, {seed}, {.retain_graph = true, .allow_unused = true})[0];
   return g.defined() ? values_of(g) : std::vector<double>(x.numel(), 0.0);
 }
 
-/// "input 2", or what comes after the `given` inputs.
+/// Whether two values differ by more than a tolerance. Equal infinities do not, nor do two NaNs.
+bool differ(double a, double b, double tolerance) {
+  return !(std::fabs(a - b) <= tolerance) && a != b && !(std::isnan(a) && std::isnan(b));
+}
+
+/// "input 2"; gradgradcheck has one more than the `given` inputs, the gradient of the result.
 std::string name_of(size_t k, size_t given) {
   return k < given ? fmt::format("input {}", k + 1) : "the gradient of the result";
 }
 
-/// The row of the Jacobian, which must be the same in two backward passes.
+/// The same, which must agree in two backward passes.
 std::vector<double> checked_row(const Tensor& out, int64_t o, const TensorList& inputs, size_t k,
                                 size_t given, double tolerance) {
-  const std::vector<double> first = analytic(out, o, inputs[k]),
-                            second = analytic(out, o, inputs[k]);
+  const std::vector<double> first = jacobian_row(out, o, inputs[k]),
+                            second = jacobian_row(out, o, inputs[k]);
   for (size_t j = 0; j < first.size(); ++j)
-    if (!(std::fabs(first[j] - second[j]) <= tolerance) &&  // equal infinities are equal
-        first[j] != second[j] && !(std::isnan(first[j]) && std::isnan(second[j])))
+    if (differ(first[j], second[j], tolerance))
       fail(
           "gradcheck: {}, element {}, output {}: the gradient is {}, and {} when it is computed "
           "again; it must be the same both times",
@@ -95,7 +98,7 @@ void check_constant(const TensorFunction& gradient, const TensorList& inputs, si
       const std::vector<double> nearby = values_of(gradient(inputs));
       if (nearby.size() != here.size()) fail("gradgradcheck: the function changes its shape");
       for (size_t i = 0; i < here.size(); ++i)
-        if (std::fabs(nearby[i] - here[i]) > o.atol + 1e-3 * std::fabs(here[i]))
+        if (differ(nearby[i], here[i], o.atol + 1e-3 * std::fabs(here[i])))
           fail("gradgradcheck: the gradient changes with {}, but was not recorded",
                name_of(k, given));
     }
@@ -163,9 +166,11 @@ void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const Grad
     if (!inputs[k].requires_grad()) continue;
     const TensorFunction gradient = [&](const TensorList& in) {
       const bool recording = grad_enabled();
-      NoGrad on(true);
+      const GradMode on(true);
       const Tensor y = sum(f(TensorList(in.begin(), in.end() - 1)) * in.back());
-      const Tensor g = grad({y}, {in[k]}, {}, {recording, recording, true})[0];
+      const Tensor g =
+          grad({y}, {in[k]}, {},
+               {.retain_graph = recording, .create_graph = recording, .allow_unused = true})[0];
       return g.defined() ? g : zeros_like(in[k]);
     };
     const Tensor first = gradient(all);

@@ -15,7 +15,7 @@ using TensorFunction = std::function<Tensor(const TensorList&)>;
 /// central differences, and checks that a second backward gives the same result, up to nondet_tol.
 /// Throws an Error with the first entry that differs.
 void gradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& = {});
-/// Does the same for the second-order gradient, with random weights on the outputs.
+/// Does the same for the gradient of the outputs' sum, weighted by numbers from 0.5 to 1.5, and by these weights.
 void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& = {});
 
 }  // namespace mt

@@ -30,7 +30,7 @@ Node& attach_node(Ref<Node> made, const Tensor& out) {
   Node& node = *made;
   node.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   TensorImpl& o = *out.impl();
-  if (o.node) Ref<Node>::adopt(o.node);
+  if (o.node) Ref<Node>::adopt(o.node);  // releases it
   o.node = made.release();
   o.requires_grad = true;
   if (thread_state.debugging && host.where) [[unlikely]]
@@ -51,7 +51,7 @@ void Node::destroy(Node* node) {
   t.freeing = true;
   while (Node* first = t.unused) {
     t.unused = first->next;
-    if (first->kept_bytes) pool_free(first->kept_there, first->kept_bytes);
+    if (first->kept_bytes) pool_free(first->kept_on_heap, first->kept_bytes);
     first->~Node();
     pool_free(first, sizeof(Node));
   }
@@ -76,12 +76,12 @@ Node& Node::save(int slot, const Tensor& t, int from) {
   return *this;
 }
 
-void Node::keeps_another() const { fail("{}: its node keeps data of another type", type->name); }
+void Node::fail_kept_type() const { fail("{}: its node keeps data of another type", type->name); }
 
-void* Node::keep_there(size_t bytes) {
-  kept_there = pool_alloc(bytes);
+void* Node::keep_on_heap(size_t bytes) {
+  kept_on_heap = pool_alloc(bytes);
   kept_bytes = uint32_t(bytes);
-  return kept_there;
+  return kept_on_heap;
 }
 
 Tensor Node::get(int slot) {
@@ -197,7 +197,8 @@ bool holds_nan(const Tensor& x) {
 }
 
 bool is_anomalous(const Tensor& x) {
-  if (!thread_state.detects_infinities || holds_nan(x)) return holds_nan(x);
+  const bool nan = holds_nan(x);
+  if (nan || !thread_state.detects_infinities) return nan;
   if (!is_float(x.dtype()) || x.numel() == 0) return false;
   const SaveAndRestore off(thread_state.debugging, false);
   NoGrad no_grad;
@@ -210,12 +211,12 @@ void check_anomaly(const Tensor& x, const std::string& what, const std::string& 
   NoGrad no_grad;
   const bool nan = holds_nan(x);
   int64_t i = argmax(to(reshape(nan ? isnan(x) : isinf(x), {-1}), Dtype::u8)).at_integer(0);
-  std::string place;
+  std::string index;
   for (int d = x.dim() - 1; d >= 0; --d) {
-    place = fmt::format("{}{}{}", i % x.size(d) + message_base(), place.empty() ? "" : ", ", place);
+    index = fmt::format("{}{}{}", i % x.size(d) + message_base(), index.empty() ? "" : ", ", index);
     i /= x.size(d);
   }
-  fail("{} produced {} at [{}]{}", what, nan ? "NaN" : "an infinity", place, where);
+  fail("{} produced {} at [{}]{}", what, nan ? "NaN" : "an infinity", index, where);
 }
 
 }  // namespace mt

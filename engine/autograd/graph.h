@@ -106,8 +106,8 @@ struct Node {
   uint32_t version[kMaxSaved] = {};
   static constexpr size_t kKept = 4 * sizeof(double);
   union {
-    unsigned char kept_here[kKept];
-    void* kept_there;
+    unsigned char kept_inline[kKept];
+    void* kept_on_heap;
   };
   Tensor pending;  // the gradient so far, while a backward pass runs
 
@@ -139,16 +139,16 @@ struct Node {
   template <class T> T* keep_list(size_t n) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignof(double));
     kept_type = type_number<T>();
-    return static_cast<T*>(n * sizeof(T) <= kKept ? kept_here : keep_there(n * sizeof(T)));
+    return static_cast<T*>(n * sizeof(T) <= kKept ? kept_inline : keep_on_heap(n * sizeof(T)));
   }
   template <class T> const T* kept_list() const {
-    if (kept_type != type_number<T>()) keeps_another();
-    return static_cast<const T*>(sizeof(T) > kKept || kept_bytes ? kept_there : kept_here);
+    if (kept_type != type_number<T>()) fail_kept_type();
+    return static_cast<const T*>(sizeof(T) > kKept || kept_bytes ? kept_on_heap : kept_inline);
   }
 
  private:
-  [[noreturn]] void keeps_another() const;
-  void* keep_there(size_t bytes);
+  [[noreturn]] void fail_kept_type() const;
+  void* keep_on_heap(size_t bytes);
   /// FNV-1a (Fowler, Noll, Vo) of the type's name.
   template <class T> static constexpr uint32_t type_number() {
     uint32_t n = 2166136261u;
@@ -161,9 +161,13 @@ struct Node {
 inline bool grad_enabled() { return thread_state.grad_enabled; }
 /// Returns the previous value. Each thread has its own value; a new thread records.
 inline bool set_grad_enabled(bool on) { return std::exchange(thread_state.grad_enabled, on); }
+/// Whether operations of this thread are recorded during its lifetime (torch.set_grad_enabled).
+struct GradMode : SaveAndRestore<bool> {
+  explicit GradMode(bool enabled) : SaveAndRestore(thread_state.grad_enabled, enabled) {}
+};
 /// During its lifetime nothing is recorded on this thread (torch.no_grad): `mt::NoGrad no_grad;`
-struct NoGrad : SaveAndRestore<bool> {
-  explicit NoGrad(bool enabled = false) : SaveAndRestore(thread_state.grad_enabled, enabled) {}
+struct NoGrad : GradMode {
+  NoGrad() : GradMode(false) {}
 };
 
 /// Whether an operation on these inputs, which may be undefined, must be recorded.
@@ -216,7 +220,7 @@ void register_group(const TensorList& leaves, const std::shared_ptr<GradientGrou
 /// stored here, by its node, until the function's turn.
 struct BackwardState {
   std::unordered_map<const Node*, TensorList> function_grads;
-  std::vector<std::pair<Ref<TensorImpl>, std::function<Tensor()>>> later;  // gradients of leaves
+  std::vector<std::pair<Ref<TensorImpl>, std::function<Tensor()>>> deferred;  // gradients of leaves
 };
 
 // ---- debugging: mt.set_debug and mt.set_detect_anomaly ----

@@ -109,7 +109,7 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
   if (t.made_in_no_grad || whole.made_in_no_grad) fail_unrecorded_view(operation);
-  if (t.base && overlaps_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
+  if (t.base && may_overlap_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
     fail("{}: this is a view of an expanded tensor; clone() that tensor first", operation);
 }
 
@@ -152,7 +152,7 @@ void check_writable(const char* operation, const Tensor& target) {
           "{}: the tensor is expanded in dimension {}: its {} elements share memory; clone() it "
           "first",
           operation, d + 1, target.size(d));
-  if (!target.is_contiguous() && repeats_elements(geometry_of(target)))
+  if (!target.is_contiguous() && has_internal_overlap(geometry_of(target)))
     fail("{}: elements of this view share memory (its windows overlap); clone() it first",
          operation);
 }

@@ -1,4 +1,4 @@
-// leaf_groups.cpp -- finds the leaves of groups in a graph
+// leaf_groups.cpp -- finds the leaves of gradient groups in a graph
 #include "engine/autograd/leaf_groups.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@ std::atomic<int> groups_alive = 0;
 
 /// What a graph leads to.
 struct Reached {
-  std::unordered_map<TensorImpl*, uint64_t> leaves;  // with hooks: the first operation on each
+  std::unordered_map<TensorImpl*, uint64_t> leaves;  // with hooks: the earliest operation on each
   bool runs_functions = false;                       // of the user, during a backward pass
 };
 
-bool calls(const std::vector<std::shared_ptr<Hook>>& hooks) {
+bool has_callbacks(const std::vector<std::shared_ptr<Hook>>& hooks) {
   return std::ranges::any_of(hooks, [](const auto& hook) { return bool(hook->call); });
 }
 
@@ -30,7 +30,7 @@ Reached reached_from(const Tensor& root) {
     if (Node* n = edge.node.get(); n && visited.insert(n).second) waiting.push_back(n);
     TensorImpl* const leaf = edge.leaf.get();
     if (!leaf || !leaf->hooks) return;
-    found.runs_functions |= calls(*leaf->hooks);
+    found.runs_functions |= has_callbacks(*leaf->hooks);
     const auto at = found.leaves.try_emplace(leaf, user).first;
     at->second = std::min(at->second, user);
   };
@@ -41,15 +41,15 @@ Reached reached_from(const Tensor& root) {
     Node* const n = waiting.back();
     waiting.pop_back();
     if (const NodeExtra* e = n->extra.get())
-      found.runs_functions |= e->custom || e->unsaved || calls(e->hooks);
+      found.runs_functions |= e->custom || e->unsaved || has_callbacks(e->hooks);
     for (int i = 0; i < n->inputs; ++i) reach(n->input(i), n->sequence);
   }
   return found;
 }
 
-/// Whether the pass hands over all gradients at its end, as one exchange that a replay can repeat; if not, a
-/// recording is refused. No other call of the processes may come in between: eagerly it has another order.
-bool takes_one_exchange(const GradientGroup& group, const GradientGroup::Start& start) {
+/// Whether the group exchanges all gradients by one call at the end of the pass, which a replay can repeat. A recording
+/// is refused where that is impossible, for example because functions of the user could communicate in between.
+bool exchanges_at_end(const GradientGroup& group, const GradientGroup::Start& start) {
   if (exchanges_are_skipped()) return true;
   if (!step_recorder) return false;
   const bool all = std::ranges::find(start.reached, false) == start.reached.end();
@@ -57,14 +57,14 @@ bool takes_one_exchange(const GradientGroup& group, const GradientGroup::Start& 
   step_recorder->on_external_effect(
       !all ? "the step does not use all parameters whose gradients the processes average"
       : !start.undisturbed
-          ? "hooks, functions or several nets of dist.parallel take part in one backward pass"
-          : "averages of gradients include those that were added up without averages");
+          ? "a backward pass runs hooks, functions of the user or several nets of dist.parallel"
+          : "gradients were accumulated by a backward pass that did not average them");
   return false;
 }
 
 }  // namespace
 
-/// Replaces the gradients by those that the group makes of them.
+/// Replaces the gradients by those that the group computes from them.
 void LeafGroups::exchange(const Joined& joined, TensorList& gradients) {
   Exchange all;
   for (size_t i : joined.order) {
@@ -93,8 +93,8 @@ GradientGroup::~GradientGroup() {
 }
 
 void register_group(const TensorList& leaves, const std::shared_ptr<GradientGroup>& group) {
-  static std::atomic<uint64_t> made = 0;
-  group->number = ++made;
+  static std::atomic<uint64_t> last_number = 0;
+  group->number = ++last_number;
   ++groups_alive;
   for (const Tensor& x : leaves) {
     const auto hook = std::make_shared<Hook>(Hook{{}, {}, group, x.impl()});
@@ -130,7 +130,7 @@ std::unique_ptr<LeafGroups> LeafGroups::of(const Tensor& root) {
     uint64_t order = 0;
     for (const Use& use : uses) order = order * 1000003 + use.member + 1;
     start.order = int64_t(order >> 1);
-    if (takes_one_exchange(*one.group, start)) {
+    if (exchanges_at_end(*one.group, start)) {
       for (const Use& use : uses) one.order.push_back(use.member);
       one.start = std::move(start);
       continue;

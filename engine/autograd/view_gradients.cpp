@@ -70,7 +70,9 @@ const NodeType kJoin{"join of views' gradients", join_backward};
 
 }  // namespace
 
-TensorGeometry all_of(const Shape& shape) { return {shape, contiguous_strides(shape), 0}; }
+TensorGeometry contiguous_geometry(const Shape& shape) {
+  return {shape, contiguous_strides(shape), 0};
+}
 TensorGeometry geometry_of(const Tensor& x) { return {x.shape(), x.strides(), x.offset()}; }
 
 TensorGeometry slice_of(TensorGeometry r, int d, int64_t first, int64_t n, int64_t step) {
@@ -87,8 +89,8 @@ TensorGeometry select_of(TensorGeometry r, int d, int64_t at) {
   return r;
 }
 
-bool overlaps_itself(const TensorGeometry& r) { return overlapping_dim(r) >= 0; }
-bool repeats_elements(const TensorGeometry& r) {
+bool may_overlap_itself(const TensorGeometry& r) { return overlapping_dim(r) >= 0; }
+bool has_internal_overlap(const TensorGeometry& r) {
   int64_t n = 1, extent = 1;
   for (int d = 0; d < r.size.size(); ++d) {
     if (r.size[d] > 1 && r.stride[d] == 0) return true;

@@ -17,19 +17,19 @@ struct TensorGeometry {
 };
 
 /// The geometry of a contiguous tensor of this shape.
-TensorGeometry all_of(const Shape&);
+TensorGeometry contiguous_geometry(const Shape&);
 /// The geometry of the tensor in its storage.
 TensorGeometry geometry_of(const Tensor&);
 TensorGeometry slice_of(TensorGeometry, int d, int64_t first, int64_t n, int64_t step);
 TensorGeometry select_of(TensorGeometry, int d, int64_t at);
-/// Maps a region `r` of a tensor of this shape with strides `from` to a region of `to`, the
-/// tensor's real geometry: false if no strides describe it there. `from` must not overlap itself.
+/// Maps a region `r` of a tensor of this shape with strides `from` to a region `out` of `to`, another geometry of the
+/// same tensor: false if no strides describe it there. `from` must not overlap itself.
 bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
            TensorGeometry& out);
 /// Whether two of its elements may overlap, because the extents of two dimensions do.
-bool overlaps_itself(const TensorGeometry&);
-/// Whether two of its elements overlap. Visits all of them if the extents of dimensions overlap.
-bool repeats_elements(const TensorGeometry&);
+bool may_overlap_itself(const TensorGeometry&);
+/// Whether two of its elements share memory. Visits all elements if the extents of two dimensions overlap.
+bool has_internal_overlap(const TensorGeometry&);
 
 /// NodeType::through of the nodes that record_view creates.
 bool through_view(Node&, const Shape& seen, TensorGeometry&, Shape& input);
@@ -39,11 +39,11 @@ void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x);
 /// Records any view of x's storage, even one that exceeds x.
 void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views.cpp
-/// Returns the view of x whose geometry is `at` applied to that of x.
-Tensor seen_at(const NodeType& type, const Tensor& x, const auto& at) {
+/// Returns the view of x whose geometry is `at` applied to that of x, recorded.
+Tensor make_view(const NodeType& type, const Tensor& x, const auto& at) {
   const TensorGeometry r = at(geometry_of(x));
   Tensor out = view_of(x, r.size, r.stride, r.offset);
-  if (wants_grad(x)) record_view(type, out, x, at(all_of(x.shape())));
+  if (wants_grad(x)) record_view(type, out, x, at(contiguous_geometry(x.shape())));
   return out;
 }
 

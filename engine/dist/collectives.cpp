@@ -409,7 +409,7 @@ TensorList whole_parameters(const TensorList& parts, const TensorList& gathered,
         std::make_shared<PendingExchange>(PendingExchange::scatter, mine, whole, group);
     last = pending;
     for (size_t k = 0; k < of.size(); ++k)
-      return_later(of[k], [pending, part = mine[k]]() mutable {
+      defer_gradient(of[k], [pending, part = mine[k]]() mutable {
         pending->wait();
         return std::move(part);
       });

@@ -57,7 +57,7 @@ bool through_permute(Node& node, const Shape& seen, TensorGeometry& r, Shape& in
   const Shape& back = node.kept<Shape>();
   input = back;
   for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
-  TensorGeometry whole = all_of(input), permuted = whole;
+  TensorGeometry whole = contiguous_geometry(input), permuted = whole;
   for (int d = 0; d < back.size(); ++d) permuted.stride[int(back[d])] = whole.stride[d];
   return remap(TensorGeometry(r), seen, contiguous_strides(seen), permuted, r);
 }
@@ -187,7 +187,8 @@ Tensor slice(const Tensor& x, Dim dim, int64_t first, int64_t n, int64_t step) {
     fail("slice: {} elements from {} by {} do not lie inside {}..{} (dimension {})", n,
          first + message_base(), step, message_base(), x.size(d) - 1 + message_base(), d + 1);
   static const NodeType type = view_type("slice");
-  return seen_at(type, x, [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
+  return make_view(type, x,
+                   [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
 }
 
 Tensor pick(const Tensor& x, Dim dim, Position index) {
@@ -199,7 +200,7 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
          index < 0 ? index.at : index + message_base(), message_base(), n - 1 + message_base(),
          d + 1, x.shape());
   static const NodeType type = view_type("select");
-  return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
+  return make_view(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }
 
 namespace {
@@ -434,7 +435,7 @@ TensorGeometry diagonal_of(const TensorGeometry& r, int64_t offset, int a, int b
 
 Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
   static const NodeType type = view_type("diagonal");
-  return seen_at(type, x, [&](const TensorGeometry& r) { return diagonal_of(r, offset, a, b); });
+  return make_view(type, x, [&](const TensorGeometry& r) { return diagonal_of(r, offset, a, b); });
 }
 
 struct Diagonal {
@@ -500,7 +501,7 @@ Tensor unfold(const Tensor& x, Dim dim, int64_t size, int64_t step) {
   };
   checked_count("unfold", windows(geometry_of(x)).size);
   static const NodeType type = view_type("unfold");
-  return seen_at(type, x, windows);
+  return make_view(type, x, windows);
 }
 
 namespace {
@@ -544,8 +545,8 @@ void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x)
   static const NodeType type{"as_strided", as_strided_backward};
   TensorGeometry in_x, in_storage = geometry_of(view);
   in_storage.offset -= x.offset();
-  if (!overlaps_itself(geometry_of(x)) &&
-      remap(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
+  if (!may_overlap_itself(geometry_of(x)) &&
+      remap(in_storage, x.shape(), x.strides(), contiguous_geometry(x.shape()), in_x))
     return record_view(inside, view, x, in_x);
   record(type, view, {&x}).keep(Strided{geometry_of(x), geometry_of(view), storage_size(x)});
 }

@@ -130,11 +130,11 @@ local steps = {
 }
 --- What `explain` says of some steps in several processes; the others are replayed.
 local how = {
-  accumulated = 'runs eagerly: averages of gradients include those that were added up without averages',
+  accumulated = 'runs eagerly: gradients were accumulated by a backward pass that did not average them',
   partly = dist.rank() == 0 and 'runs eagerly: the step does not use all parameters whose gradients the processes',
   shard = 'runs eagerly',
-  sync = 'runs eagerly: hooks, functions or several nets',
-  two = 'runs eagerly: hooks, functions or several nets',
+  sync = 'runs eagerly: a backward pass runs hooks, functions of the user or several nets',
+  two = 'runs eagerly: a backward pass runs hooks, functions of the user or several nets',
   inner = 'compiled step',
   message = 'runs eagerly: .*other than tensors',
 }

@@ -80,7 +80,7 @@ t.test('errors', function()
   for _ = 1, 1200 do long = long:sin() end
   t.raises(function() mt.plot.graph(long) end, 'more than 1000 operations and parameters')
   loss:backward()
-  t.raises(function() mt.plot.graph(loss) end, 'the graph was freed by a backward')
+  t.raises(function() mt.plot.graph(loss) end, 'the backward pass freed the graph')
 end)
 
 os.remove(path)

@@ -236,7 +236,7 @@ MT_TEST("no_grad and detach leave the graph", "[autograd]") {
     CHECK(!grad_enabled());
     CHECK(!(x * x).requires_grad());
     {
-      NoGrad on(true);
+      const GradMode on(true);
       CHECK((x * x).requires_grad());
     }
     CHECK(!grad_enabled());
@@ -350,7 +350,7 @@ MT_TEST("gradients pass through views and slices", "[autograd]") {
 MT_TEST("parts of a large tensor add up in any order", "[autograd]") {
   NoGrad off;
   const Shape shape = {128, 144};
-  const TensorGeometry all = all_of(shape);
+  const TensorGeometry all = contiguous_geometry(shape);
   std::vector<TensorGeometry> places;
   for (const int d : {0, 1})
     for (const auto& [first, n] : std::vector<std::pair<int64_t, int64_t>>{
@@ -542,6 +542,16 @@ MT_TEST("gradcheck finds a wrong gradient", "[autograd]") {
   };
   CHECK(error_of([&] { gradcheck(detached_slope, {x}); }) == kNoError);  // the first order is right
   CHECK(error_of([&] { gradgradcheck(detached_slope, {x}); }) != kNoError);  // the second is not
+  const TensorFunction unrecorded = [](const std::vector<Tensor>& in) {
+    const Tensor y = in[0].detach();
+    const auto backward = [y](const TensorList&) {
+      NoGrad off;
+      return TensorList{mt::sqrt(-y)};  // NaN beside 0
+    };
+    return record_function("unrecorded", {in[0]}, {y * 2.0}, {}, {}, backward)[0];
+  };
+  const Tensor at_zero = zeros({1}, Dtype::f64).requires_grad_();
+  CHECK(contains(error_of([&] { gradgradcheck(unrecorded, {at_zero}); }), "was not recorded"));
   CHECK(contains(error_of([] {
                    gradcheck([](const std::vector<Tensor>& in) { return in[0]; },
                              {leaf(zeros({1}))});
