@@ -18,22 +18,22 @@ struct Geometry : Conv {
   Shape y() const { return {batch, groups * outputs, out[0], out[1]}; }
 };
 
-// The three tensors of the sum: the part that computes one takes the others, in this order.
+// The three tensors of the sum, and for each the two others from which it is computed, in the order of the arguments.
 enum Role { kX, kW, kY };
 constexpr Role kOthers[3][2] = {{kW, kY}, {kX, kY}, {kX, kW}};
 
-/// The verb's arguments without the arrays, for operands of `one`'s dtype and device.
-Conv arguments(Role result, const Tensor& one, const Tensor& bias, const Geometry& g) {
+/// The verb's arguments without the arrays, for the dtype and device of `like`.
+Conv arguments(Role result, const Tensor& like, const Tensor& bias, const Geometry& g) {
   Conv c = g;
   constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
-  c.part = kPart[result], c.dtype = one.dtype(), c.tf32 = lets_tf32(c.dtype, one.device());
+  c.part = kPart[result], c.dtype = like.dtype(), c.tf32 = lets_tf32(c.dtype, like.device());
   c.bias = bias.defined() ? bias.data() : nullptr;
   return c;
 }
 
 /// With stride 1 the gradient of x is a convolution of y with the flipped weight, which oneDNN 2.6 computes up to
-/// twice as fast. Returns its arguments, in which x and y are exchanged, or `c` if it is none, one with negative
-/// padding or one of narrow images, where it is slower.
+/// twice as fast. Returns its arguments, in which x and y are exchanged. Returns `c` for another part or stride, for
+/// negative padding, and for narrow images, where the convolution is slower.
 Conv forward_form(const Conv& c) {
   constexpr int64_t kMinWidth = 6;
   if (c.part != ConvPart::input || c.dtype != Dtype::f32 || c.stride[0] != 1 || c.stride[1] != 1 ||
@@ -56,7 +56,7 @@ Conv forward_form(const Conv& c) {
 // Blocks of stride x stride positions become channels, and the convolution of the blocks has stride 1, for which
 // oneDNN has faster kernels. Patches of an image, such as those of a vision transformer, become a matrix product.
 
-/// The convolution of the blocks; its stride is 0 if there is none.
+/// The convolution of the blocks; its stride is 0 if the stride does not divide the kernel.
 Geometry blocks_of(const Geometry& g) {
   Geometry b = g;
   for (int d = 0; d < 2; ++d) {
@@ -67,8 +67,8 @@ Geometry blocks_of(const Geometry& g) {
   return b;
 }
 
-/// x, extended by zeros and cropped to what the windows cover, or back (sign -1).
-Tensor fit(const Tensor& x, const Geometry& g, const Geometry& blocks, int64_t sign) {
+/// Pads x with zeros and crops it to what the windows cover; with sign -1 the reverse.
+Tensor pad_to_windows(const Tensor& x, const Geometry& g, const Geometry& blocks, int64_t sign) {
   std::vector<int64_t> sides;
   for (int d = 1; d >= 0; --d) {
     sides.push_back(-g.offset[d] * sign);
@@ -77,24 +77,25 @@ Tensor fit(const Tensor& x, const Geometry& g, const Geometry& blocks, int64_t s
   return sides == std::vector<int64_t>(4) ? x : pad(x, sides);
 }
 
-Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geometry& g);
+Tensor compute(Role result, const Tensor* given, const Tensor& given_bias, const Geometry& g);
 
 Tensor compute_in_blocks(Role result, const Tensor* given, const Tensor& bias, const Geometry& g,
                          const Geometry& blocks) {
   const auto [down, across] = g.stride;
   const Tensor &x = given[kX], &w = given[kW];
-  const Tensor operands[] = {result == kX ? x : space_to_depth(fit(x, g, blocks, 1), down, across),
-                             result == kW ? w : space_to_depth(w, down, across), given[kY]};
+  const Tensor operands[] = {
+      result == kX ? x : space_to_depth(pad_to_windows(x, g, blocks, 1), down, across),
+      result == kW ? w : space_to_depth(w, down, across), given[kY]};
   const Tensor out = compute(result, operands, bias, blocks);
   if (result == kY) return out;
   const Tensor whole = depth_to_space(out, down, across);
-  return result == kW ? whole : fit(whole, g, blocks, -1);
+  return result == kW ? whole : pad_to_windows(whole, g, blocks, -1);
 }
 
 /// Calls the verb. `given` holds the two other tensors at the indices of their roles.
-Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geometry& g) {
+Tensor compute(Role result, const Tensor* given, const Tensor& given_bias, const Geometry& g) {
   NoGrad off;
-  const Tensor &one = given[kOthers[result][0]], bias = contiguous(bias0);
+  const Tensor &one = given[kOthers[result][0]], bias = contiguous(given_bias);
   Conv c = arguments(result, one, bias, g);
   const bool cpu = is_cpu(one.device());
   const auto through_float32 = [&] {
@@ -131,7 +132,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias0, const Geom
   }
   if (out.device().conv(c)) return out;
   if (!is_half(c.dtype)) require_openblas("conv");
-  return through_float32();  // oneDNN had no memory
+  return through_float32();  // oneDNN could not allocate memory
 }
 
 void conv_backward(Node& node, const Tensor& g, Tensor* dx);
@@ -139,7 +140,7 @@ const NodeType kParts[3] = {
     {"conv_transpose", conv_backward}, {"conv_weight", conv_backward}, {"conv", conv_backward}};
 
 /// Computes the tensor of role `result` from the two others, recorded.
-Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geometry& g) {
+Tensor record_part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geometry& g) {
   const auto [first, second] = kOthers[result];
   const Tensor &a = given[first], &b = given[second];
   Tensor out = compute(result, given, bias, g);
@@ -148,21 +149,21 @@ Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geo
   return out;
 }
 
-/// In the sum, the incoming gradient replaces the result.
+/// The gradients are the same sum, in which the incoming gradient replaces the result.
 void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
   const Role result = Role(node.type - kParts);
   Tensor given[3];
   given[result] = grad;
   for (int i = 0; i < 2; ++i) given[kOthers[result][i]] = node.get(i);
   for (int i = 0; i < 2; ++i)
-    if (node.wants(i)) dx[i] = part(kOthers[result][i], given, {}, node.kept<Geometry>());
+    if (node.wants(i)) dx[i] = record_part(kOthers[result][i], given, {}, node.kept<Geometry>());
   if (node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
 }
 
 // ---- patches ------------------------------------------------------------------------------------
 
-/// Images or volumes and their windows: the windows along height and width become columns, those
-/// along the depth become images whose channels are the slices of a window.
+/// The patches of images, as columns (n, c * kernel, windows); or of volumes with windows only along the depth, as
+/// images (n * windows, c * kernel, height, width).
 struct Patches {
   Shape whole, patch_shape;
   Window window[2];
@@ -173,7 +174,7 @@ struct Patches {
   static Patches of_volume(int64_t n, int64_t c, const Window& d, int64_t h, int64_t w) {
     return {{n, c, d.size, h, w}, {n * d.out, c * d.kernel, h, w}, {d}, 1};
   }
-  /// The patches as (n, c, kernel .., places .., rest ..).
+  /// The patches as (n, c, kernel .., out .., other dimensions ..).
   Tensor split(const Tensor& patches) const {
     const auto& [a, b] = window;
     const int64_t n = whole[0], c = whole[1];
@@ -183,9 +184,10 @@ struct Patches {
   }
 };
 
-/// Calls f(part, places) for each element of the kernel, with its part of the patches and the
-/// elements of `whole` that it covers in bounds.
-void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const auto& f, int i = 0) {
+/// Calls f(part, elements) for each element of the kernel: the part of the patches that belongs to it, and the elements
+/// of `whole` with which it is multiplied, both without those out of bounds.
+void for_each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const auto& f,
+                  int i = 0) {
   if (i == p.windows) return f(part, whole);
   const Window& d = p.window[i];
   for (int64_t k = 0; k < d.kernel; ++k) {
@@ -193,8 +195,8 @@ void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const a
     const int64_t from = first < 0 ? (-first + d.stride - 1) / d.stride : 0;
     const int64_t to = first >= d.size ? 0 : std::min(d.out, (d.size - 1 - first) / d.stride + 1);
     if (from >= to) continue;
-    each_tap(slice(pick(part, 2, k), p.windows + 1, from, to - from),
-             slice(whole, 2 + i, first + from * d.stride, to - from, d.stride), p, f, i + 1);
+    for_each_tap(slice(pick(part, 2, k), p.windows + 1, from, to - from),
+                 slice(whole, 2 + i, first + from * d.stride, to - from, d.stride), p, f, i + 1);
   }
 }
 
@@ -210,8 +212,8 @@ Tensor unfold_patches(const Tensor& x, const Patches& p) {
   }
   // The windows of an image with zero padding are copied completely.
   const Tensor out = image ? empty(p.patch_shape, x) : zeros(p.patch_shape, x);
-  each_tap(p.split(out), from, in,
-           [](const Tensor& part, const Tensor& places) { copy_(part, places); });
+  for_each_tap(p.split(out), from, in,
+               [](const Tensor& part, const Tensor& elements) { copy_(part, elements); });
   static const NodeType type{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
                                dx[0] = fold_patches(g, node.kept<Patches>());
                              }};
@@ -221,8 +223,8 @@ Tensor unfold_patches(const Tensor& x, const Patches& p) {
 
 Tensor fold_patches(const Tensor& patches, const Patches& p) {
   const Tensor out = zeros(p.whole, patches);
-  each_tap(p.split(patches.detach()), out, p,
-           [](const Tensor& part, const Tensor& places) { places += part; });
+  for_each_tap(p.split(patches.detach()), out, p,
+               [](const Tensor& part, const Tensor& elements) { elements += part; });
   static const NodeType type{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
                                dx[0] = unfold_patches(g, node.kept<Patches>());
                              }};
@@ -277,8 +279,8 @@ void check_bias(const char* name, const Tensor& bias, int64_t channels) {
     fail("{}: the bias is {}, the result has {} channels", name, bias.shape(), channels);
 }
 
-[[noreturn]] void fail_channels(const char* name, const Tensor& x, const Tensor& w,
-                                int64_t expected, int64_t groups) {
+[[noreturn]] void fail_input_channels(const char* name, const Tensor& x, const Tensor& w,
+                                      int64_t expected, int64_t groups) {
   fail("{}: the input {} has {} channels, the weight {} expects {} with groups {}", name, x.shape(),
        x.size(w.dim() == x.dim() ? 1 : 0), w.shape(), expected, groups);
 }
@@ -291,16 +293,16 @@ void check_groups(const char* name, int64_t groups, int64_t channels, const char
 }
 
 /// dilation * (kernel - 1) + 1, clamped to 2^62.
-int64_t span_of(int64_t kernel, int64_t dilation) {
+int64_t kernel_extent(int64_t kernel, int64_t dilation) {
   int64_t span;
   constexpr int64_t limit = int64_t(1) << 62;
   return __builtin_mul_overflow(kernel - 1, dilation, &span) || span >= limit ? limit : span + 1;
 }
 
 /// The number of windows that fit along one dimension.
-int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, int64_t kernel,
-                int64_t dilation, int64_t stride) {
-  const int64_t padded = size + before + after, span = span_of(kernel, dilation);
+int64_t count_windows(const char* name, int64_t size, int64_t before, int64_t after, int64_t kernel,
+                      int64_t dilation, int64_t stride) {
+  const int64_t padded = size + before + after, span = kernel_extent(kernel, dilation);
   if (span > padded)
     fail(
         "{}: the kernel of {} with dilation {} spans {}, more than the input of {} with padding {}",
@@ -351,7 +353,7 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
   check_groups(name, o.groups, w.size(0), "result");
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) / o.groups != w.size(1))
-    fail_channels(name, x0, w0, w.size(1) * o.groups, o.groups);
+    fail_input_channels(name, x0, w0, w.size(1) * o.groups, o.groups);
   check_bias(name, bias, w.size(0));
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
@@ -361,22 +363,22 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
     if (o.same) {
       if (stride[i] != 1)
         fail("{}: padding 'same' needs stride 1, the stride is {}", name, stride[i]);
-      const int64_t both = span_of(a.kernel, dilation[i]) - 1;
+      const int64_t both = kernel_extent(a.kernel, dilation[i]) - 1;
       if (both > INT32_MAX)
         fail("{}: padding 'same' would be {} for a kernel of {} with dilation {}", name, both,
              a.kernel, dilation[i]);
       before = both / 2, after = both - before;
     }
-    a.out = windows(name, a.size, before, after, a.kernel, dilation[i], stride[i]);
+    a.out = count_windows(name, a.size, before, after, a.kernel, dilation[i], stride[i]);
     a.offset = -before;
   }
   const Geometry g = geometry_of(x, w, o.groups, axis);
   checked_count(name, g.y());
-  if (spatial < 3) return finish(p, spatial, part(kY, {x, w, {}}, p.bias, g));
+  if (spatial < 3) return finish(p, spatial, record_part(kY, {x, w, {}}, p.bias, g));
   // The windows along the depth become images, with zero padding.
   const Patches depth = Patches::of_volume(x.size(0), x.size(1), axis[0], x.size(3), x.size(4));
   checked_count(name, depth.patch_shape);
-  const Tensor y = part(kY, {unfold_patches(x, depth), reshape(w, g.w()), {}}, p.bias, g);
+  const Tensor y = record_part(kY, {unfold_patches(x, depth), reshape(w, g.w()), {}}, p.bias, g);
   const Tensor volumes = reshape(y, {x.size(0), axis[0].out, w.size(0), g.out[0], g.out[1]});
   return finish(p, spatial, contiguous(transpose(volumes, 1, 2)));
 }
@@ -389,7 +391,7 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   const ConvOperands p = prepare(name, spatial, x0, w0, bias);
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, x.size(1), "input");
-  if (x.size(1) != w.size(0)) fail_channels(name, x0, w0, w.size(0), o.groups);
+  if (x.size(1) != w.size(0)) fail_input_channels(name, x0, w0, w.size(0), o.groups);
   check_bias(name, bias, w.size(1) * o.groups);
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
@@ -399,7 +401,7 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
     if (more[i] >= std::max(stride[i], dilation[i]))
       fail("{}: output_padding is {}, it must be less than the stride {} or the dilation {}", name,
            more[i], stride[i], dilation[i]);
-    const int64_t span = span_of(a.kernel, dilation[i]);
+    const int64_t span = kernel_extent(a.kernel, dilation[i]);
     if (__builtin_mul_overflow(a.out - 1, stride[i], &a.size) ||
         __builtin_add_overflow(a.size, span + more[i] - 2 * padding[i], &a.size))
       fail("{}: the result would not fit in memory: an input of {} with stride {}", name, a.out,
@@ -411,10 +413,10 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   checked_count(name, g.x());
   Tensor y;
   if (spatial < 3) {
-    y = part(kX, {{}, w, x}, {}, g);
+    y = record_part(kX, {{}, w, x}, {}, g);
   } else {  // all slices are added at their positions in the volumes
     const Tensor slices = reshape(transpose(x, 1, 2), g.y());
-    y = part(kX, {{}, reshape(w, g.w()), slices}, {}, g);
+    y = record_part(kX, {{}, reshape(w, g.w()), slices}, {}, g);
     const Patches depth =
         Patches::of_volume(x.size(0), y.size(1) / axis[0].kernel, axis[0], y.size(2), y.size(3));
     checked_count(name, depth.whole);
@@ -431,19 +433,19 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tens
          spatial_names(spatial));
   const ConvOperands p = prepare(name, spatial, x0, w0, {});
   const Tensor &x = p.x, &w = p.w;
-  if (x.size(1) != w.size(1)) fail_channels(name, x0, w0, w.size(1), 1);
+  if (x.size(1) != w.size(1)) fail_input_channels(name, x0, w0, w.size(1), 1);
   const auto window = [&](int d) {
     return Window{x.size(d), w.size(d), 1, reverse ? -1 : 1, 0, x.size(d)};
   };
   const Geometry g = geometry_of(x, w, 1, {{}, window(2), window(3)});
   checked_count(name, g.y());
-  return finish(p, spatial, part(kY, {x, w, {}}, {}, g));
+  return finish(p, spatial, record_part(kY, {x, w, {}}, {}, g));
 }
 
 Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
   const Tensor one = ones({1, 1, h.kernel, w.kernel}, x);
   const Geometry g = geometry_of(x, one, 1, {{}, h, w});
-  return squeeze(part(kY, {unsqueeze(x, 1), one, {}}, {}, g), 1);
+  return squeeze(record_part(kY, {unsqueeze(x, 1), one, {}}, {}, g), 1);
 }
 
 static Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& size,
@@ -455,7 +457,7 @@ static Patches checked_patches(const char* name, int64_t n, int64_t c, const Sha
   Window window[2];
   for (int i = 0; i < 2; ++i) {
     const int64_t b = o.padding[i], d = o.dilation[i], s = o.stride[i];
-    window[i] = {size[i], k[i], s, d, -b, windows(name, size[i], b, b, k[i], d, s)};
+    window[i] = {size[i], k[i], s, d, -b, count_windows(name, size[i], b, b, k[i], d, s)};
   }
   checked_count(name, {n, c, k[0], k[1], window[0].out, window[1].out});
   checked_count(name, {n, c, size[0] + 2 * o.padding[0], size[1] + 2 * o.padding[1]});
