@@ -42,6 +42,8 @@ end)
 test('mt functions of one element, by name and as methods', function()
   local z = mt.map(function(a) return mt.relu(a) + mt.sigmoid(a) + mt.leaky_relu(a, 0.1) end)(x)
   near(z:reshape(-1):tolist(), (x:relu() + x:sigmoid() + mt.leaky_relu(x, 0.1)):reshape(-1):tolist(), 1e-12)
+  local zero, minus_zero = mt.map(function(a) return mt.leaky_relu(a, 0), mt.leaky_relu(a, -0.0) end)(mt.tensor{-1})
+  eq({1 / zero:item(), 1 / minus_zero:item()}, {-math.huge, math.huge})
   local relu = mt.relu
   eq(mt.map(function(a) return relu(a) end)(x):tolist(), x:relu():tolist())
   eq(mt.map(function(a) return a:relu() end)(x):tolist(), x:relu():tolist())

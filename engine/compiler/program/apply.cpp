@@ -15,23 +15,23 @@
 #include "kernels/tree.h"
 
 namespace mt::ir {
-/// Whether a dtype can represent the integer x.
-static bool holds(Dtype dtype, double x) {
+/// Whether an integer dtype can represent x.
+static bool can_represent(Dtype dtype, double x) {
   return x < 0x1p63 && with_dtype(dtype, [&](auto zero) {
            return double(math::convert<decltype(zero)>(x)) == x;
          });
 }
 
-/// Whether all divisors of a program of integers are known not to be 0. An input is tested.
-static bool divides_whole(const Program& p, const std::vector<Tensor>& inputs,
-                          const double* numbers) {
+/// Whether no divisor of a program of integers is 0. Inputs are tested; a computed divisor counts as possibly 0.
+static bool has_nonzero_divisors(const Program& p, const std::vector<Tensor>& inputs,
+                                 const double* numbers) {
   for (int i = 0; i < p.count; ++i) {
     if (p.code[i].op != op::id<op::Remainder>) continue;
-    const Instruction& by = p.code[p.code[i].in[1]];
-    if (by.op >= 0 || (by.op == kInput && by.which >= int(inputs.size()))) return false;
-    if (by.op == kConstant ? by.constant == 0 : by.op == kNumber && numbers[by.which] == 0)
-      return false;
-    if (by.op == kInput && any(op::eq(inputs[size_t(by.which)].detach(), 0.0)).item() != 0)
+    const Instruction& y = p.code[p.code[i].in[1]];
+    if (y.op == kConstant ? y.constant == 0
+        : y.op == kNumber ? numbers[y.which] == 0
+                          : y.op != kInput || y.which >= int(inputs.size()) ||
+                                any(op::eq(inputs[size_t(y.which)].detach(), 0.0)).item() != 0)
       return false;
   }
   return true;
@@ -39,23 +39,23 @@ static bool divides_whole(const Program& p, const std::vector<Tensor>& inputs,
 
 Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
                       const double* numbers) {
-  Dtype tensors = Dtype::none, points = Dtype::none;
+  Dtype tensors = Dtype::none, zero_dim = Dtype::none;
   for (const Tensor& x : inputs) {
-    Dtype& kind = x.dim() == 0 ? points : tensors;
+    Dtype& kind = x.dim() == 0 ? zero_dim : tensors;
     kind = promote(kind, x.dtype());
   }
-  Dtype d = tensors == Dtype::none ? points : tensors;
-  if (tensors != Dtype::none && points != Dtype::none && !is_float(tensors) &&
-      (is_float(points) || tensors == Dtype::b8))
-    d = promote(tensors, points);
+  Dtype d = tensors == Dtype::none ? zero_dim : tensors;
+  if (tensors != Dtype::none && zero_dim != Dtype::none && !is_float(tensors) &&
+      (is_float(zero_dim) || tensors == Dtype::b8))
+    d = promote(tensors, zero_dim);
   if (is_float(d)) return d;
   if (d == Dtype::b8) d = Dtype::i64;
   const Program& p = e.program();
-  bool whole = e.is_whole() && d != Dtype::none;
-  for (int k = 0; k < p.numbers && whole; ++k) whole = holds(d, numbers[k]);
-  for (int i = 0; i < p.count && whole; ++i)
-    if (p.code[i].op == kConstant) whole = holds(d, p.code[i].constant);
-  return whole && divides_whole(p, inputs, numbers) ? d : default_dtype();
+  bool integral = e.is_integral() && d != Dtype::none;
+  for (int k = 0; k < p.numbers && integral; ++k) integral = can_represent(d, numbers[k]);
+  for (int i = 0; i < p.count && integral; ++i)
+    if (p.code[i].op == kConstant) integral = can_represent(d, p.code[i].constant);
+  return integral && has_nonzero_divisors(p, inputs, numbers) ? d : default_dtype();
 }
 
 namespace {
@@ -70,7 +70,7 @@ std::vector<int> last_reads(const Program& p) {
   return last;
 }
 
-/// Runs the operations one by one, if a device has no kernel for the program or it is too large for one.
+/// Runs the operations one by one: for a program that is too large for a kernel, or has none on this device.
 std::vector<Tensor> compose(const Expression& e, const std::vector<Tensor>& in,
                             const double* numbers, Dtype dtype, const Device& device) {
   const Program& p = e.program();
@@ -144,6 +144,7 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
     if (run(e, dtype, space, results, inputs, numbers, device)) return results;
   }
   std::vector<Tensor> converted;
+  // Column-major operands are copied to row-major order, which results have.
   const bool copies = std::any_of(inputs.begin(), inputs.end(), is_column_major);
   for (size_t k = 0; (copies || !alike || calculated != dtype) && k < inputs.size(); ++k) {
     const Tensor x = to(inputs[k].detach(), calculated);
@@ -190,8 +191,7 @@ void program_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kProgram{"map", program_backward};
 
-/// Records a program of one result whose gradient reads at most kMaxSaved inputs; false if it reads
-/// more.
+/// Records a program of one result whose gradient reads at most kMaxSaved inputs, as one node; false if it reads more.
 bool record_small(const Expression& e, const Expression::Gradient& d,
                   const std::vector<Tensor>& inputs, const Tensor& out, const double* numbers) {
   SavedProgram kept{&d, {}};
@@ -208,6 +208,7 @@ bool record_small(const Expression& e, const Expression::Gradient& d,
   return true;
 }
 
+/// Records any other program, as a CustomFunction.
 std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient& d,
                                  const char* name, const Shape& space,
                                  const std::vector<Tensor>& inputs,
@@ -238,9 +239,9 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
                          backward);
 }
 
-std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape& space,
-                             const std::vector<Tensor>& inputs, std::vector<Tensor> outputs,
-                             const double* numbers) {
+std::vector<Tensor> record_gradient(const Expression& e, const char* name, const Shape& space,
+                                    const std::vector<Tensor>& inputs, std::vector<Tensor> outputs,
+                                    const double* numbers) {
   unsigned wanted = 0;
   for (size_t k = 0; k < inputs.size(); ++k) wanted |= unsigned(inputs[k].requires_grad()) << k;
   const Expression::Gradient& d = e.gradient(wanted);
@@ -251,16 +252,16 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
 }
 
 /// Whether all have the same float dtype.
-bool one_float(const std::vector<Tensor>& given) {
+bool have_one_float_dtype(const std::vector<Tensor>& given) {
   bool same = is_float(given[0].dtype());
   for (const Tensor& x : given) same &= x.dtype() == given[0].dtype();
   return same;
 }
 /// The result of a program that is one operation, for tensors that broadcast.
-Tensor alone(const Expression& e, const std::vector<Tensor>& given) {
+Tensor apply_single_op(const Expression& e, const std::vector<Tensor>& given) {
   const Tensor* all[kMaxProgramInputs];
   for (size_t k = 0; k < given.size(); ++k) all[k] = &given[k];
-  return elementwise(e.alone(), all);
+  return elementwise(e.single_op(), all);
 }
 
 }  // namespace
@@ -279,7 +280,7 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
     if (x.shape() != shape) shape = broadcast(name, shape, x.shape());
     wants |= wants_grad(x);
   }
-  if (e.alone() >= 0 && !out && one_float(given)) return {alone(e, given)};
+  if (e.single_op() >= 0 && !out && have_one_float_dtype(given)) return {apply_single_op(e, given)};
   std::vector<Tensor> made;
   for (size_t k = 0; !alike && k < given.size(); ++k) {
     const Tensor& y = wants ? to(given[k], dtype) : given[k];
@@ -287,8 +288,9 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
   }
   const std::vector<Tensor>& inputs = alike ? given : made;
   std::vector<Tensor> results = compute(e, inputs, dtype, shape, device, numbers, out);
-  return wants && is_float(dtype) ? recorded(e, name, shape, inputs, std::move(results), numbers)
-                                  : results;
+  return wants && is_float(dtype)
+             ? record_gradient(e, name, shape, inputs, std::move(results), numbers)
+             : results;
 }
 
 std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
@@ -311,17 +313,17 @@ std::vector<Tensor> apply_in(const Expression& e, const char* name,
   bool wants = false;
   for (const Tensor& x : inputs) wants |= wants_grad(x);
   std::vector<Tensor> results = compute(e, inputs, dtype, space, device, numbers, nullptr);
-  return wants ? recorded(e, name, space, inputs, std::move(results), numbers) : results;
+  return wants ? record_gradient(e, name, space, inputs, std::move(results), numbers) : results;
 }
 
-// ---- reductions by a function of two numbers: in blocks, pass by pass, or level by level ------------------
+// ---- reductions by a function of two numbers -----------------------------------------------------------
 
 namespace {
 
 constexpr const char* kName = "reduce";
 
-/// Combines pairs of neighbours of x [outer, n, inner] until at most `results` are left.
-Tensor levels(const Pair& pair, Tensor x, int64_t results = 1) {
+/// Combines pairs of neighbours of x [outer, n, inner], level by level, until at most `results` are left.
+Tensor combine_levels(const Pair& pair, Tensor x, int64_t results = 1) {
   while (x.size(1) > results) {
     const int64_t n = x.size(1), half = n / 2;
     const Tensor y = pair(slice(x, 1, 0, half, 2), slice(x, 1, 1, half, 2));
@@ -329,7 +331,8 @@ Tensor levels(const Pair& pair, Tensor x, int64_t results = 1) {
   }
   return x;
 }
-Pair applied(const Expression& pair, const std::vector<double>& numbers) {
+/// The program as a function of tensors.
+Pair as_pair(const Expression& pair, const std::vector<double>& numbers) {
   return [&pair, numbers](const Tensor& a, const Tensor& b) {
     return apply(pair, kName, {a, b}, numbers.data())[0];
   };
@@ -339,14 +342,14 @@ Pair applied(const Expression& pair, const std::vector<double>& numbers) {
 const Program* pair_of_pairs(const Expression& pair) {
   if (3 * pair.program().count > kMaxProgramSlots) return nullptr;
   static std::mutex lock;
-  static auto* const known = new std::unordered_map<const Expression*, const Program*>;
+  static auto* const cache = new std::unordered_map<const Expression*, const Program*>;
   const std::lock_guard guard(lock);
-  const Program*& made = (*known)[&pair];
-  if (made) return made;
+  const Program*& program = (*cache)[&pair];
+  if (program) return program;
   Builder b;
-  const auto joined = [&](int x, int y) { return b.add(pair, {x, y})[0]; };
-  const int first = joined(b.input(0), b.input(1)), second = joined(b.input(2), b.input(3));
-  return made = &b.finish({joined(first, second)}, 4, pair.program().numbers).program();
+  const auto combine = [&](int x, int y) { return b.add(pair, {x, y})[0]; };
+  const int first = combine(b.input(0), b.input(1)), second = combine(b.input(2), b.input(3));
+  return program = &b.finish({combine(first, second)}, 4, pair.program().numbers).program();
 }
 Tree tree_of(const Expression& pair, const Tensor& x, const double* numbers, const Tensor& out) {
   return {&pair.program(), nullptr,   x.size(2) < kTreeLongRow ? nullptr : pair_of_pairs(pair),
@@ -354,14 +357,14 @@ Tree tree_of(const Expression& pair, const Tensor& x, const double* numbers, con
           x.size(2),       numbers,   {},
           x.data(),        nullptr,   out.data()};
 }
-/// Reduces each line of x [outer, n, inner], contiguous, to one element.
-Tensor pass(const Expression& pair, const Tensor& x, const std::vector<double>& numbers) {
+/// Reduces each line of x [outer, n, inner], contiguous, to tree_results(n, inner) elements.
+Tensor reduce_pass(const Expression& pair, const Tensor& x, const std::vector<double>& numbers) {
   const int64_t results = tree_results(x.size(1), x.size(2));
   const Tensor y = empty({x.size(0), results, x.size(2)}, x.dtype());
   run_tree_on_cpu(tree_of(pair, x, numbers.data(), y));
   if (!wants_grad(x)) return y;
-  const auto composed = [pair = applied(pair, numbers), results](const TensorList& in) {
-    return std::vector{levels(pair, in[0], results)};
+  const auto composed = [pair = as_pair(pair, numbers), results](const TensorList& in) {
+    return std::vector{combine_levels(pair, in[0], results)};
   };
   const Expression::Gradient& d = pair.gradient(3);
   if (!d.expression || d.inputs.size() != 2) return composed({x})[0];
@@ -392,7 +395,7 @@ Tensor along(const Tensor& x, int dim, Dtype dtype, const auto& reduce) {
 }  // namespace
 
 Tensor reduce_pairs(const Pair& pair, const Tensor& x, int dim) {
-  return along(x, dim, x.dtype(), [&](const Tensor& lines) { return levels(pair, lines); });
+  return along(x, dim, x.dtype(), [&](const Tensor& lines) { return combine_levels(pair, lines); });
 }
 
 Tensor reduce_pairs(const Expression& pair, const Tensor& x, int dim, const double* numbers) {
@@ -400,8 +403,8 @@ Tensor reduce_pairs(const Expression& pair, const Tensor& x, int dim, const doub
   const std::vector<double> kept(numbers, numbers + pair.program().numbers);
   return along(x, dim, dtype, [&](Tensor y) {
     if (!is_cpu(x.device()) || step_recorder || pair.program().slots > kMaxProgramSlots)
-      return levels(applied(pair, kept), y);
-    for (y = contiguous(y); y.size(1) > 1;) y = pass(pair, y, kept);
+      return combine_levels(as_pair(pair, kept), y);
+    for (y = contiguous(y); y.size(1) > 1;) y = reduce_pass(pair, y, kept);
     return y;
   });
 }

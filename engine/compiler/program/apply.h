@@ -8,12 +8,12 @@
 
 namespace mt::ir {
 
-/// The dtype in which a program computes its numbers, from inputs and parameters. A 0-d tensor
-/// ranks below others, as in PyTorch.
+/// The dtype in which a program computes its numbers, from its inputs and parameters. A 0-d tensor changes it only if
+/// its category (bool, integer, float) is higher than that of the others, as in PyTorch.
 Dtype computing_dtype(const Expression&, const std::vector<Tensor>& inputs, const double* numbers);
 
-/// Every result of the program for inputs, on one device, of any shapes that broadcast together. Their
-/// dtype is the promoted one of the inputs, or the default float for integers unless the program has
+/// All results of the program for inputs on one device whose shapes broadcast together. Their dtype is
+/// the promoted one of the inputs, or the default float for integers unless the program has
 /// only integers; bools are bool. `numbers` are its parameters. Gradients of every order are recorded.
 std::vector<Tensor> apply(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                           const double* numbers);

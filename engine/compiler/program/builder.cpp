@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "engine/compiler/program/value.h"
 #include "engine/ops/ops.h"
@@ -18,18 +19,18 @@ uint64_t mix(uint64_t h, uint64_t x) {
 
 template <class Op> bool is(int op) { return op == op::id<Op>; }
 
-/// Whether the operation gives a bool for numbers.
+/// Whether the operation gives a bool for operands that are numbers.
 bool answers_bool(int op) { return op_row(op).answers_bool; }
 
 template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
-/// The operations of Expression::is_whole.
-bool keeps_whole(int op) {
+/// The operations of Expression::is_integral.
+bool keeps_integers(int op) {
   return answers_bool(op) ||
          one_of<op::Add, op::Sub, op::Mul, op::Neg, op::Where, op::Abs, op::Sign, op::Minimum,
                 op::Maximum, op::Square, op::Relu, op::Remainder>(op);
 }
 
-/// What an instruction computes.
+/// A key that is equal for instructions that compute the same value.
 std::array<uint64_t, 3> key_of(const Instruction& c) {
   return {uint64_t(uint16_t(c.op)) << 48 | uint64_t(uint16_t(c.in[0])) << 32 |
               uint64_t(uint16_t(c.in[1])) << 16 | uint16_t(c.in[2]),
@@ -48,7 +49,7 @@ Program program_of(const std::vector<Instruction>& code, const std::vector<int16
 
 }  // namespace
 
-thread_local Builder* Building::current_ = nullptr;
+thread_local Builder* BuilderScope::current_ = nullptr;
 
 int Builder::put(Instruction c) {
   const auto [at, is_new] = known_.try_emplace(key_of(c), count());
@@ -183,7 +184,8 @@ int Builder::add(int op, const int* given, const double* params) {
   int which = -1;
   if (row.params > 0) {
     for (size_t at = 0; at < params_.size() && which < 0; at += op::kMaxParams)
-      if (std::equal(params, params + row.params, &params_[at])) which = int(at);
+      if (std::memcmp(params, &params_[at], sizeof(double) * size_t(row.params)) == 0)
+        which = int(at);  // 0 and -0 differ
     if (which < 0) {
       which = int(params_.size());
       for (int k = 0; k < op::kMaxParams; ++k) params_.push_back(k < row.params ? params[k] : 0);
@@ -278,7 +280,7 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
   return slots;
 }
 
-/// These instructions in this order, with their operands and the outputs renumbered.
+/// The instructions in this order, with their operands and the outputs renumbered.
 std::vector<Instruction> in_order(const std::vector<Instruction>& code,
                                   const std::vector<int>& order, std::vector<int16_t>& outputs) {
   std::vector<int16_t> place(code.size(), -1);
@@ -364,9 +366,9 @@ const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<i
   return intern(std::move(f), int(inputs.size()), count);
 }
 
-/// See Expression::alone().
-static int operation_alone(const std::vector<Instruction>& code,
-                           const std::vector<int16_t>& outputs, int inputs) {
+/// See Expression::single_op().
+static int find_single_op(const std::vector<Instruction>& code, const std::vector<int16_t>& outputs,
+                          int inputs) {
   if (outputs.size() != 1 || int(code.size()) != inputs + 1 || outputs[0] != inputs) return -1;
   const Instruction& last = code.back();
   if (last.op < 0 || last.which >= 0 || op_row(last.op).inputs != inputs) return -1;
@@ -386,14 +388,14 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
   program_ = program_of(code_, outputs_, params_, inputs, numbers, hash);
   program_.by_rows = by_rows, program_.slots = assign_slots(code_, outputs_, by_rows);
   for (const Instruction& c : code_) {
-    if (c.op >= 0) whole_ &= keeps_whole(c.op);
-    if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
+    if (c.op >= 0) integral_ &= keeps_integers(c.op);
+    if (c.op == kConstant) integral_ &= c.constant == std::floor(c.constant);
   }
-  alone_ = operation_alone(code_, outputs_, inputs);
+  single_op_ = find_single_op(code_, outputs_, inputs);
   if (by_rows) find_segments();
 }
 
-/// Sorts into values per row, then elements, then reductions of them, level by level.
+/// Sorts the instructions by level, and in each level: values of rows, values of elements, reductions of these.
 void Expression::sort_by_rows() {
   const size_t n = code_.size();
   std::vector<int> order(n), key(n, -1), level(n, 0);

@@ -16,7 +16,7 @@ namespace mt::ir {
 
 class Expression;
 
-/// A program that exceeds the limits of devices.
+/// The error of a program that exceeds the limits of devices.
 struct TooLarge : Error {
   using Error::Error;
 };
@@ -28,7 +28,7 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  int input(int which, bool is_row = false);  // an element of tensor `which`; or one per row
+  int input(int which, bool is_row = false);  // an element of tensor `which`, one per row if is_row
   int number(int which);                      // parameter `which`
   int constant(double);
   int constant_bool(bool);
@@ -57,11 +57,11 @@ class Builder {
   void set_line(int line) { line_ = line; }
   int line() const { return line_; }
 
-  /// The program that computes these values; equal programs are one object, which is never freed.
-  /// Throws TooLarge if it has too many inputs or outputs.
+  /// The program that computes the values `outputs`, with so many inputs and numbers; equal programs are one object,
+  /// which is never freed. Throws TooLarge if there are too many inputs or outputs.
   const Expression& finish(const std::vector<int>& outputs, int inputs, int numbers) const;
-  /// The same with only those inputs, and if a list is given only those numbers, that it reads: in
-  /// the order of the lists.
+  /// The same with only the inputs that it reads, whose indices it appends to `inputs`, and if `numbers` is given only
+  /// the numbers that it reads.
   const Expression& finish(const std::vector<int>& outputs, std::vector<int>& inputs,
                            std::vector<int>* numbers = nullptr) const;
 
@@ -90,8 +90,8 @@ class Builder {
 int add_derivative(Builder&, int op, int part, const int* operands, int n, const double* params);
 int add_derivative(Builder&, int op, int part, const int* operands, int n, const int* params);
 
-/// The gradient of a reduction as in the map verb, whose operation `op` is: from the incoming gradient
-/// and what the derivative reads. -1: it has no formula.
+/// The gradient of a reduction from the incoming gradient and what the derivative reads; `op` is its operation of the
+/// map verb (op::GradientOf). -1: it has no formula.
 int add_reduction_gradient(Builder&, int op, const int* operands, int n, const double* numbers);
 
 /// The sum of a value along rows of `row` elements, with other bits than `reduce`: if possible it is
@@ -107,10 +107,11 @@ const Expression* formula_of(int op, const double* params, unsigned unknown = 0)
 class Expression {
  public:
   const Program& program() const { return program_; }
-  /// Whether it has results in integers: it only adds, subtracts, multiplies, compares, selects.
-  bool is_whole() const { return whole_; }
+  /// Whether it can be computed in integers: its constants are integers, and it only adds, multiplies, compares,
+  /// selects and so on.
+  bool is_integral() const { return integral_; }
   /// The operation, if the program is one operation on its inputs in their order; otherwise -1.
-  int alone() const { return alone_; }
+  int single_op() const { return single_op_; }
   bool is_bool(int output) const { return program_.code[program_.output[output]].is_bool; }
   bool is_row(int output) const { return program_.code[program_.output[output]].is_row; }
 
@@ -119,8 +120,7 @@ class Expression {
   struct Gradient {
     const Expression* expression = nullptr;  // null: all others are zero
     std::vector<int> operands;
-    std::vector<int>
-        inputs;  // the inputs whose gradients are the results: those that are not always zero
+    std::vector<int> inputs;  // those whose gradients are the results: they are not always zero
     struct Passed {
       int input, result;
     };
@@ -148,8 +148,8 @@ class Expression {
   void add_segment(int begin, int end);
   std::deque<SegmentCode> parts_;
   std::vector<Segment> segments_;
-  bool whole_ = true;
-  int alone_ = -1;
+  bool integral_ = true;
+  int single_op_ = -1;
   mutable std::mutex lock_;
   mutable std::map<unsigned, std::unique_ptr<Gradient>> gradients_;
 };

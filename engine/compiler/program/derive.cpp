@@ -1,9 +1,9 @@
 // derive.cpp -- derivatives of expression programs, and programs of operations: the formulas of kernels/ops.h on
 // symbolic values
 //
-// In forward mode, for one input after the other: a `select` selects one of two slopes, so the slope of
-// the branch that was not selected (log of a negative number) does no harm, unlike 0 times it. Values
-// that several derivatives need are computed once.
+// Derivatives are computed in forward mode, for one input after the other. A `select` selects one of two tangents: that
+// of the other branch may be NaN (log of a negative number), which a product with 0 would keep. Values that several
+// derivatives need are computed once.
 #include <algorithm>
 
 #include "engine/compiler/program/value.h"
@@ -17,17 +17,17 @@ template <class Op, int Part> constexpr Formula derivative_of() {
   if constexpr (op::has_derivative<Op, Part>) return &op::call_formula<Op, Part, Value, Value>;
   else return nullptr;
 }
-template <class Op> constexpr Formula own_formula() {
+template <class Op> constexpr Formula value_of() {
   if constexpr (op::traceable<Op>) return &op::call_formula<Op, 0, Value, Value>;
   else return nullptr;
 }
 struct OperationFormulas {
-  Formula own, by[3];
+  Formula value, derivative[3];  // derivative[k]: by input k; null: none
 };
 constinit const auto formulas = table_of(op::Operations{}, [](auto of) {
   using Op = decltype(of);
   return OperationFormulas{
-      own_formula<Op>(), {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
+      value_of<Op>(), {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
 });
 
 std::vector<Value> values_of(const int* ids, int n) {
@@ -36,7 +36,7 @@ std::vector<Value> values_of(const int* ids, int n) {
   return list;
 }
 
-/// a + b, where -1 means 0.
+/// x + y, where x may be -1, which means 0.
 int sum_of(Builder& b, int x, int y) {
   const int in[] = {x, y};
   return x < 0 ? y : b.add(op::id<op::Add>, in);
@@ -45,9 +45,9 @@ int sum_of(Builder& b, int x, int y) {
 }  // namespace
 
 int add_derivative(Builder& b, int op, int part, const int* operands, int n, const int* params) {
-  const Formula f = formulas[op].by[part - 1];
+  const Formula f = formulas[op].derivative[part - 1];
   if (!f) return -1;
-  const Building here(b);
+  const BuilderScope here(b);
   return f(values_of(operands, n).data(), values_of(params, op_row(op).params).data()).id;
 }
 int add_derivative(Builder& b, int op, int part, const int* operands, int n, const double* params) {
@@ -82,23 +82,23 @@ constinit const auto reduction_gradients = table_of(op::Reductions{}, [](auto of
 int add_reduction_gradient(Builder& b, int op, const int* operands, int n, const double* numbers) {
   const auto at = std::ranges::find(reduction_gradients, op, &ReductionGradient::op);
   if (at == std::end(reduction_gradients)) return -1;
-  const Building here(b);
+  const BuilderScope here(b);
   return at->formula(values_of(operands, n).data(), numbers).id;
 }
 
 const Expression* formula_of(int op, const double* params, unsigned unknown) {
   const OpRow& row = op_row(op);
-  const Formula f = formulas[op].own;
+  const Formula f = formulas[op].value;
   if (!f) return nullptr;
   Builder b;
-  const Building here(b);
+  const BuilderScope here(b);
   std::vector<Value> operands, parameters;
   for (int k = 0; k < row.inputs; ++k) operands.emplace_back(Value::Id{b.input(k)});
   for (int k = 0; k < row.params; ++k)
     parameters.push_back(unknown >> k & 1 ? Value(Value::Id{b.number(k)}) : Value(params[k]));
   const int result = f(operands.data(), parameters.data()).id;
   const Expression& e = b.finish({result}, row.inputs, row.params);
-  return e.alone() == op ? nullptr : &e;
+  return e.single_op() == op ? nullptr : &e;
 }
 
 namespace {
@@ -113,11 +113,11 @@ int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
   return add_derivative(b, c.op, k + 1, operand.data(), int(operand.size()), params);
 }
 
-/// The derivative of value i by an input, given those of its operands (-1: 0); -1 if it is 0.
-int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>& slope) {
+/// The tangent (the derivative by an input) of `value`, instruction c, from the tangents of earlier values; -1 means 0.
+int tangent_of(Builder& b, const Instruction& c, int value, const std::vector<int>& tangent) {
   const OpRow& row = op_row(c.op);
   if (row.answers_bool || c.is_bool) return -1;
-  const auto at = [&](int k) { return c.in[k] < 0 ? -1 : slope[c.in[k]]; };
+  const auto at = [&](int k) { return c.in[k] < 0 ? -1 : tangent[c.in[k]]; };
   if (c.op == op::id<op::Where>) {
     if (at(1) < 0 && at(2) < 0) return -1;
     const int in[] = {c.in[0], at(1) < 0 ? b.constant(0) : at(1),
@@ -139,22 +139,23 @@ int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>
   return sum;
 }
 
-/// The gradient of input `by`: the sum over results of incoming gradient times slope, or -1.
+/// The gradient of input `by`: the sum over the outputs of the incoming gradient g times the tangent; -1 means 0.
+/// `forward`: the number of values of the program itself.
 int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::vector<int>& g,
                 const std::vector<int>& inputs, int forward) {
-  std::vector<int> slope(forward, -1);
-  slope[inputs[by]] = b.constant(1);
+  std::vector<int> tangent(forward, -1);
+  tangent[inputs[by]] = b.constant(1);
   for (int i = 0; i < forward; ++i) {
     const Instruction c = b.instruction(i);
     if (c.op < 0) continue;
     b.set_line(c.line);
-    slope[i] = slope_of(b, c, i, slope);
+    tangent[i] = tangent_of(b, c, i, tangent);
   }
   int sum = -1;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    const int s = outputs[k] < 0 ? -1 : slope[outputs[k]];
-    if (s < 0) continue;
-    const int factors[] = {g[k], s};
+    const int t = outputs[k] < 0 ? -1 : tangent[outputs[k]];
+    if (t < 0) continue;
+    const int factors[] = {g[k], t};
     sum = sum_of(b, sum, b.add(op::id<op::Mul>, factors));
   }
   return sum;
@@ -166,7 +167,8 @@ int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::
 
 namespace {
 
-/// Rewrites sums of the values from `first` on so that few of them wait for each other.
+/// Builds the sum of a value along a row from sums of its parts, if these depend on fewer other sums. Only values from
+/// `first` on are split.
 struct RowSums {
   Builder& b;
   const int64_t row;
@@ -177,14 +179,14 @@ struct RowSums {
     const int in[] = {x, y, -1};
     return b.add(op, in);
   }
-  /// The number of sums along the row that must be computed one after the other for a value.
+  /// The largest number of sums along the row in a chain of dependencies of a value.
   int level(int value) {
     for (int i = int(levels.size()); i <= value; ++i) {
       const Instruction c = b.instruction(i);
-      int most = 0;
+      int highest = 0;
       for (int v : c.in)
-        if (v >= 0) most = std::max(most, levels[v]);
-      levels.push_back(most + (c.op == kReduce));
+        if (v >= 0) highest = std::max(highest, levels[v]);
+      levels.push_back(highest + (c.op == kReduce));
     }
     return levels[value];
   }
@@ -235,14 +237,14 @@ struct RowSums {
 
 int sum_of_row(Builder& b, int value, int64_t row, int first) {
   RowSums sums{b, row, first};
-  const int level = sums.level(value), early = sums.sum_below(level, value);
-  return early >= 0 ? early : sums.sum_below(level + 1, value);
+  const int level = sums.level(value), split = sums.sum_below(level, value);
+  return split >= 0 ? split : sums.sum_below(level + 1, value);
 }
 
 static Expression::Gradient derive(const Expression& e, unsigned wanted) {
   const Program& p = e.program();
   Builder b;
-  const Building scope(b);
+  const BuilderScope scope(b);
   std::vector<int> inputs, g;
   for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k));
   std::vector<int> outputs = b.add(e, inputs);
@@ -252,14 +254,14 @@ static Expression::Gradient derive(const Expression& e, unsigned wanted) {
     if (e.is_bool(k)) outputs[k] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
-  const size_t number =  // the first result that is not bool
+  const size_t first_number =  // the first result that is not bool
       size_t(std::ranges::find_if(outputs, [](int id) { return id >= 0; }) - outputs.begin());
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
     int id = gradient_by(b, k, outputs, g, inputs, forward);
-    if (id < 0 && number >= outputs.size()) continue;
-    if (id < 0) {  // the results are step functions of it: 0, in its shape
-      const int factors[] = {g[number], b.constant(0)};
+    if (id < 0 && first_number >= outputs.size()) continue;
+    if (id < 0) {  // the results are step functions of the input: zeros of its shape
+      const int factors[] = {g[first_number], b.constant(0)};
       id = b.add(op::id<op::Mul>, factors);
     }
     const auto same = std::ranges::find(g, id);

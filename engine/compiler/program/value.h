@@ -7,10 +7,10 @@
 
 namespace mt::ir {
 
-/// During its lifetime, values of this thread belong to its program.
-class Building : SaveAndRestore<Builder*> {
+/// During its lifetime, operations on values of this thread add to the program of this builder.
+class BuilderScope : SaveAndRestore<Builder*> {
  public:
-  explicit Building(Builder& b) : SaveAndRestore(current_, &b) {}
+  explicit BuilderScope(Builder& b) : SaveAndRestore(current_, &b) {}
   static Builder& current() { return *current_; }
 
  private:
@@ -25,7 +25,7 @@ struct Value {
     int id;
   };
   explicit Value(Id v) : id(v.id) {}
-  Value(double x) : id(Building::current().constant(x)) {}  // NOLINT: formulas write T(0.5)
+  Value(double x) : id(BuilderScope::current().constant(x)) {}  // NOLINT: formulas write T(0.5)
 };
 
 /// An operation on values: an instruction if its parameters are constants, otherwise its formula.
@@ -37,14 +37,14 @@ template <class Op, class... More> Value apply(Op, const Value& x, const More&..
   for (int i = 0; i < int(1 + sizeof...(More)); ++i) {
     if (i < inputs) {
       in[i] = all[i].id;
-    } else if (const auto known = Building::current().constant_of(all[i].id)) {
+    } else if (const auto known = BuilderScope::current().constant_of(all[i].id)) {
       params[i - inputs] = *known;
     } else {
       if constexpr (op::traceable<Op>) return Op::f(x, Value(more)...);
       fail("{}: a parameter must be a constant", Op::info.name);
     }
   }
-  return Value(Value::Id{Building::current().add(op::id<Op>, in, params)});
+  return Value(Value::Id{BuilderScope::current().add(op::id<Op>, in, params)});
 }
 
 inline Value operator+(const Value& a, const Value& b) { return apply(op::Add{}, a, b); }
