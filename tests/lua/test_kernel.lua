@@ -685,7 +685,7 @@ local wrong = {
   {'for k, v in pairs(x) do end', 1, 'a for over an iterator is not supported in kernels; use for i = 1, n do'},
   {'local s = "a" .. "b"', 1, "'%.%.' joins strings, which kernels do not have"},
   {'local s = "a"', 1, 'kernels cannot calculate with strings'},
-  {'local i = x:size(1)', 1, 'methods are not there in kernels; sizes are x%.shape%[d%] and #x'},
+  {'local i = x:size(1)', 1, 'kernels have no methods; sizes are x%.shape%[d%] and #x'},
   {'x[1, 2] = 3', 1, nil},
   {'total = 1', 1, "'total' is not a local of the kernel and cannot be set; write local total = %.%., or a tensor"},
   {'\n\nx[1] = nothing', 3, "'nothing' is nil: no local, captured value, global or word of kernels has this name"},
@@ -783,7 +783,7 @@ local wrong = {
   {'for i = 1, 10, 0 do x[1] = i end', 1, 'a for with a step of 0 never ends'},
   {'for i = 1, n / 2, n do x[1] = i end', 1, 'the end of this for is a float and its step no literal'},
   {'for i = true, 3 do end', 1, "'for' limit must be a number"},
-  {'x[1] = 5LL', 1, 'the number 5LL is not supported in kernels; whole numbers are 64%-bit as they are'},
+  {'x[1] = 5LL', 1, 'the number 5LL is not supported in kernels; whole numbers are 64%-bit without a suffix'},
   {'x[1] = ...', 1, nil},
   {'x[1], x[2] = 1', 1, '2 targets, but 1 value'},
   {'for i = 1, 3 do break end\nlocal i = cfg[n]', 2, "the table 'cfg' is read through names or whole literals"},
@@ -1157,6 +1157,18 @@ test('print shows the output of threads in order', function()
   local pipe = io.popen(('%s -e "%s"'):format(program, code))
   eq(pipe:read '*a', 'at\t2\t1\t1\tfalse\nat\t2\t2\t1\ttrue\n')
   pipe:close()
+  local text = [[\65\0662\x43\z
+    d\a\b\f\v\27\"\\]]
+  local name = os.tmpname()
+  local file = io.open(name, 'w')
+  file:write((('local k = require "mtorch".kernel(function() print("TEXT") end) k[{1, 1}]() print("TEXT")')
+    :gsub('TEXT', function() return text end)))
+  file:close()
+  pipe = io.popen(('%s %s'):format(program, name))
+  local first, second = pipe:read '*l', pipe:read '*l'
+  pipe:close()
+  os.remove(name)
+  eq(first, second)
 end)
 
 -- ---- check=true ----------------------------------------------------------------------------------

@@ -30,9 +30,9 @@ constexpr const char* kCallable =
 
 Item nothing() { return {Item::several, ""}; }
 
-/// A function of Lua or mt whose operation has another name, or none; `folds`: it takes any number of arguments;
-/// `instead`: it is refused.
-struct Known {
+/// A function of Lua or mt and its operation. `folds`: it takes any number of arguments; `instead`: it is refused with
+/// this hint.
+struct Builtin {
   std::string_view name;
   int op = -1;
   bool folds = false;
@@ -40,7 +40,8 @@ struct Known {
 };
 constexpr const char* kRandom =
     "; random numbers are drawn before: give the kernel a tensor, as mt.rand(n)";
-constexpr Known kKnown[] = {
+/// Those whose operation has another name, or none.
+constexpr Builtin kBuiltins[] = {
     {"math.min", op::id<op::LuaMin>, true},
     {"math.max", op::id<op::LuaMax>, true},
     {"bit.band", op::id<op::BitwiseAnd>, true},
@@ -52,20 +53,20 @@ constexpr Known kKnown[] = {
     {"math.randomseed", -1, false, kRandom},
     {"mt.softplus", -1, false, "; mt.logaddexp(x, 0) is the same"},
 };
-Known known_function(std::string_view name) {
-  for (const Known& k : kKnown)
-    if (k.name == name) return k;
+Builtin builtin_named(std::string_view name) {
+  for (const Builtin& b : kBuiltins)
+    if (b.name == name) return b;
   return {name, op_named(name.substr(name.find('.') + 1))};
 }
 /// "1 argument", "2 to 3 arguments".
-std::string counted(size_t least, size_t most) {
+std::string count_of_arguments(size_t least, size_t most) {
   return fmt::format("{}{} argument{}", least, most > least ? fmt::format(" to {}", most) : "",
                      most == 1 ? "" : "s");
 }
 
 }  // namespace
 
-/// Calls, which need the statements of helpers: those are inlined by Builder.
+/// Builds calls. Builder inlines helpers, because that needs statements.
 class CallBuilder : protected ExpressionBuilder {
  protected:
   using ExpressionBuilder::ExpressionBuilder;
@@ -115,18 +116,18 @@ class CallBuilder : protected ExpressionBuilder {
     const int line = e.line;
     const std::string& name = o.text;
     if (name == "print") return print(e), nothing();
-    const Known known = known_function(name);
+    const Builtin known = builtin_named(name);
     const OpRow* const row = known.op >= 0 ? &op_row(known.op) : nullptr;
     const ast::Function* const f = o.index >= 0 ? &resolver_.function(o.index) : nullptr;
-    const bool lacks =  // it has parameters, and no formula of operations
+    const bool opaque =  // it has parameters, and no formula of operations
         row && row->params > 0 && !ir::formula_of(known.op, nullptr, (1u << row->params) - 1);
-    if ((!row && !f) || lacks || known.instead)
+    if ((!row && !f) || opaque || known.instead)
       refuse(line, "kernels do not have {}{}", name, known.instead ? known.instead : "");
     std::vector<Value*> args;
     for (Item& it : items(e.args, e.args.size(), 1)) args.push_back(value_of(it, line));
     if (known.folds && args.size() != 2) {
       if (args.empty()) refuse(line, "{} takes at least 1 argument, got 0", name);
-      if (f && args.size() == 1)  // of one number it is bit.tobit
+      if (f && args.size() == 1)  // bit.band(x), bit.bor(x) and bit.bxor(x) are bit.tobit(x)
         args.push_back(name == "bit.bxor" ? number(0, line) : args[0] = settled(args[0], line));
       Value* v = args[0];
       for (size_t k = 1; k < args.size(); ++k) {
@@ -149,7 +150,7 @@ class CallBuilder : protected ExpressionBuilder {
       return call_operation(known.op, args, line);
     }
     if (f && row) most = std::max(most, size_t(f->parameters));
-    refuse(line, "{} takes {}, got {}", name, counted(least, most), args.size());
+    refuse(line, "{} takes {}, got {}", name, count_of_arguments(least, most), args.size());
   }
 
   /// An operation of its operands, then its parameters.
@@ -304,7 +305,7 @@ class CallBuilder : protected ExpressionBuilder {
     Statement* const s = emit(Statement::atomic_add, e.line);
     s->update = update, s->place = place, s->value = rest.back();
     if (compares) s->last = rest[rest.size() - 2];
-    s->variable = fresh(fmt::format("what {} gives", name), e.line);
+    s->variable = fresh(fmt::format("the result of {}", name), e.line);
     Item all = nothing();
     all.list.push_back(make(Value::variable, s->variable, e.line));
     return all;
@@ -353,18 +354,19 @@ namespace {
 bool returns_early(const ast::Block& block, bool outermost) {
   for (size_t k = 0; k < block.size(); ++k) {
     const ast::Statement& s = *block[k];
-    if (s.kind == ast::Statement::give_back && !(outermost && k + 1 == block.size())) return true;
+    if (s.kind == ast::Statement::return_values && !(outermost && k + 1 == block.size()))
+      return true;
     for (const ast::Block& b : s.blocks)
       if (returns_early(b, outermost && s.kind == ast::Statement::block && k + 1 == block.size()))
         return true;
   }
   return false;
 }
-/// What an assignment sets: variables, and perhaps elements.
+/// What an assignment sets: variables, and whether it sets elements of tensors.
 struct Targets {
   std::vector<int> variables;
   bool elements = false;
-  /// Whether setting them can change a value.
+  /// Whether an assignment to them can change a value.
   bool change(const Value& v) const {
     if (v.kind == Value::load && elements) return true;
     if (v.kind == Value::variable && std::ranges::count(variables, v.index)) return true;
@@ -408,7 +410,7 @@ class Builder : CallBuilder {
     statements(frame.function->body);
   }
 
-  /// Inlines a call; gives its results.
+  /// Inlines a call; returns its results.
   Item call_function(int index, std::vector<Item> arguments, int line, bool of_library) override {
     const ast::Function& f = resolver_.function(index);
     if (++depth_ > 30)
@@ -437,7 +439,7 @@ class Builder : CallBuilder {
     return results;
   }
 
-  void give_back(const ast::Statement& s, bool last) {
+  void return_values(const ast::Statement& s, bool last) {
     Frame& f = *frame_;
     if (!f.caller && !s.right.empty())
       refuse(s.line, "a kernel returns nothing; it writes into a tensor that it was given");
@@ -460,7 +462,7 @@ class Builder : CallBuilder {
 
   // ---- statements ------------------------------------------------------------------------------
 
-  /// Whether a local that is never reassigned can be replaced by its value: reading it again is free.
+  /// Whether a value can be read again at no cost and never changes, so that it can replace a local.
   bool is_fixed(const Value& v) const {
     return v.kind < Value::operation &&
            (v.kind != Value::variable || p_.variables[size_t(v.index)].is_result);
@@ -482,8 +484,8 @@ class Builder : CallBuilder {
       case S::repeat: return loop(s);
       case S::branch: return branch(s, 0);
       case S::count: return count(s);
-      case S::give_back: return give_back(s, last);
-      case S::leave:
+      case S::return_values: return return_values(s, last);
+      case S::break_loop:
         if (loops_.empty()) refuse(s.line, "break outside of a loop");
         emit(Statement::leave, s.line)->target = loops_.back();
     }
@@ -535,7 +537,7 @@ class Builder : CallBuilder {
     }
   }
 
-  /// As in LuaJIT, the indices of the targets are computed first, then the values; then they are stored.
+  /// As in LuaJIT, the indices of the targets are computed first, then the values; then these are stored.
   void assign(const ast::Statement& s) {
     const bool several = s.left.size() > 1;
     Targets targets;
@@ -597,7 +599,7 @@ class Builder : CallBuilder {
   }
   /// Begins a branch. `splits`: `a and b` may be a branch in another one, where b must not be computed if a is false.
   Statement* enter(const Expr& condition, bool splits) {
-    if (splits && condition.kind == Expr::both && is_heavy(*condition.args[1])) {
+    if (splits && condition.kind == Expr::logical_and && is_heavy(*condition.args[1])) {
       enter(*condition.args[0], true);
       return enter(*condition.args[1], true);
     }
@@ -608,7 +610,7 @@ class Builder : CallBuilder {
     return b;
   }
 
-  /// while and repeat: a loop that is left depending on the condition.
+  /// while and repeat: a loop with a statement that leaves it, depending on the condition.
   void loop(const ast::Statement& s) {
     Statement* const l = emit(Statement::loop, s.line);
     Body* const before = into(l->body);
@@ -623,8 +625,8 @@ class Builder : CallBuilder {
   /// Leaves a loop if the condition is `when`, in two steps for `a or b`, or `not (a and b)`, as in `enter`.
   void leave_if(const Expr& condition, bool when, Statement* loop, int line) {
     const bool chooses =
-        when && condition.kind == Expr::either && condition.args[0]->kind == Expr::both;
-    if (condition.kind == (when ? Expr::either : Expr::both) && !chooses &&
+        when && condition.kind == Expr::logical_or && condition.args[0]->kind == Expr::logical_and;
+    if (condition.kind == (when ? Expr::logical_or : Expr::logical_and) && !chooses &&
         is_heavy(*condition.args[1])) {
       leave_if(*condition.args[0], when, loop, line);
       return leave_if(*condition.args[1], when, loop, line);

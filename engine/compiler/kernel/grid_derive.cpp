@@ -34,7 +34,7 @@ Value* add_formula(Kernel& k, const Program& p, const GridValues& inputs, const 
     GridValues args;
     for (int j = 0; j < row.inputs; ++j) args.push_back(value[size_t(c.in[j])]);
     for (int j = 0; j < row.params; ++j) args.push_back(number(p.params[c.which + j], type));
-    const bool swaps = op::is<op::Gt, op::Ge>(c.op);  // machine code has < and <= alone
+    const bool swaps = op::is<op::Gt, op::Ge>(c.op);  // machine code has only < and <=
     if (swaps) std::swap(args[0], args[1]);
     if (type == T::integer && op::is<op::Floor, op::Ceil, op::Round, op::Trunc>(c.op))
       return args[0];
@@ -62,7 +62,7 @@ class Differentiator {
   }
   void run() {
     active_.assign(k_.variables.size(), 0);
-    while (spread()) {}
+    while (propagate()) {}
     tangent_.assign(k_.variables.size(), {});
     for (size_t v = 0; v < active_.size(); ++v)
       for (size_t w = 0; active_[v] && w < by_.size(); ++w)
@@ -71,26 +71,28 @@ class Differentiator {
   }
 
  private:
-  using Tangents = std::vector<Value*>;  // one per input; null: 0. Empty: the value is not real
+  using Tangents = std::vector<Value*>;  // one per input; null: 0
 
   // ---- the variables that depend on an input
 
   bool is_active(int variable) const {
     return size_t(variable) < active_.size() && active_[size_t(variable)];
   }
-  bool reached(const Value& v) const {
+  bool depends_on_input(const Value& v) const {
     if (v.type != T::real) return false;
     if (v.kind == Value::variable) return is_active(v.index);
     if (v.kind == Value::load) return std::find(by_.begin(), by_.end(), v.index) != by_.end();
     return v.kind == Value::operation &&
-           std::any_of(v.args.begin(), v.args.end(), [&](const Value* a) { return reached(*a); });
+           std::any_of(v.args.begin(), v.args.end(),
+                       [&](const Value* a) { return depends_on_input(*a); });
   }
-  bool spread() {
+  /// Marks the variables that are set to active values; returns whether there are new ones.
+  bool propagate() {
     bool changed = false;
     each_statement(k_.body, 0, [&](const Statement& s, int) {
       const bool sets = s.kind == Statement::assign || s.kind == Statement::count;
       if (sets && !is_active(s.variable) && k_.variables[size_t(s.variable)].type == T::real &&
-          (reached(*s.value) || (s.step && reached(*s.step))))
+          (depends_on_input(*s.value) || (s.step && depends_on_input(*s.step))))
         active_[size_t(s.variable)] = changed = true;
     });
     return changed;
@@ -126,9 +128,9 @@ class Differentiator {
 
   // ---- derivatives of a value
 
-  /// The tangents of v, with parts computed before the current statement; v becomes reads of them.
+  /// The tangents of v. What they share with v is computed before the current statement, and v then reads it.
   Tangents tangents(Value*& v) {
-    if (!reached(*v)) return Tangents(by_.size(), nullptr);
+    if (!depends_on_input(*v)) return Tangents(by_.size(), nullptr);
     if (v->kind == Value::variable) {
       Tangents t;
       for (const int d : tangent_[size_t(v->index)]) t.push_back(variable(d));
@@ -211,7 +213,7 @@ class Differentiator {
       body.append(s);
       if (s->kind == Statement::count && is_active(s->variable)) {
         walk(s->body);
-        begin_turn(*s);
+        advance_tangents(*s);
         continue;
       }
       walk(s->body), walk(s->other);
@@ -233,7 +235,7 @@ class Differentiator {
     }
     if (s.kind == Statement::store) store(s);
     if ((s.kind == Statement::warp || s.kind == Statement::atomic_add) &&
-        (reached(*s.value) || (s.last && reached(*s.last))))
+        (depends_on_input(*s.value) || (s.last && depends_on_input(*s.last))))
       fail_line(k_, s.line,
                 "a warp function or atomic update by what depends on an input has no gradient");
     return true;
@@ -245,13 +247,13 @@ class Differentiator {
     if (tangent != tangents_.end()) {
       const size_t w = size_t(std::find(by_.begin(), by_.end(), tangent->input) - by_.begin());
       s.value = or_zero(tangents(s.value)[w]);
-    } else if (reached(*s.value)) {
+    } else if (depends_on_input(*s.value)) {
       fail_line(k_, s.line, "what is written into '{}' depends on an input and has no gradient",
                 k_.tensors[size_t(tensor)].name);
     }
   }
-  /// The tangents of a counter advance by those of the step.
-  void begin_turn(Statement& s) {
+  /// At the start of an iteration the tangents of a counter grow by those of the step.
+  void advance_tangents(Statement& s) {
     out_ = {}, home_ = &s.body, line_ = s.line;
     const Tangents step = tangents(s.step);
     for (size_t w = 0; w < by_.size(); ++w) {
@@ -264,8 +266,8 @@ class Differentiator {
 
   Kernel& k_;
   const std::vector<Tangent>& tangents_;
-  std::vector<int> by_;  // the inputs
-  std::vector<char> active_;
+  std::vector<int> by_;                    // the tensors of the inputs
+  std::vector<char> active_;               // for each variable: whether it depends on an input
   std::vector<std::vector<int>> tangent_;  // for each variable and input: the tangent variable
   Body out_;                               // the statements before the current one
   const Body* home_ = nullptr;

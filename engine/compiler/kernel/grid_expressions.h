@@ -485,9 +485,9 @@ class ExpressionBuilder {
 
   Value* logical(const Expr& e) {
     const Expr &left = *e.args[0], &right = *e.args[1];
-    if (e.kind == Expr::either && left.kind == Expr::both)
+    if (e.kind == Expr::logical_or && left.kind == Expr::logical_and)
       return chosen(*left.args[0], *left.args[1], right, e.line);
-    const bool both = e.kind == Expr::both;
+    const bool both = e.kind == Expr::logical_and;
     Value* const x = value(left);
     if (!is_heavy(right))
       return apply(both ? op::id<op::LogicalAnd> : op::id<op::LogicalOr>, {x, value(right)},

@@ -20,8 +20,8 @@ struct Variable {
   std::string name;
   int line = 0;
   GridType type = GridType::none;
-  const Body* home = nullptr;  // the body of its declaration
-  bool is_result = false;      // of a call, and not set after it
+  const Body* home = nullptr;  // the body that declares it
+  bool is_result = false;      // the result of a call, which is not set after it
 };
 struct Tensor {
   std::string name;
@@ -30,7 +30,7 @@ struct Tensor {
   bool shared = false, real = false;      // real: has the kernel's dtype
   bool is_private = false;                // a shared array that has a part for each thread
   int64_t size[3] = {1, 1, 1};            // of a shared array
-  bool stored = false, constant = false;  // the kernel writes to it; it requested constant memory
+  bool stored = false, constant = false;  // the kernel writes to it; it is in constant memory
   int line = 0;                           // of a shared array
   int captured = -1;                      // the number of the captured tensor; -1 for arguments
 };
@@ -42,8 +42,9 @@ struct LaunchScalar {
   bool operator==(const LaunchScalar&) const = default;
 };
 
-/// Errors of a kernel that its creator can fix: a call does not give the expected number of `values`; a `boolean` is
-/// stored in the tensor with this index, which is not bool, or a `real` in one of integers. Else -1.
+/// The reason why a kernel of mt.map could not be built, which its creator can correct: the number of `values` that a
+/// call returns, or the index of a tensor that is not bool and gets a `boolean`, or is of integers and gets a `real`.
+/// Else -1.
 struct GridMisfit {
   int values = -1, boolean = -1, real = -1;
 };
@@ -83,7 +84,7 @@ struct Path {
 };
 struct Kernel {
   std::string name;
-  std::vector<std::string> chunks;  // of the functions that appear in lines: function << 20 | line
+  std::vector<std::string> chunks;  // by function: its file. A line is function << 20 | line
   Dtype real = Dtype::f32;
   std::deque<Value> values;
   std::deque<Statement> statements;
@@ -92,7 +93,7 @@ struct Kernel {
   std::vector<LaunchScalar> scalars;
   std::deque<std::string> texts;
   Body body;
-  bool lua_numbers = false;  // they have no integers, as in mt.map
+  bool lua_numbers = false;  // all numbers are reals, as in mt.map
   bool loops = false;
   bool in_blocks = false;  // a tile must be a block
   bool in_order = false;   // threads and blocks must also run one after the other
@@ -150,10 +151,10 @@ void unroll(Kernel&);
 bool shares_iterations(const Kernel&);
 /// Changes it to run at most one iteration in a thread; returns the number of threads it needs.
 const Value& divide_iterations(Kernel&);
-/// Whether no tensor that a kernel writes to shares memory with another one, or elements with itself.
+/// Whether no tensor that a kernel writes to shares memory with another tensor, and no two of its elements do.
 bool are_apart(const std::vector<GridTensor>&);
-/// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.
-void find_needs(Kernel&);
+/// Finds the constraints for splitting a kernel into tiles: sets loops, in_blocks, in_order, by_thread.
+void find_constraints(Kernel&);
 /// Rates memory accesses of lanes along an axis of the grid; `stride` by tensor and dimension.
 double axis_score(const Kernel&, int axis, const std::vector<GridTensor>&);
 /// Finds whether values are the same in all lanes, affine in the lane index, or arbitrary, and where lanes

@@ -18,7 +18,7 @@ using grid::CapturedName;
 using grid::CaptureResolver;
 using grid::Kernel;
 
-constexpr size_t kVariants = 16;
+constexpr size_t kMaxVariants = 16;
 
 std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
 
@@ -89,10 +89,10 @@ struct GridKernel::Variant {
   Kernel program;
   Dtype made_for = default_dtype();
   std::shared_ptr<void> compiled;  // for GPUs
-  // For the CPU: with a thread for each iteration of a loop (grid_stride.cpp).
+  // For the CPU: the kernel with a thread for each iteration of its loop (grid_stride.cpp).
   std::shared_ptr<Variant> divided;
   const grid::Value* iterations = nullptr;  // of the divided program
-  bool ran_divided = false;
+  bool ran_divided = false;                 // the last launch ran `divided`
   grid::TileProgram unit;
   int axes = -1;  // bits: the axes in which the threads of the unit's tiles differ
   // of the last launch:
@@ -159,10 +159,10 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
     v->divided = std::make_shared<Variant>();
     compile(v->divided->program);
     v->divided->iterations = &grid::divide_iterations(v->divided->program);
-    grid::find_needs(v->divided->program);
+    grid::find_constraints(v->divided->program);
   }
-  grid::find_needs(v->program);
-  if (variants_.size() == kVariants) variants_.pop_back();
+  grid::find_constraints(v->program);
+  if (variants_.size() == kMaxVariants) variants_.pop_back();
   variants_.insert(variants_.begin(), std::move(v));
   return variants_.front();
 }
@@ -240,7 +240,7 @@ struct GridKernel::Run {
   }
 
   /// Splits the grid into tiles, and chooses the axis along which lanes are numbered first.
-  void cut() {
+  void choose_tiles() {
     for (int d = 0; d < 3; ++d) launch.total[d] = size.grid[d] * size.block[d], launch.axes[d] = d;
     if (!program().by_thread) {
       double score[3];
@@ -261,10 +261,11 @@ struct GridKernel::Run {
       room = launch.tile[d] >= enough || parts > 1 ? 1 : room / launch.tile[d];
     }
   }
-  static constexpr int64_t kLanes = kGridLanes, kRow = 32;  // without loops, rows are run alone
+  static constexpr int64_t kLanes = kGridLanes;
+  static constexpr int64_t kRow = 32;  // lanes that are enough for a tile, without loops
 
-  /// Whether a launch was divided before whose sizes and layouts were the same.
-  bool is_divided() const {
+  /// Whether the variant's last launch had the same sizes and layouts, so that its tiles can be used again.
+  bool repeats_last_launch() const {
     const LaunchSize& last = variant->size;
     if (!variant->launch.program || !std::equal(size.grid, size.grid + 3, last.grid) ||
         !std::equal(size.block, size.block + 3, last.block))
@@ -277,8 +278,9 @@ struct GridKernel::Run {
     }
     return true;
   }
-  void divide() {
-    cut();
+  /// Chooses the tiles, and assigns registers if the axes along which their threads differ have changed.
+  void plan_tiles() {
+    choose_tiles();
     bool varying[3];
     for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
     grid::TileProgram& unit = variant->unit;
@@ -292,8 +294,8 @@ struct GridKernel::Run {
     variant->launch = launch, variant->size = size, variant->views = views;
   }
   void prepare() {
-    if (is_divided()) launch = variant->launch;
-    else divide();
+    if (repeats_last_launch()) launch = variant->launch;
+    else plan_tiles();
     variant->lanes = launch.tile[0] * launch.tile[1] * launch.tile[2];
     launch.fault = &fault, launch.tensors = views.data();
     std::vector<GridScalar>& scalars = variant->unit.scalars;
@@ -317,7 +319,7 @@ struct GridKernel::Run {
     }
   }
 
-  /// The number of threads if each runs one iteration of a loop; 0: it shall run as it was written.
+  /// The number of threads if each runs one iteration of the kernel's loop; 0: the kernel runs as it was written.
   int64_t iterations() const {
     const LaunchSize& s = size;
     if (s.grid[1] * s.grid[2] * s.block[1] * s.block[2] != 1 || !grid::are_apart(views)) return 0;
@@ -327,10 +329,10 @@ struct GridKernel::Run {
     fill_scalars(scalars.data());
     return scalars[size_t(n.index)].whole;
   }
-  void go(const Device& device) {
-    if (is_cpu(device)) run_here(device);
+  void dispatch(const Device& device) {
+    if (is_cpu(device)) run_on_cpu(device);
     else if (check) check_on_cpu(device);
-    else queue(device), variant->lanes = 0;
+    else queue_on_gpu(device), variant->lanes = 0;
   }
   /// Only the CPU checks for races: it runs the kernel on copies of a GPU's tensors.
   void check_on_cpu(const Device& device) {
@@ -346,7 +348,7 @@ struct GridKernel::Run {
       views[k].data = bytes.data() +
                       (static_cast<std::byte*>(views[k].data) - static_cast<std::byte*>(s->data));
     }
-    run_here(cpu_device());
+    run_on_cpu(cpu_device());
     for (size_t k = 0; k < tensors.size(); ++k) {
       if (!tensors[k].defined() || !program().tensors[k].stored) continue;
       const Storage* const s = tensors[k].impl()->storage;
@@ -357,7 +359,7 @@ struct GridKernel::Run {
     for (size_t k = 0; k < tensors.size(); ++k)
       if (program().tensors[k].stored && !program().tensors[k].shared) bump(tensors[k]);
   }
-  void run_here(const Device& device) {
+  void run_on_cpu(const Device& device) {
     prepare();
     device.launch_grid(launch);
     count_changes();
@@ -365,7 +367,7 @@ struct GridKernel::Run {
     if (threads > 0) fault.thread[0] = (fault.thread[0] - 1) % threads + 1;
     if (fault.kind != GridFaultKind::none) raise(program(), fault, views);
   }
-  void queue(const Device& device) {
+  void queue_on_gpu(const Device& device) {
     std::vector<GridScalar> scalars(program().scalars.size());
     fill_scalars(scalars.data());
     const auto kept = variant;
@@ -378,7 +380,7 @@ struct GridKernel::Run {
 
 namespace {
 
-/// In addition to check_launch: threads are numbered by doubles.
+/// check_launch does not limit the number of threads, which must be exact in a double.
 void check_count(const std::string& name, const LaunchSize& s) {
   double all = 1;
   for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);
@@ -446,12 +448,12 @@ void GridKernel::launch(CaptureResolver& script, const LaunchSize& size,
   const bool divides = v->divided && !check_ && is_cpu(device);
   const int64_t iterations = divides ? run.iterations() : 0;
   v->ran_divided = iterations > 0;
-  if (iterations <= 0) return run.go(device);
+  if (iterations <= 0) return run.dispatch(device);
   LaunchSize each = size;
   each.grid[0] = (iterations + size.block[0] - 1) / size.block[0];
   Run divided{script, v->divided, each, arguments, check_, size.grid[0] * size.block[0]};
   divided.tensors = std::move(run.tensors), divided.views = std::move(run.views);
-  divided.go(device);
+  divided.dispatch(device);
 }
 
 }  // namespace mt

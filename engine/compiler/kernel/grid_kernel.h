@@ -39,14 +39,14 @@ class GridKernel {
   GridKernel(const GridKernel&) = delete;
   GridKernel& operator=(const GridKernel&) = delete;
   ~GridKernel();
-  /// The CUDA C for the types of the last launch.
+  /// The kernel as it was built for the types of the last launch.
   const grid::Kernel& last() const;
   /// The reason why the last launch could not be built.
   const grid::GridMisfit& misfit() const { return misfit_; }
   /// Checks everything, then runs the kernel on the device of its tensors.
   void launch(grid::CaptureResolver&, const LaunchSize&, const std::vector<KernelArgument>&,
               const DescribeArgument&);
-  /// How the last launch ran on the CPU, in one line.
+  /// How the last launch ran, in one line.
   std::string path() const;
 
  private:

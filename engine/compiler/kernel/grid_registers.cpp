@@ -14,48 +14,48 @@ namespace {
 
 // ---- short loops -----------------------------------------------------------------------------------
 
-class ShortLoops {
+class LoopUnroller {
  public:
-  explicit ShortLoops(Kernel& k) : k_(k) {}
+  explicit LoopUnroller(Kernel& k) : k_(k) {}
 
-  /// `most`: the largest loop that is unrolled. One in another loop is a part of its machine code.
-  void body(Body& to, double most = 64) {
+  /// Unrolls loops of a cost up to `limit`. It is lower inside of a loop, whose machine code includes them.
+  void body(Body& to, double limit = 64) {
     Body flat;
-    for (Statement *s = to.first, *next; s; s = next) next = s->next, expand(s, flat, &to, most);
+    for (Statement *s = to.first, *next; s; s = next) next = s->next, expand(s, flat, &to, limit);
     to = flat;
     for (Statement* s : to)
       for (Body* b : {&s->body, &s->other})
-        if (s->kind != Statement::print) body(*b, s->is_loop() ? 40 : most);
+        if (s->kind != Statement::print) body(*b, s->is_loop() ? 40 : limit);
   }
 
  private:
   static bool is_plain(const Statement& s) {
     return s.kind == Statement::assign || s.kind == Statement::store;
   }
-  /// The size of a loop without control flow: machine code is limited to about 48 accesses.
+  /// The accesses of a loop without other control flow, of which machine code can have about 48; otherwise infinite.
   static double cost(const Statement& s) {
     double sum = 0;
     if (is_plain(s)) {
       values_of(s, [&](const Value& v) { sum += v.kind == Value::load; });
       return sum + 0.5;
     }
-    if (s.kind != Statement::count || turns_of(s) == 0) return INFINITY;
+    if (s.kind != Statement::count || iterations_of(s) == 0) return INFINITY;
     for (const Statement* x : s.body) sum += cost(*x);
-    return sum * double(turns_of(s));
+    return sum * double(iterations_of(s));
   }
-  /// 0: unknown before the launch.
-  static int64_t turns_of(const Statement& s) {
+  /// 0: none, or not known before the launch.
+  static int64_t iterations_of(const Statement& s) {
     for (const Value* v : {s.value, s.last, s.step})
       if (v->kind != Value::number || v->type != GridType::integer) return 0;
     return int64_t(std::max(0.0, std::floor((s.last->value - s.value->value) / s.step->value) + 1));
   }
   /// Appends a statement, or a short loop between literals as the statements of its iterations.
-  void expand(Statement* s, Body& out, const Body* home, double most) {
-    if (s->kind != Statement::count || cost(*s) > most) return out.append(s);
+  void expand(Statement* s, Body& out, const Body* home, double limit) {
+    if (s->kind != Statement::count || cost(*s) > limit) return out.append(s);
     move_home(s->body, home);
-    for (int64_t k = 0; k < turns_of(*s); ++k) {
+    for (int64_t k = 0; k < iterations_of(*s); ++k) {
       const double now = s->value->value + double(k) * s->step->value;
-      for (const Statement* x : s->body) expand(copy(*x, s->variable, now), out, home, most);
+      for (const Statement* x : s->body) expand(copy(*x, s->variable, now), out, home, limit);
     }
   }
   void move_home(const Body& from, const Body* home) {
@@ -84,9 +84,9 @@ class ShortLoops {
 
 // ---- divergence analysis: which values are uniform in all lanes, or affine in the lane index ---------------
 
-class Classes {
+class DivergenceAnalysis {
  public:
-  Classes(Kernel& p, const bool varying[3])
+  DivergenceAnalysis(Kernel& p, const bool varying[3])
       : variable(p.variables.size(), GridClass::scalar),
         p_(p),
         varying_(varying) {
@@ -98,16 +98,16 @@ class Classes {
  private:
   GridClass of(Value* v) {
     if (!v) return GridClass::scalar;
-    GridClass most = GridClass::scalar;
+    GridClass result = GridClass::scalar;
     int affine = 0;
-    for (Value* a : v->args) most = std::max(most, of(a)), affine += a->is == GridClass::affine;
+    for (Value* a : v->args) result = std::max(result, of(a)), affine += a->is == GridClass::affine;
     const bool linear = v->has<op::Add, op::Sub, op::Neg>() || (v->has<op::Mul>() && affine == 1);
-    if (v->kind == Value::variable) most = variable[size_t(v->index)];
+    if (v->kind == Value::variable) result = variable[size_t(v->index)];
     else if (v->kind == Value::place || v->kind == Value::thread)
-      most = varying_[v->index] ? GridClass::affine : GridClass::scalar;
-    else if (most == GridClass::affine && !(linear && v->type == GridType::integer))
-      most = GridClass::vector;
-    return v->is = most;
+      result = varying_[v->index] ? GridClass::affine : GridClass::scalar;
+    else if (result == GridClass::affine && !(linear && v->type == GridType::integer))
+      result = GridClass::vector;
+    return v->is = result;
   }
   /// Whether some lanes keep the old value of a variable if it is set here.
   bool is_masked(int v) const {
@@ -116,7 +116,8 @@ class Classes {
       if (regions_[k]->divergent) return true;
     return false;
   }
-  bool give(Statement& s, GridClass c) {
+  /// Raises the class of the variable that s sets; returns whether it has changed, as do the functions below.
+  bool raise_class(Statement& s, GridClass c) {
     GridClass& now = variable[size_t(s.variable)];
     const bool linear = p_.variables[size_t(s.variable)].type == GridType::integer;
     if (c == GridClass::affine && !linear) c = GridClass::vector;
@@ -124,7 +125,7 @@ class Classes {
     s.is = now = std::max(c, now);
     return changed;
   }
-  static bool mark(Statement& s, bool divergent) {
+  static bool mark_divergent(Statement& s, bool divergent) {
     if (!divergent || s.divergent) return false;
     return s.divergent = true;
   }
@@ -139,7 +140,7 @@ class Classes {
     }
     for (size_t k = at; k < regions_.size(); ++k) {
       if (!regions_[k]->leaves) regions_[k]->leaves = true, changed = true;
-      changed |= mark(*regions_[k], differs);
+      changed |= mark_divergent(*regions_[k], differs);
     }
     return changed;
   }
@@ -149,18 +150,18 @@ class Classes {
     switch (s.kind) {
       case Statement::assign:
         s.masked = is_masked(s.variable);
-        return give(s, s.masked ? GridClass::vector : first);
+        return raise_class(s, s.masked ? GridClass::vector : first);
       case Statement::atomic_add:
-      case Statement::warp: return give(s, GridClass::vector);
-      case Statement::branch: return mark(s, first != GridClass::scalar);
+      case Statement::warp: return raise_class(s, GridClass::vector);
+      case Statement::branch: return mark_divergent(s, first != GridClass::scalar);
       case Statement::leave: return leave(s);
       case Statement::count: {
         const bool differs = std::max({first, last, step}) != GridClass::scalar;
         const bool linear = step == GridClass::scalar && first != GridClass::vector;
-        const bool given = give(s, !differs ? GridClass::scalar
-                                   : linear ? GridClass::affine
-                                            : GridClass::vector);
-        return mark(s, differs) || given;
+        const bool raised = raise_class(s, !differs ? GridClass::scalar
+                                           : linear ? GridClass::affine
+                                                    : GridClass::vector);
+        return mark_divergent(s, differs) || raised;
       }
       default: return false;
     }
@@ -179,8 +180,8 @@ class Classes {
 
   Kernel& p_;
   const bool* varying_;
-  std::map<const Body*, size_t> depth_;  // of bodies
-  std::vector<Statement*> regions_;
+  std::map<const Body*, size_t> depth_;  // of each body: the number of regions around it
+  std::vector<Statement*> regions_;      // the statements around the current one, outermost first
 };
 
 // ---- registers -------------------------------------------------------------------------------------
@@ -209,8 +210,8 @@ class Registers {
     u_.vector_type.push_back(t);
     return int(u_.vector_type.size()) - 1;
   }
-  /// Temporaries live until the end of a statement; `kept`: until the end of the outermost one, so that
-  /// they can be set before machine code runs.
+  /// Temporary registers, which live until the end of a statement; those of kept_ until the end of the outermost
+  /// statement, so that they can be set before its machine code runs.
   struct Pool {
     std::vector<int> of[4];  // by type
     size_t used[4] = {};
@@ -253,7 +254,7 @@ class Registers {
     return v.kind == Value::operation && v.op >= 0 &&
            op_row(v.op).info->facts.divisor == op::Divisor::nonzero;
   }
-  /// A value that is not a vector; `into` may be used for it.
+  /// Gives a value that is not a vector a register: `into`, if that is given and it has none.
   void number(Value& v, int into = -1) {
     const bool affine = v.is == GridClass::affine;
     v.code = GridCode::ready;
@@ -381,7 +382,7 @@ class Registers {
     const std::lock_guard guard(lock);
     g.number = known->try_emplace(text_, int64_t(known->size()) + 1).first->second;
   }
-  /// All that machine code depends on, as text.
+  /// Appends to `text_`, the key of the program: all that machine code depends on.
   void put(int64_t x) { text_.append(reinterpret_cast<const char*>(&x), sizeof x); }
   void put(const Value* v) {
     put(v ? int64_t(v->kind) : -1);
@@ -426,22 +427,23 @@ GridScalar scalar_of(double value, GridType type, Dtype real) {
   return s;
 }
 
-void unroll(Kernel& k) { ShortLoops(k).body(k.body); }
+void unroll(Kernel& k) { LoopUnroller(k).body(k.body); }
 
 void assign_registers(Kernel& k, TileProgram& u, const bool varying[3]) {
   u = {};
-  Registers(k, u).run(Classes(k, varying).variable);
+  Registers(k, u).run(DivergenceAnalysis(k, varying).variable);
 }
 
 // ---- the choice of tiles ---------------------------------------------------------------------------
 
 namespace {
 
-/// The stride of an index along an axis; unknown values, such as loop counters, count as 0.
-int64_t growth(const Value& v, int axis) {
+/// By how much an index grows from one thread to the next along an axis, or 2 if that is not known. Values other than
+/// positions, such as loop counters, count as constant.
+int64_t stride_along(const Value& v, int axis) {
   if (v.kind == Value::place || v.kind == Value::thread) return v.index == axis;
   if (v.kind != Value::operation) return 0;
-  const auto part = [&](size_t k) { return growth(*v.args[k], axis); };
+  const auto part = [&](size_t k) { return stride_along(*v.args[k], axis); };
   if (v.op == op::id<op::Add>) return part(0) + part(1);
   if (v.op == op::id<op::Sub>) return part(0) - part(1);
   if (v.op == op::id<op::Neg>) return -part(0);
@@ -456,7 +458,7 @@ int64_t growth(const Value& v, int axis) {
 
 }  // namespace
 
-void find_needs(Kernel& p) {
+void find_constraints(Kernel& p) {
   for (const Tensor& t : p.tensors) p.in_blocks |= t.shared;
   each_statement(p.body, 0, [&](const Statement& s, int) {
     const bool atomic = s.kind == Statement::atomic_add, prints = s.kind == Statement::print;
@@ -478,7 +480,7 @@ double axis_score(const Kernel& p, int axis, const std::vector<GridTensor>& tens
       if (v.kind != Value::load) return;
       int64_t step = 0;
       for (size_t d = 0; d < size_t(v.args.count); ++d)
-        step += growth(*v.args[d], axis) * tensors[size_t(v.index)].stride[d];
+        step += stride_along(*v.args[d], axis) * tensors[size_t(v.index)].stride[d];
       score += (step == 1 ? 1 : step == 0 ? 0.5 : -1) * std::pow(8, std::min(depth, 6));
     });
   });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 
 namespace mt {
@@ -20,7 +21,7 @@ class Lexer {
   std::vector<LuaToken> run() {
     if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;
     if (peek() == '#') skip_line();
-    for (skip(); at_ < text_.size(); skip()) one();
+    for (skip_blanks(); at_ < text_.size(); skip_blanks()) token();
     tokens_.push_back({LuaToken::end, "", line_});
     return std::move(tokens_);
   }
@@ -48,7 +49,7 @@ class Lexer {
     line_ += int(std::count(text_.begin() + long(at_), text_.begin() + long(end), '\n'));
     at_ = end + close.size();
   }
-  void skip() {
+  void skip_blanks() {
     while (at_ < text_.size()) {
       const char c = peek();
       if (c == '\n') ++line_, ++at_;
@@ -65,7 +66,7 @@ class Lexer {
   void add(LuaToken::Kind kind, size_t from, int line) {
     tokens_.push_back({kind, text_.substr(from, at_ - from), line});
   }
-  void one() {
+  void token() {
     const size_t from = at_;
     const int line = line_;
     const char c = peek();
@@ -124,7 +125,7 @@ LuaSource::LuaSource(std::string source, std::string chunk)
 
 std::vector<LuaSource::FunctionTokens> LuaSource::functions_at(int first, int last) const {
   std::vector<FunctionTokens> found;
-  std::vector<int> open;  // tokens whose `end` or `until` is missing so far
+  std::vector<int> open;  // the tokens that begin the blocks around token i
   for (int i = 0; i < int(tokens.size()); ++i) {
     const LuaToken& t = tokens[i];
     if (t.is("function") || t.is("if") || t.is("do") || t.is("repeat")) {
@@ -155,6 +156,20 @@ std::string LuaSource::name_at(const FunctionTokens& p) const {
   return name.empty() ? "kernel" : name;
 }
 
+/// Appends the character of the escape sequence at text[i], after its backslash; returns the index after the sequence.
+static size_t unescape(std::string_view text, size_t i, std::string& out) {
+  constexpr std::string_view kLetters = "abfnrtv", kCharacters = "\a\b\f\n\r\t\v";
+  if (const size_t k = kLetters.find(text[i]); k != kLetters.npos)
+    return out += kCharacters[k], i + 1;
+  if (text[i] == 'z') return std::min(text.find_first_not_of(" \f\n\r\t\v", i + 1), text.size());
+  const int base = text[i] == 'x' ? 16 : 10;
+  const std::string_view digits = text.substr(i + (base == 16), base == 16 ? 2 : 3);
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value, base);
+  if (error != std::errc()) return out += text[i], i + 1;
+  return out += char(value), size_t(end - text.begin());
+}
+
 std::string lua_string(std::string_view token) {
   if (token.size() < 2) return "";
   if (token[0] == '[') {
@@ -168,8 +183,7 @@ std::string lua_string(std::string_view token) {
       s += token[i];
       continue;
     }
-    const char c = token[++i];
-    s += c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
+    i = unescape(token, i + 1, s) - 1;
   }
   return s;
 }
@@ -212,9 +226,6 @@ class Parser {
 
  private:
   const LuaToken& now() const { return source_.tokens[at_]; }
-  const LuaToken& next() const {
-    return source_.tokens[std::min(at_ + 1, source_.tokens.size() - 1)];
-  }
   bool accept(std::string_view word) { return now().is(word) && (++at_, true); }
   void expect(std::string_view word) {
     if (!accept(word)) refuse("'{}' is expected near '{}'", word, now().text);
@@ -290,9 +301,9 @@ class Parser {
     if (now().is("do")) return s.kind = S::block, body(s, "do");
     if (accept("for")) return count(s);
     if (accept("repeat")) return repeat(s);
-    if (accept("break")) return void(s.kind = S::leave);
+    if (accept("break")) return void(s.kind = S::break_loop);
     if (accept("return")) {
-      s.kind = S::give_back;
+      s.kind = S::return_values;
       if (!at_end() && !now().is(";")) s.right = expressions();
       return;
     }
@@ -312,7 +323,7 @@ class Parser {
     std::vector<std::string> names;
     do {
       names.push_back(name("a name"));
-      if (now().is("<")) refuse("attributes of locals are not there in this Lua");
+      if (now().is("<")) refuse("LuaJIT has no attributes of locals");
     } while (accept(","));
     if (accept("=")) s.right = expressions();
     for (const std::string& n : names) s.variables.push_back(declare(n));
@@ -384,7 +395,7 @@ class Parser {
     e->kind = kind, e->line = now().line, e->text = std::move(text);
     return e;
   }
-  /// The same from the current token, which is consumed.
+  /// The same from the current token, and moves to the next one.
   Expr take(Expression::Kind kind) {
     Expr e = make(kind, std::string(now().text));
     ++at_;
@@ -402,8 +413,8 @@ class Parser {
     for (const Binary* b = binary(); b && b->left > limit; b = binary()) {
       if (b->text == "..")
         refuse("'..' joins strings, which kernels do not have; print takes several values");
-      const auto kind = b->text == "and"  ? Expression::both
-                        : b->text == "or" ? Expression::either
+      const auto kind = b->text == "and"  ? Expression::logical_and
+                        : b->text == "or" ? Expression::logical_or
                                           : Expression::binary;
       Expr whole = take(kind);
       whole->args.push_back(std::move(e));
@@ -423,6 +434,8 @@ class Parser {
     if (t.kind == LuaToken::number) return number();
     if (t.kind == LuaToken::string) {
       Expr e = take(Expression::string);
+      if (t.text[0] != '[' && t.text.find("\\u{") != t.text.npos)
+        refuse("the escape sequence \\u is not supported in kernels; write the character itself");
       e->text = lua_string(t.text);
       return e;
     }
@@ -444,7 +457,7 @@ class Parser {
     Expr e = make(Expression::number, std::string(now().text));
     e->value = std::strtod(e->text.c_str(), &end);
     if (*end)
-      refuse("the number {} is not supported in kernels; whole numbers are 64-bit as they are",
+      refuse("the number {} is not supported in kernels; whole numbers are 64-bit without a suffix",
              e->text);
     const bool hex = e->text.find_first_of("xX") != e->text.npos;
     e->is_float = e->text.find_first_of(hex ? ".pP" : ".eE") != e->text.npos;
@@ -468,7 +481,7 @@ class Parser {
       if (now().is(".") || now().is("[")) e = indexed(std::move(e));
       else if (now().is("(")) e = called(std::move(e));
       else if (now().is(":"))
-        refuse("methods are not there in kernels; sizes are x.shape[d] and #x, functions math.*");
+        refuse("kernels have no methods; sizes are x.shape[d] and #x, functions math.*");
       else if (now().kind == LuaToken::string || now().is("{"))
         refuse("a call in a kernel needs parentheses and numbers");
       else return e;
@@ -483,7 +496,7 @@ class Parser {
       expect("[");
       e->args.push_back(std::move(object));
       e->args.push_back(expression());
-      if (now().is(",")) refuse("a[i, j] is not there in Lua; write a[i][j]");
+      if (now().is(",")) refuse("Lua has no a[i, j]; write a[i][j]");
       expect("]");
     }
     return e;

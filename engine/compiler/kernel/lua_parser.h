@@ -39,7 +39,7 @@ struct LuaSource {
   std::string name_at(const FunctionTokens&) const;
 };
 
-/// The value of a string token.
+/// The value of a string token, with its escape sequences replaced; those of \u are not supported.
 std::string lua_string(std::string_view token);
 
 namespace ast {
@@ -61,8 +61,8 @@ struct Expression {
     call,
     unary,
     binary,
-    both,
-    either
+    logical_and,
+    logical_or
   } kind;
   int line;
   double value = 0;        // of a number or boolean
@@ -83,8 +83,8 @@ struct Statement {
     repeat,
     branch,
     count,
-    give_back,
-    leave
+    return_values,
+    break_loop
   } kind;
   int line;
   std::vector<int> variables;  // the declared variables
@@ -101,7 +101,7 @@ struct Function {
   Block body;
 };
 
-/// Parses the function at a place.
+/// Parses a function.
 std::unique_ptr<Function> parse_function(const LuaSource&, const LuaSource::FunctionTokens&,
                                          std::string name);
 
