@@ -91,9 +91,9 @@ void defer_check(const Device& d, IndexBound e) {
   if (is_cpu(d)) return;
   if (const char* name = host.function ? host.function() : nullptr) e.name = name;
   if (step_recorder) step_recorder->on_index_check(e);
-  defer_again(d, e);
+  defer_replayed_check(d, e);
 }
-void defer_again(const Device& d, const IndexBound& e) {
+void defer_replayed_check(const Device& d, const IndexBound& e) {
   if (reports_synchronously(d)) return;
   const Gpu& gpu = gpu_of(d);
   const LaunchedCheck c{gpu.last_check(), e};
@@ -126,7 +126,7 @@ struct PendingCheck {
 std::vector<PendingCheck>& pending_checks = *new std::vector<PendingCheck>;  // outlives GPU memory
 }  // namespace
 
-void when_done(const Gpu& gpu, std::function<void()> look) {
+void after_sync(const Gpu& gpu, std::function<void()> look) {
   pending_checks.push_back({&gpu, *gpu.started, std::move(look)});
 }
 /// Runs the checks whose work has been synchronised.

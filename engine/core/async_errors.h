@@ -21,13 +21,13 @@ struct IndexBound {
   Shape shape;  // of the indexed tensor
 };
 
-/// Call it after such a verb was launched on a GPU: keeps the bounds until a synchronisation has
-/// read whether an index was out of bounds. With MTORCH_CUDA_SYNC the verb has already reported it.
+/// To be called after a GPU's verb that checks indices: keeps the bounds until a synchronisation has read whether an
+/// index was out of bounds. With MTORCH_CUDA_SYNC the verb has already reported it.
 void defer_check(const Device&, IndexBound);
-/// Repeats this at a replay of the recorded verb.
-void defer_again(const Device&, const IndexBound&);
-/// Calls `look`, which may throw, after the synchronisation with the work that is now queued.
-void when_done(const Gpu&, std::function<void()> look);
+/// Does the same when a recorded verb is replayed, without notifying the recorder.
+void defer_replayed_check(const Device&, const IndexBound&);
+/// Calls `check`, which may throw, at the first synchronisation after which the work queued so far is done.
+void after_sync(const Gpu&, std::function<void()> check);
 /// "position 5 is outside 1..4 (dimension 2 of (3 x 4))"
 std::string describe_violation(const IndexBound&, int64_t value);
 /// Whether a verb that checks indices reports an invalid one in the call itself.
@@ -53,10 +53,10 @@ void set_current_capture(Capture*);
 /// A call by the user that launched work on a GPU.
 struct GpuCall {
   const char* function;
-  char where[64];  // "train.lua:12"
-  int64_t started = 0;
+  char where[64];       // "train.lua:12"
+  int64_t started = 0;  // kernels and copies of all GPUs when the entry was created
 };
-/// The entry for this call if work was launched on GPUs since the last one; otherwise null.
+/// A new entry for the current call if work was launched on GPUs since the last entry; otherwise null.
 GpuCall* new_gpu_call();
 
 }  // namespace mt

@@ -222,6 +222,21 @@ test('tables of positions that operations make of shapes and lists are kept', fu
   end
 end)
 
+test('a result does not take the place of an operand with smaller elements', function()
+  local n = 4096
+  local w = mt.randn(n, 3)
+  local function f(x, a)
+    local mask = x:gt(0) -- as many bytes as the result of where, which reads its first quarter
+    return mt.where(mask[1], a, -a):view(1, n):matmul(w)
+  end
+  for kind, compiled in pairs{compile = mt.compile(f), fuse = mt.fuse(f)} do
+    for _ = 1, 4 do
+      local x, a = mt.randn(4, n), mt.randn(n)
+      eq(compiled(x, a):tolist(), f(x, a):tolist(), kind)
+    end
+  end
+end)
+
 test('mt.map, mt.fuse and functions of one kind after another are recorded too', function()
   local swish = mt.map(function(x) return x / (1 + math.exp(-x)) end)
   local softmax = mt.fuse(function(x)
@@ -1268,8 +1283,8 @@ test('a layer or a scaler that decides by elements makes the step run as it is',
   local net = nn.Linear(3, 1)
   local opt = optim.SGD(net:parameters(), {lr = 0.01})
   local steps = {
-    ['nn/normalize.lua asks for elements'] = function(x) return norm(x):detach() end,
-    ['optim/scaler.lua asks for elements'] = function(x)
+    ['nn/normalize.lua reads elements of tensors'] = function(x) return norm(x):detach() end,
+    ['optim/scaler.lua reads elements of tensors'] = function(x)
       opt:zero_grad()
       scaler:scale(net(x):sum()):backward()
       scaler:step(opt)

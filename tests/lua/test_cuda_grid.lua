@@ -145,6 +145,11 @@ local cases = {
   end, 1, 16, mt.randn(16), mt.randn(16):gt(0)},
 }
 
+cases[#cases + 1] = {'negative literals are negated', function(x)
+  local i = grid(1)
+  x[i] = mt.neg(-5) + mt.neg(-math.huge)
+end, 1, 16, mt.zeros(16)}
+
 local nvrtc = testing.has_nvrtc()
 local gpu = mt.cuda.is_available() and nvrtc
 

@@ -108,7 +108,7 @@ const Entry kReplay[] = {
      bind<[](ReplayHandle& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning, how many parts are graphs.",
-     bind<[](ReplayHandle& s) { return s.replay->facts(); }>},
+     bind<[](ReplayHandle& s) { return s.replay->statistics(); }>},
 };
 
 // ---- mt.fuse ---------------------------------------------------------------------------------------

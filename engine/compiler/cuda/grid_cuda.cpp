@@ -160,14 +160,15 @@ template <class T> __device__ inline T mt_shuffle(T v, mt_int by, bool down) {
 }
 )";
 
-/// The operations with a form of their own, some for integers alone: {3} is the line. Others are device functions.
+/// The operations that are written as expressions, some only for integers: {3} is the line. Others are device
+/// functions.
 struct OperationForm {
   int op;
   const char* text;
   bool of_integers = false;
 };
 constexpr OperationForm kForms[] = {
-    {op::id<op::Neg>, "(-{0})"},
+    {op::id<op::Neg>, "(- {0})"},  // --5 would be a decrement
     {op::id<op::Add>, "({0} + {1})"},
     {op::id<op::Sub>, "({0} - {1})"},
     {op::id<op::Mul>, "({0} * {1})"},
@@ -332,7 +333,7 @@ class KernelText {
         return fmt::format(fmt::runtime(f.text), x[0], x[1], x[2], v.line);
     const std::string function = functions_.function_of(v.op, v.type == GridType::boolean);
     if (!functions_.complete())
-      fail_line(k_, v.line, "mt.{} is not there on a GPU", op_row(v.op).info->name);
+      fail_line(k_, v.line, "mt.{} is not supported on a GPU", op_row(v.op).info->name);
     return fmt::format("{}({}{}{})", function, x[0], v.args.count > 1 ? ", " : "", x[1]);
   }
 
@@ -342,7 +343,9 @@ class KernelText {
   static std::string quoted(const std::string& text) {
     std::string s;
     for (const char c : text)
-      s += c == '"' || c == '\\' ? std::string("\\") + c : c == '\n' ? "\\n" : std::string(1, c);
+      s += c == '"' || c == '\\'                ? std::string("\\") + c
+           : static_cast<unsigned char>(c) < 32 ? fmt::format("\\{:03o}", int(c))
+                                                : std::string(1, c);
     return s;
   }
   void line(const Statement& s, const std::string& text) {
@@ -394,7 +397,7 @@ class KernelText {
     if (d != Dtype::i32 && d != Dtype::i64 && d != Dtype::f32 && d != Dtype::f64)
       fail_line(
           k_, s.line,
-          "an atomic update of a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
+          "an atomic update of a tensor of {} is not supported on a GPU; use int32, int64, float32 or float64",
           dtype_name(d));
     const std::string v = value(*s.value);
     line(s, fmt::format("if (auto* at = {}) v{} = {};", address(*s.place), s.variable,
@@ -471,8 +474,8 @@ namespace {
 struct Compiled {
   struct OnDevice {
     LoadedKernel kernel{};
-    Tensor fault;        // grid::kCudaFault integers in the GPU's memory
-    bool asked = false;  // a check of it is scheduled
+    Tensor fault;            // grid::kCudaFault integers in the GPU's memory
+    bool scheduled = false;  // look_for_fault will be called
   };
   std::map<const Device*, OnDevice> places;
   const char* name = nullptr;
@@ -502,7 +505,7 @@ void load(Compiled& c, Compiled::OnDevice& place, const grid::Kernel& kernel, co
 void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
                     const std::function<void(const GridFault&)>& raise) {
   Compiled::OnDevice& place = c->places.at(&d);
-  place.asked = false;
+  place.scheduled = false;
   int64_t words[grid::kCudaFault] = {};
   d.download(words, place.fault.data(), sizeof words);
   if (words[0] == 0) return;
@@ -515,16 +518,17 @@ void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
   raise(f);
 }
 
-/// Copies a tensor to the constant memory of the kernel, at an offset of `used` bytes.
+/// Copies a tensor to the constant memory of the kernel, after the `used` bytes of earlier tensors; adds its own to
+/// them.
 void fill_constant(const grid::Kernel& kernel, const Tensor& x, const LoadedKernel& loaded,
                    const Device& d, GridTensor& view, int64_t& used) {
-  size_t room = 0;
-  char* const begin = static_cast<char*>(modules_of(d)->variable(loaded, "mt_constant", &room));
+  size_t capacity = 0;  // bytes
+  char* const begin = static_cast<char*>(modules_of(d)->variable(loaded, "mt_constant", &capacity));
   const Tensor values = contiguous(x.detach());
   const int64_t bytes = values.numel() * item_size(values.dtype());
-  if (!begin || used + bytes > int64_t(room))
+  if (!begin || used + bytes > int64_t(capacity))
     fail("{}: the tensors in constant(..) have {} bytes; constant memory holds {}", kernel.name,
-         used + bytes, room);
+         used + bytes, capacity);
   if (bytes > 0) modules_of(d)->write(begin + used, values.data(), bytes);
   view.data = reinterpret_cast<void*>(used);
   for (int k = 0; k < view.ndim; ++k) view.stride[k] = values.stride(k);
@@ -567,9 +571,9 @@ void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   arguments.end();
   queue_kernel(place.kernel, compiled->name, l.size, arguments, d);
   if (reports_synchronously(d)) look_for_fault(compiled, d, l.raise);
-  else if (!place.asked) {
-    place.asked = true;
-    when_done(gpu_of(d), [compiled, &d, raise = l.raise] { look_for_fault(compiled, d, raise); });
+  else if (!place.scheduled) {
+    place.scheduled = true;
+    after_sync(gpu_of(d), [compiled, &d, raise = l.raise] { look_for_fault(compiled, d, raise); });
   }
   check_device(d);
 }

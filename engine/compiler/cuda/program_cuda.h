@@ -8,7 +8,7 @@
 namespace mt {
 
 /// The program as a CUDA C kernel `mt_program` for operands of `ndim` dimensions, 0 if they are
-/// contiguous. Empty if an operation has no device function (program_text.h).
+/// contiguous. Empty if an operation has no device function (OperationText, program_text.h).
 std::string cuda_text(const Program&, Dtype, int ndim);
 /// The kernel of a run: that of its program, elementwise or by rows.
 std::string cuda_text(const Run&);
@@ -17,7 +17,7 @@ std::string cuda_text(const Run&);
 bool run_on_gpu(const Run&, const Device&);
 /// call_verb, where a GPU also has the verb `run`, by run_on_gpu.
 bool call_verb_or_program(const Device&, Verb, const void* argument);
-/// Compiles the kernel of a run, whose memory may be missing. False: there is none.
+/// Compiles the kernel of a run, whose pointers may be null. False if there is no kernel.
 bool prepare_on_gpu(const Run&, const Device&);
 
 }  // namespace mt

@@ -33,7 +33,7 @@ using ir::LaneOp;
 class LaneText {
  public:
   LaneText(const ir::LaneProgram& p, int outputs) : p_(p), outputs_(outputs) {}
-  bool has_form = true;
+  bool complete = true;  // every instruction so far has a C expression
 
   std::string body() {
     std::string s;
@@ -84,8 +84,8 @@ class LaneText {
       return fmt::format("{}({:#x}u{})", word_type(), c.bits, wide() ? "ll" : "");
     return is_word(i) ? name(i) : fmt::format("as_word({})", name(i));
   }
-  /// The C expression of an instruction: r0 is its first operand as a float, w0 as an integer, i0
-  /// as a signed one, m0 as a mask; # its bits, F the suffix of function names. Null: unsupported.
+  /// The C expression of an instruction, or null if it has none: r0 stands for its first operand as a float, w0 as an
+  /// unsigned integer, i0 as a signed one, m0 as a mask; # for its bits, F for the suffix of function names.
   const char* form_of(const ir::LaneInstruction& c) const {
     static constexpr const char* orders[] = {"r0 == r1", "r0 < r1",    "r0 <= r1",
                                              "r0 != r1", "!(r0 < r1)", "!(r0 <= r1)"};
@@ -137,18 +137,20 @@ class LaneText {
     if (c.op == LaneOp::load || c.op == LaneOp::load_bool)
       return fmt::format("a{}", int(c.bits) - outputs_);
     const char* f = form_of(c);
-    if (!f) return has_form = false, "0";
+    if (!f) return complete = false, "0";
     std::string s;
     for (; *f; ++f) {
       const int operand = std::strchr("rwim", *f) && f[1] >= '0' && f[1] <= '2' ? f[1] - '0' : -1;
-      if (operand >= 0) s += *f++ == 'r' ? real(c.in[operand]) : other(f[-1], c.in[operand]);
+      if (operand >= 0)
+        s += *f++ == 'r' ? real(c.in[operand]) : integer_or_mask(f[-1], c.in[operand]);
       else if (*f == '#') s += std::to_string(c.bits);
       else if (*f != 'F') s += *f;
       else if (!wide()) s += 'f';
     }
     return s;
   }
-  std::string other(char kind, int i) const {
+  /// An operand as a signed integer (kind i), an unsigned one (w) or a mask (m).
+  std::string integer_or_mask(char kind, int i) const {
     if (kind == 'i') return fmt::format("({})({})", wide() ? "long long" : "int", word(i));
     return kind == 'w' ? word(i) : name(i);
   }
@@ -171,7 +173,7 @@ const char* library_function(std::string_view name) {
 
 /// `__device__ float op_tanh(float a0) { .. }`, or empty. Bit k of `bools`: operand k is a bool.
 std::string device_function(const Program& p, const Instruction& c, unsigned bools, Dtype dtype,
-                            const std::string& called) {
+                            const std::string& function) {
   const OpRow& row = op_row(c.op);
   Instruction code[4];
   std::string parameters, arguments;
@@ -187,12 +189,12 @@ std::string device_function(const Program& p, const Instruction& c, unsigned boo
   const Program one{code,  row.inputs + 1, row.inputs, 1, 0,       0,
                     false, &output,        p.params,   0, nullptr, 0};
   const std::string head = fmt::format("__device__ inline {} {}({}) {{\n",
-                                       type_text(dtype, c.is_bool), called, parameters);
+                                       type_text(dtype, c.is_bool), function, parameters);
   ir::LaneProgram lanes;
   if (lower(one, dtype, lanes)) {
     LaneText text(lanes, 1);
     const std::string body = text.body();
-    if (text.has_form) return head + body + "}\n";
+    if (text.complete) return head + body + "}\n";
   }
   const char* const f = library_function(row.info->name);
   if (!f) return "";

@@ -1,4 +1,4 @@
-// recorded_function.cpp -- making and running recorded functions
+// recorded_function.cpp -- creates and runs recorded functions
 #include "engine/compiler/record/recorded_function.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ void StepRecorder::refuse_effects() {
   check_flags("from outside");
 }
 
-/// The memory of results that will hold a buffer of the recording.
+/// The index of the memory of results that replaces a buffer of the recording.
 int StepRecorder::add_memory(RecordedFunction& made, int buffer) {
   const auto [at, is_new] = results_of_.try_emplace(buffer, int(made.memory_.size()));
   StepBuffer& b = buffers_[buffer];
@@ -209,7 +209,7 @@ void StepRecorder::plan(RecordedFunction& made) {
   made.calls_ = std::move(calls_);
 }
 
-/// Moves the numbers of calls to one tensor, which a recording of a step can know.
+/// Moves the numbers of calls to one tensor, so that a StepRecorder can record a run of the function.
 void StepRecorder::move_numbers(RecordedFunction& made) {
   std::map<const std::byte*, int64_t> places;
   int64_t bytes = 0;
@@ -238,7 +238,7 @@ void StepRecorder::move_numbers(RecordedFunction& made) {
 std::unique_ptr<RecordedFunction> StepRecorder::finish_function(const TensorList& results,
                                                                 bool saves) {
   auto made = std::make_unique<RecordedFunction>();
-  made->draws_ = end();
+  made->draws_ = end_recording();
   made->threads_ = cpu_threads();
   refuse_effects();
   for (const StepReplay::Input& in : replay_->inputs_) {

@@ -47,8 +47,9 @@ class RecordedFunction {
     std::vector<std::byte> numbers = {};  // its contents at the start
   };
   struct Result {
-    Tensor like;             // without data
-    int input, memory = -1;  // that it lies in, as the input or the memory does
+    Tensor like;      // without data
+    int input;        // the input whose memory it views, or -1
+    int memory = -1;  // otherwise the index of its memory
   };
   static Ref<Storage> allocate(RunBuffer&);
 

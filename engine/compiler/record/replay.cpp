@@ -70,7 +70,7 @@ void StepReplay::EscapingBuffer::count_owners(const std::vector<Result>& list) {
   for (size_t k : results) add(list[k].tensor.impl(), nullptr);
 }
 
-/// Whether anything besides the leaves owns it.
+/// Whether anything but the leaves owns the memory.
 bool StepReplay::EscapingBuffer::is_held() const {
   for (const GradOwner& o : owners)
     if (o.grad->refs != o.handles + (o.leaf && o.leaf->grad == o.grad)) return true;
@@ -82,13 +82,13 @@ void StepReplay::renew(EscapingBuffer& o) {
   Storage* const s = fresh.impl()->storage;
   for (const EscapingBuffer::GradOwner& own : o.owners) {
     Tensor now;
-    const auto exchange = [&](Tensor& x) {
+    const auto replace = [&](Tensor& x) {
       if (x.impl() != own.grad) return;
       if (!now.defined()) now = placed(x, s);
       x = now;
     };
-    for (Grad* g : o.grads) exchange(g->grad);
-    for (size_t k : o.results) exchange(results_[k].tensor);
+    for (Grad* g : o.grads) replace(g->grad);
+    for (size_t k : o.results) replace(results_[k].tensor);
   }
   for (const BufferUse& u : o.uses) u.set(static_cast<std::byte*>(s->data));
   o.count_owners(results_);
@@ -189,7 +189,7 @@ bool StepCall::run(uint64_t random_begin) const {
   if (random)
     random->seed = default_generator().initial_seed(), random->offset = random_begin + place;
   const bool there = run_verb(*device, verb, argument, call_verb_or_program);
-  if (bound) defer_again(*device, *bound);
+  if (bound) defer_replayed_check(*device, *bound);
   return there;
 }
 
@@ -214,7 +214,8 @@ TensorList StepReplay::finish() {
   return list;
 }
 
-/// The tensors that the step made, or copies; the others view the same memory as in the step.
+/// The tensors that the step computed, or with graphs copies of them; other results view the same memory as in the
+/// step.
 TensorList StepReplay::results() {
   TensorList list, own;
   for (const Result& r : results_)
@@ -272,9 +273,10 @@ TensorList StepReplay::changes() const {
 
 namespace {
 
-constexpr int kStartsBefore = 2;  // a capture is not worth it for a program that is dropped soon
-constexpr int kMaxDrops = 4;      // for a step whose pointers or numbers change repeatedly
-constexpr size_t kFewCalls = 4;   // so few are launched directly
+constexpr int kReplaysBeforeCapture =
+    2;                          // a program that is replayed less often is not worth a capture
+constexpr int kMaxDropped = 4;  // then pointers or numbers change too often for graphs
+constexpr size_t kMinGraphCalls = 4;  // fewer calls are launched directly
 
 }  // namespace
 
@@ -282,14 +284,14 @@ size_t StepReplay::graphs() const {
   return std::ranges::count_if(graphs_, [](const auto& g) { return !!g; });
 }
 
-/// A graph has fixed pointers and numbers: with graphs, moving arguments and results are copied.
+/// Decides whether this replay uses graphs. Their pointers and numbers are fixed, so arguments and results are copied.
 void StepReplay::choose_graphs() {
-  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && drops_ < kMaxDrops;
-  uses_graphs_ = may && starts_++ >= kStartsBefore;
+  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && dropped_ < kMaxDropped;
+  uses_graphs_ = may && replays_++ >= kReplaysBeforeCapture;
   graphs_.resize(ends_.size());
 }
 void StepReplay::drop_graphs() {
-  drops_ += graphs() > 0;
+  dropped_ += graphs() > 0;
   for (auto& g : graphs_) g.reset();
 }
 
@@ -306,10 +308,10 @@ std::unique_ptr<Graph> StepReplay::capture(size_t part) const {
 
 bool StepReplay::run_graph(size_t part) {
   const size_t first = part == 0 ? 0 : ends_[part - 1];
-  if (!uses_graphs_ || !graph_parts_[part] || ends_[part] - first < kFewCalls) return false;
+  if (!uses_graphs_ || !graph_parts_[part] || ends_[part] - first < kMinGraphCalls) return false;
   std::unique_ptr<Graph>& graph = graphs_[part];
   if (!graph && !(graph = capture(part))) {
-    drops_ = kMaxDrops;
+    dropped_ = kMaxDropped;
     return false;
   }
   graph->replay();

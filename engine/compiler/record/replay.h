@@ -41,7 +41,7 @@ class StepReplay {
   bool fits() const;
   /// Whether these are arguments like those of the recording.
   bool takes(const TensorList& inputs) const;
-  /// Sets the tensors that the calls read, which it takes.
+  /// Begins a replay with these arguments, for which `takes` is true.
   void start(const TensorList& inputs);
   /// Runs the calls up to the next pause of the recording. False if an index is out of bounds: then
   /// the calls after it have not run.
@@ -59,9 +59,9 @@ class StepReplay {
   void hold(const TensorList& changed);
   void restore();
   const std::vector<std::string>& fused() const { return fused_; }
-  /// The numbers of its parts and calls; of buffers of its own, and their bytes together; the bytes of the
+  /// The numbers of parts, of calls, and of the step's own buffers; the sum of the bytes of these, and the bytes of the
   /// arena that they share; the number of parts that are CUDA graphs.
-  auto facts() const {
+  auto statistics() const {
     return std::tuple(ends_.size(), calls_.size(), buffers_, bytes_, planned_, graphs());
   }
 
@@ -70,15 +70,15 @@ class StepReplay {
   struct Grad {
     Tensor leaf, grad;
   };
-  enum class GradPrecondition { any, none, present, same };  // .grad's condition before the step
+  /// What `.grad` must be before the step; same: verbs read or write the one of the recording.
+  enum class GradPrecondition { any, none, present, same };
   struct Guard {
     Tensor tensor;
     Tensor like;  // the tensor at the recording
     bool wanted;  // requires_grad
     GradPrecondition precondition;
-    const Storage* grad =
-        nullptr;                // the same: verbs read or write it; this program does not own it
-    MovableMemory memory = {};  // its address, and its layout
+    const Storage* grad = nullptr;  // for GradPrecondition::same; not owned
+    MovableMemory memory = {};      // its address, and its layout
     int64_t offset = 0;
     size_t bytes = 0;
     bool contiguous = true;
@@ -101,7 +101,7 @@ class StepReplay {
   };
   struct Result {
     Tensor tensor;
-    bool own;        // otherwise it views memory from before the step, as `tensor` does
+    bool own;        // the step computed it; otherwise it views memory from before the step
     int input = -1;  // it views this argument
     int guard = -1;  // it views the gradient that this leaf has before the step
     Tensor grad = {};
@@ -160,7 +160,8 @@ class StepReplay {
   std::vector<bool> graph_parts_;  // whether all their calls are on the GPU
   std::vector<std::unique_ptr<Graph>> graphs_;
   bool uses_graphs_ = false;  // in this replay
-  int starts_ = 0, drops_ = 0;
+  int replays_ = 0;           // that have started
+  int dropped_ = 0;           // how often captured graphs were dropped
 };
 
 /// The results as views of `arguments` where they are views of `inputs`, the copies of these.
@@ -189,7 +190,7 @@ class StepRecorder : public StepListener, public Interceptor {
   const std::string& why() const { return why_; }
   /// Whether an error of the recorder ended the function, before it changed an argument.
   bool ended() const { return ended_; }
-  /// The error of a step or function that asks for the elements of a tensor.
+  /// Throws the error of a step or function that reads elements of a tensor.
   [[noreturn]] static void refuse_number(Kind);
   /// Ends the recording of a function. Null if it cannot be replayed. With `saves` it has further
   /// results, for its gradient.
@@ -216,7 +217,8 @@ class StepRecorder : public StepListener, public Interceptor {
   struct TrackedBlock {
     size_t bytes;
     Storage* storage;
-    bool written, outside;          // outside: from before the step
+    bool written;                   // by a verb, or before the step
+    bool outside;                   // from before the step
     int buffer;                     // the index of its buffer
     std::byte* constant = nullptr;  // a copy of the data that was written without a verb
   };
@@ -229,9 +231,9 @@ class StepRecorder : public StepListener, public Interceptor {
   TrackedBlock* memory_at(const void*);
   TrackedBlock& add_outside(Storage*);
   TrackedBlock* own_memory(const Tensor&);
-  bool check(std::byte* slot, bool out, StepCall&);
+  bool add_use(std::byte* slot, bool out, StepCall&);
   void check_results(StepReplay&, const TensorList&);
-  uint64_t end();
+  uint64_t end_recording();
   void check_flags(const char* whose);
   void make_guards(StepReplay&);
   void find_escaping(StepReplay&);
@@ -247,7 +249,7 @@ class StepRecorder : public StepListener, public Interceptor {
   void read_saved(RecordedFunction&);
   void plan(RecordedFunction&);
   void move_numbers(RecordedFunction&);
-  void put_calls(StepReplay&);
+  void store_calls(StepReplay&);
 
   std::unique_ptr<StepReplay> replay_;
   std::vector<StepCall> calls_;
@@ -264,10 +266,11 @@ class StepRecorder : public StepListener, public Interceptor {
       flags_;  // requires_grad at the start, where it changed
   // With the version at the start; in a pause, with the number of changes before it.
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;
-  std::map<Storage*, bool> touched_;           // storages that were passed to verbs
-  bool asked_ = false;                         // whether an element was read
-  const Device* gpu_ = nullptr;                // the GPU that the step uses
-  uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator, and its progress
+  std::map<Storage*, bool> touched_;  // storages that were passed to verbs
+  bool read_element_ = false;         // whether it read an element of a tensor
+  const Device* gpu_ = nullptr;       // the GPU that the step uses
+  // Of the default generator: the seed, the first position, the furthest position.
+  uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;
   std::string why_;
   std::vector<Ref<Storage>> paused_;  // storages that are live in a pause are kept
   bool active_ = false;

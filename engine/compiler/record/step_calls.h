@@ -27,10 +27,10 @@ struct BufferUse {
   }
 };
 
-/// The pointers of calls into memory that may be elsewhere at each replay.
+/// Memory whose address may change between replays: the pointers of calls into it.
 struct MovableMemory {
   std::vector<BufferUse> uses = {};
-  const void* at = nullptr;
+  const void* at = nullptr;  // its address at the last replay
   /// Sets the pointers; returns whether they have changed.
   bool move_to(void* memory) {
     if (memory == at) return false;
@@ -46,7 +46,7 @@ struct StepCall {
   const Device* device;
   std::byte* argument;
   Random* random;  // of a call that draws random numbers: its position is set at each replay
-  uint64_t place;
+  uint64_t place;  // of `random`: its offset from the step's first random number
   std::vector<BufferUse> uses;
   std::string where = {};  // the script's line, for a call that may become part of a program
   std::shared_ptr<const IndexBound> bound = {};  // of indices, which a GPU checks later
@@ -72,11 +72,13 @@ struct StepBuffer {
   const Device* device;
   Kind kind = Kind::inner;
   int first = INT_MAX, last = -1;  // its first and its last call
-  bool kept = false;               // whether it must survive a pause between two parts
+  bool kept = false;               // it must survive a pause between two parts
   int shares = -1;                 // the buffer whose memory it reuses from its first call on
-  size_t offset = 0;               // of an inner buffer: its offset in the arena
+  size_t offset = 0;               // of an inner buffer: in the arena, in bytes
 };
 
+/// The dtype of operand k of a map in memory; 0 is the result.
+Dtype operand_dtype(const Map&, int k);
 /// Removes calls whose results are not read later, and not visible after the step. Unless
 /// `indices_checked`, calls that may find an index out of bounds stay.
 void drop_dead_calls(std::vector<StepCall>&, const std::vector<StepBuffer>&, bool indices_checked);

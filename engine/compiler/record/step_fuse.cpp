@@ -150,14 +150,12 @@ struct Rules {
     FusibleCall w;
     w.device = c.device;
     w.map = &m, w.dtype = compute_dtype(m.dtype), w.size = Shape(m.size, m.ndim);
-    const int mask = !row || !row->mask_first ? -1 : m.part == 0 ? 1 : 2;
     for (int k = 0; k <= m.inputs; ++k) {
       const BufferUse* const u = use_at(c, &m.data[k]);
       if (!u) return {};
-      Operand o{*u, strides_of(m.stride[k], w.size), m.plain >> k & 1 ? Dtype::f32 : m.dtype};
+      Operand o{*u, strides_of(m.stride[k], w.size), operand_dtype(m, k)};
       const bool repeats = std::ranges::all_of(o.stride, [](int64_t n) { return n == 0; });
-      o.mask = k == mask;
-      if (o.mask || (k == 0 && m.part == 0 && row && row->answers_bool)) o.dtype = Dtype::b8;
+      o.mask = k > 0 && o.dtype == Dtype::b8;
       const size_t one = item_size(o.dtype);
       if (u->buffer < 0 && (u->bytes <= one || repeats)) {
         if (o.mask || !repeats) return {};

@@ -9,8 +9,8 @@
 
 namespace mt {
 
-/// The least number of elements of a call that is fused, and a sixteenth of that of a reduction: for fewer
-/// a program would be slower.
+/// The least number of elements of a call that is fused; for a reduction it is 16 times as large. For fewer elements a
+/// program would be slower.
 inline std::atomic<int64_t> min_fused_elements = 2048;
 
 /// Returns a line for each program, for mt.explain. `ends`: the ends of the parts, updated for the

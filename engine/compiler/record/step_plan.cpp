@@ -8,27 +8,29 @@
 
 #include "engine/compiler/record/step_calls.h"
 #include "engine/core/device.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
 
-/// Sizes are rounded up as in eager memory: to a CPU's cache line, to a GPU allocator's block.
-size_t lines(const StepBuffer& b) {
+/// The bytes of a buffer, rounded up as in eager memory: to a CPU's cache line, to a GPU allocator's block.
+size_t rounded_bytes(const StepBuffer& b) {
   const size_t line = is_cpu(*b.device) ? 64 : 512;
   return b.bytes == 0 ? line : (b.bytes + line - 1) / line * line;
 }
-/// Adds a gap after large buffers, so that they do not all begin at the same offset in a page: the
-/// CPU's loads would wait for stores at a distance of 4 KiB.
-size_t room(const StepBuffer& b) {
-  return lines(b) + (b.bytes >= 4096 && is_cpu(*b.device) ? 5 * 64 : 0);
+/// With space after large buffers, so that they do not all begin at the same offset in a page: the CPU's loads would
+/// wait for stores at a distance of 4 KiB.
+size_t reserved_bytes(const StepBuffer& b) {
+  return rounded_bytes(b) + (b.bytes >= 4096 && is_cpu(*b.device) ? 5 * 64 : 0);
 }
 
-/// The gaps, by their start; the last one has no end.
+/// The free ranges of an arena: offset and size. The last one has no end.
 struct Arena {
   std::map<size_t, size_t> gaps = {{0, SIZE_MAX / 2}};
-  size_t top = 0;
+  size_t top = 0;  // the largest end of an allocation
 
-  size_t take(size_t bytes) {
+  /// Best fit.
+  size_t allocate(size_t bytes) {
     auto best = std::prev(gaps.end());
     for (auto at = gaps.begin(); at != gaps.end(); ++at)
       if (at->second >= bytes && at->second < best->second) best = at;
@@ -38,7 +40,7 @@ struct Arena {
     top = std::max(top, from + bytes);
     return from;
   }
-  void give(size_t from, size_t bytes) {
+  void free(size_t from, size_t bytes) {
     auto next = gaps.lower_bound(from);
     if (next != gaps.end() && next->first == from + bytes) {
       bytes += next->second;
@@ -53,26 +55,38 @@ struct Arena {
   }
 };
 
-/// The operands of an elementwise call: slots and strides, the results first.
+/// The operands of an elementwise call, the results first.
 struct Elementwise {
   int outputs = 0, operands = 0, ndim = 0;
   void* const* data = nullptr;
   const int64_t (*stride)[kMaxDims] = nullptr;
+  int64_t item[kMaxProgramOperands] = {};  // bytes of an element
 };
 Elementwise elementwise_of(const StepCall& c) {
   if (c.verb == Verb::map || c.verb == Verb::map_numbers) {
     const Map& m = *reinterpret_cast<const Map*>(c.argument);
-    return {1, m.inputs + 1, m.ndim, m.data, m.stride};
+    Elementwise e{1, m.inputs + 1, m.ndim, m.data, m.stride};
+    for (int k = 0; k < e.operands; ++k) e.item[k] = item_size(operand_dtype(m, k));
+    return e;
   }
   if (c.verb != Verb::run) return {};
   const Run& r = *reinterpret_cast<const Run*>(c.argument);
   const Program& p = *r.program;
-  for (int k = 0; k < p.outputs; ++k)  // it is copied after other results are written
+  for (int k = 0; k < p.outputs; ++k)  // such an input is read after other results are written
     if (p.code[p.output[k]].op == kInput) return {};
-  return {p.outputs, p.outputs + p.inputs, r.ndim, r.data, r.stride};
+  Elementwise e{p.outputs, p.outputs + p.inputs, r.ndim, r.data, r.stride};
+  for (int k = 0; k < e.operands; ++k) e.item[k] = item_size(r.is_bool[k] ? Dtype::b8 : r.dtype);
+  return e;
 }
 
 }  // namespace
+
+Dtype operand_dtype(const Map& m, int k) {
+  const OpRow* const row = m.op < kOps ? &op_row(m.op) : nullptr;  // null: a reduction's gradient
+  const int mask = !row || !row->mask_first ? -1 : m.part == 0 ? 1 : 2;
+  if (k == mask || (k == 0 && m.part == 0 && row && row->answers_bool)) return Dtype::b8;
+  return m.plain >> k & 1 ? compute_dtype(m.dtype) : m.dtype;
+}
 
 void drop_dead_calls(std::vector<StepCall>& calls, const std::vector<StepBuffer>& buffers,
                      bool indices_checked) {
@@ -116,8 +130,9 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
     for (const BufferUse& u : calls[i].uses)
       for (int k = 0; k < e.operands; ++k)
         if (u.slot == reinterpret_cast<const std::byte*>(&e.data[k])) use[k] = &u;
-    const auto alike = [&](int a, int b) {
-      return use[a]->offset == use[b]->offset &&
+    // Whether two operands that begin at the same address have the same address for each element.
+    const auto same_addresses = [&](int a, int b) {
+      return use[a]->offset == use[b]->offset && e.item[a] == e.item[b] &&
              std::memcmp(e.stride[a], e.stride[b], sizeof(int64_t) * e.ndim) == 0;
     };
     std::vector<int> taken;
@@ -131,7 +146,8 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
           continue;
         bool same = std::ranges::find(taken, from) == taken.end();
         for (int o = 0; o < e.operands; ++o)
-          if (use[o] && (use[o]->buffer == from || use[o]->buffer == to)) same &= alike(k, o);
+          if (use[o] && (use[o]->buffer == from || use[o]->buffer == to))
+            same &= same_addresses(k, o);
         if (!same) continue;
         buffers[to].shares = from;
         taken.push_back(from);
@@ -143,20 +159,20 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
 
 size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls, const Device& device) {
   std::vector<std::vector<StepBuffer*>> begin(calls), end(calls);
-  std::vector<bool> goes_on(buffers.size(), false);
+  std::vector<bool> is_reused(buffers.size(), false);
   for (StepBuffer& b : buffers)
-    if (b.shares >= 0) goes_on[b.shares] = true;
+    if (b.shares >= 0) is_reused[b.shares] = true;
   for (size_t k = 0; k < buffers.size(); ++k) {
     StepBuffer& b = buffers[k];
     if (b.kind != StepBuffer::Kind::inner || b.device != &device || b.first > b.last) continue;
     begin[b.first].push_back(&b);
-    if (!goes_on[k]) end[b.last].push_back(&b);
+    if (!is_reused[k]) end[b.last].push_back(&b);
   }
   Arena arena;
   for (size_t i = 0; i < calls; ++i) {
     for (StepBuffer* b : begin[i])
-      b->offset = b->shares >= 0 ? buffers[b->shares].offset : arena.take(room(*b));
-    for (StepBuffer* b : end[i]) arena.give(b->offset, room(*b));
+      b->offset = b->shares >= 0 ? buffers[b->shares].offset : arena.allocate(reserved_bytes(*b));
+    for (StepBuffer* b : end[i]) arena.free(b->offset, reserved_bytes(*b));
   }
   return arena.top;
 }
@@ -164,7 +180,7 @@ size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls, const Device&
 size_t inner_bytes(const std::vector<StepBuffer>& buffers) {
   size_t sum = 0;
   for (const StepBuffer& b : buffers)
-    if (b.kind == StepBuffer::Kind::inner && b.first <= b.last) sum += lines(b);
+    if (b.kind == StepBuffer::Kind::inner && b.first <= b.last) sum += rounded_bytes(b);
   return sum;
 }
 

@@ -1,4 +1,4 @@
-// step_recorder.cpp -- recording a step: the arguments of its verbs, its memory, its conditions
+// step_recorder.cpp -- records a step: the arguments of its verbs, its memory, the conditions for a replay
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -21,7 +21,7 @@
 
 namespace mt {
 static bool on_stack(const void* p) {
-#ifdef __SANITIZE_ADDRESS__  // it keeps locals of functions elsewhere
+#ifdef __SANITIZE_ADDRESS__  // which keeps locals outside of the stack
   if (__asan_addr_is_in_fake_stack(__asan_get_current_fake_stack(), const_cast<void*>(p), nullptr,
                                    nullptr))
     return true;
@@ -74,10 +74,11 @@ void StepRecorder::resume() {
   paused_.clear();
 }
 
-/// A replay continues from the generator's state: the step may return to a place in the step, but to no other.
+/// A replay continues from the generator's position: the step may set it back to one that it has passed, but to no
+/// other.
 void StepRecorder::check_generator(uint64_t counter) {
   if (default_generator().initial_seed() != seed_ || counter < begun_ || counter > drawn_)
-    refuse("set_rng_state goes to a place outside the step");
+    refuse("set_rng_state sets a position outside the step");
 }
 
 void StepRecorder::refuse(std::string why) {
@@ -131,8 +132,8 @@ void StepRecorder::on_index_check(const IndexBound& e) {
   if (!calls_.empty()) calls_.back().bound = std::make_shared<const IndexBound>(e);
 }
 void StepRecorder::on_element_read(const std::string& by) {
-  if (!by.empty()) return refuse(by + " asks for elements of tensors, to decide by them");
-  asked_ = true;  // the step may catch the error
+  if (!by.empty()) return refuse(by + " reads elements of tensors, on which its result depends");
+  read_element_ = true;  // the step may catch the error
   refuse_number(kind_);
 }
 
@@ -190,7 +191,7 @@ void StepRecorder::on_exchange(const Exchange& e) {
     std::byte* const slot = call.exchange->add(x, list);
     void* const at = const_cast<void*>(x.data());
     std::memcpy(slot, &at, sizeof at);
-    known &= check(slot, out, call);
+    known &= add_use(slot, out, call);
   };
   for (const Tensor& x : e.in) add(x, kept.in, false);
   for (const Tensor& x : e.out) add(x, kept.out, true);
@@ -205,8 +206,9 @@ StepRecorder::TrackedBlock* StepRecorder::memory_at(const void* p) {
   return uintptr_t(p) <= at->first + at->second.bytes ? &at->second : nullptr;
 }
 
-/// Whether a verb's pointer is memory that is the same at a replay. A number on the stack is copied.
-bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
+/// Adds the use of a verb's pointer to the call. False if a replay could not find the memory. A number on the stack is
+/// copied.
+bool StepRecorder::add_use(std::byte* slot, bool out, StepCall& call) {
   std::byte* pointer = nullptr;
   std::memcpy(&pointer, slot, sizeof pointer);
   if (on_stack(pointer)) {
@@ -227,11 +229,11 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
   if (out && kind_ == Kind::function && m->outside)
     for (const StepReplay::Input& in : replay_->inputs_)
       if (in.tensor.impl()->storage == m->storage) {
-        refuse("it changes an argument in place");  // before that happens to a copy
+        refuse("it changes an argument in place");  // the argument is a copy
         ended_ = true;
         fail("{}", why_);
       }
-  if (m->constant) {  // changed in place, from its current memory
+  if (m->constant) {  // it is changed in place, which a replay would repeat on the changed numbers
     m->constant = nullptr;
     return false;
   }
@@ -258,11 +260,10 @@ template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& 
     A& a = *reinterpret_cast<A*>(kept);
     bool known = true;
     const auto look = [&](auto*& p, bool out) {
-      known &= !p || check(reinterpret_cast<std::byte*>(&p), out, call);
+      known &= !p || add_use(reinterpret_cast<std::byte*>(&p), out, call);
     };
     fields(a, look);
-    if (!known)
-      return refuse(by + " reads numbers that no verb of the device has written in the step");
+    if (!known) return refuse(by + " reads memory that no recorded operation has written");
     if constexpr (requires { a.program->numbers; }) {
       if (a.numbers) {
         const auto* const from = reinterpret_cast<const std::byte*>(a.numbers);
@@ -272,7 +273,7 @@ template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& 
       }
     } else if constexpr (std::is_same_v<A, Random>) {
       if (a.seed != default_generator().initial_seed())
-        return refuse(by + " draws from a generator of its own");
+        return refuse(by + " draws from a generator other than the default one");
       check_generator(a.offset);
       drawn_ = std::max(drawn_, default_generator().counter());
       call.random = &a, call.place = a.offset - begun_;
@@ -291,7 +292,7 @@ bool StepRecorder::around(InterceptedCall& call) {
   if (step_recorder != this || call.verb == Verb::alloc || call.verb == Verb::free ||
       call.verb == Verb::sync)
     return call.next();
-  if (call.verb == Verb::run && !is_cpu(call.device)) {  // one call, however the device runs it
+  if (call.verb == Verb::run && !is_cpu(call.device)) {  // one call, though it may call other verbs
     const auto run = [&] {
       const SaveAndRestore<StepListener*> pause(step_recorder, nullptr);
       return call.next();
@@ -332,18 +333,19 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
     for (const auto& part : made.grads_)
       for (const StepReplay::Grad& g : part)
         if (g.grad.defined() && g.grad.impl()->storage == made.inputs_[k].tensor.impl()->storage)
-          refuse(fmt::format("argument {} becomes a gradient; set a clone of it", k + 1));
+          refuse(fmt::format("argument {} is set as a gradient; set a clone of it", k + 1));
   for (size_t k = 0; k < made.inputs_.size(); ++k) {  // the caller's argument would not be changed
     const Tensor& x = made.inputs_[k].tensor;
     if (const auto at = touched_.find(x.impl()->storage); at != touched_.end() && at->second)
       refuse(fmt::format("argument {} is changed in place", k + 1));
     if (x.requires_grad() || x.grad().defined())
-      refuse(
-          fmt::format("argument {} is given a gradient; pass a tensor that requires none", k + 1));
+      refuse(fmt::format(
+          "argument {} requires or gets a gradient; pass a tensor that does not require one",
+          k + 1));
   }
 }
 
-/// What is recorded does not change requires_grad.
+/// Refuses a recording that changes requires_grad.
 void StepRecorder::check_flags(const char* whose) {
   for (const auto& [impl, before] : flags_)
     if (const TrackedBlock* const m = memory_at(impl->storage->data);
@@ -460,7 +462,7 @@ void StepRecorder::upload_constants(StepReplay& made) {
       if (const auto at = places.find(u.buffer); at != places.end()) u.set(at->second);
 }
 
-/// By buffer, the list for the calls that use it: its address may change between replays.
+/// For each buffer whose address may change between replays, the list of its uses; otherwise null.
 std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made) {
   std::vector<std::vector<BufferUse>*> movable(buffers_.size());
   for (StepReplay::Input& in : made.inputs_) {
@@ -511,7 +513,7 @@ void StepRecorder::plan(StepReplay& made) {
       else if (auto* const list = movable[u.buffer]) list->push_back(u);
     }
   }
-  put_calls(made);
+  store_calls(made);
   for (const StepBuffer& b : buffers_)
     made.buffers_ += b.kind == StepBuffer::Kind::inner && b.first <= b.last;
   for (auto& part : made.grads_)
@@ -525,19 +527,20 @@ void StepRecorder::plan(StepReplay& made) {
 }
 
 /// Stores the calls of a replay, and which parts run only on the GPU.
-void StepRecorder::put_calls(StepReplay& made) {
+void StepRecorder::store_calls(StepReplay& made) {
   std::vector<size_t> places = {0};  // of the calls, without those that already ran
   for (const StepCall& c : calls_) places.push_back(places.back() + !c.done);
   made.gpu_ = gpu_;
   made.first_change_ = places[made.first_change_];
   size_t i = 0;
   for (size_t& end : made.ends_) {
-    bool alone = true;
+    bool only_gpu = true;
     for (; i < end; ++i) {
       const StepCall& c = calls_[i];
-      alone &= c.done || (c.device == gpu_ && c.verb != Verb::upload && c.verb != Verb::download);
+      only_gpu &=
+          c.done || (c.device == gpu_ && c.verb != Verb::upload && c.verb != Verb::download);
     }
-    made.graph_parts_.push_back(alone);
+    made.graph_parts_.push_back(only_gpu);
     end = places[end];
   }
   std::erase_if(calls_, [](const StepCall& c) { return c.done; });
@@ -545,17 +548,17 @@ void StepRecorder::put_calls(StepReplay& made) {
 }
 
 /// Ends the recording; returns by how many places it has advanced the generator.
-uint64_t StepRecorder::end() {
+uint64_t StepRecorder::end_recording() {
   pause();
   remove_interceptor(*this);
-  if (asked_) refuse_number(kind_);
+  if (read_element_) refuse_number(kind_);
   const uint64_t counter = default_generator().counter();
   check_generator(counter);
   return counter - begun_;
 }
 
 std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, TensorList stepped) {
-  const uint64_t draws = end();
+  const uint64_t draws = end_recording();
   std::unique_ptr<StepReplay> made = std::move(replay_);
   check_results(*made, results);
   check_flags("from before the step");

@@ -16,7 +16,7 @@ struct Operand {
   Shape stride;
   Dtype dtype = Dtype::none;  // of its elements in memory
   bool number = false, mask = false, row = false;
-  bool count = false;  // integers: a number of elements of a row, which the group has counted
+  bool count = false;  // integers: how many elements of a row are true, computed in the same group
   double value = 0;
   bool same(const Operand& o) const {
     std::byte *a = nullptr, *b = nullptr;
