@@ -187,7 +187,7 @@ int get_field(lua_State* L) {
   const Tensor& x = *self;
   const bool index = is_index(L, 2);
   if (index && step_recorder) [[unlikely]]
-    step_recorder->on_use(x);
+    report_arguments(L);
   if (index) return recording ? run_field(L, kPart) : push_item(L, x);
   const std::string_view key = lua_tostring(L, 2);
   if (step_recorder) [[unlikely]]
@@ -257,6 +257,8 @@ int set_field(lua_State* L) {
     }
     return 0;
   }
+  if (step_recorder) [[unlikely]]
+    report_arguments(L);
   return recording ? run_field(L, kAssign) : assign(L, x);
 }
 

@@ -453,6 +453,46 @@ test('threads, mixed precision, nested steps, coroutines, arguments that the ste
   for _ = 1, 5 do eq(divide(mt.ones(1), 0 / -1):item(), -math.huge) end
 end)
 
+test('tensors that only an index or an assignment names, and the markers of indices', function()
+  local weight, rows = mt.randn(5, 3):requires_grad_(), mt.tensor({2, 5, 2}, 'int64')
+  local filled, row, mask = mt.zeros(5, 3), mt.randn(3), mt.tensor{true, false, true}
+  local steps = {
+    function(x)
+      weight.grad = nil
+      local loss = (weight[rows] * x):sum() + weight[{rows, {1, 2}}]:sum()
+      loss:backward()
+      return loss
+    end,
+    function(x)
+      local y = x:tile(5, 1)
+      y[rows] = filled[{{1, 3}}]
+      y[{1, {}}] = row
+      return y
+    end,
+    function(x)
+      filled[rows] = x
+      return filled * 1
+    end,
+    function(x)
+      local y = x * 1
+      y[mask] = 7
+      return y
+    end,
+    function(x) return x[{mt.newaxis, {}}] + x[{mt.ellipsis, mt.newaxis}] end,
+  }
+  for _, step in ipairs(steps) do
+    local compiled = mt.compile(step)
+    eq(told(function()
+      for _ = 1, 4 do
+        local x = mt.randn(3)
+        local out, grad = step(x):detach(), weight.grad
+        same(out, compiled(x):detach())
+        same(grad, weight.grad)
+      end
+    end), '')
+  end
+end)
+
 test('a position that is not there after something was changed', function()
   local function twin()
     local s = {w = mt.ones(3):requires_grad_()}

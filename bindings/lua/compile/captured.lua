@@ -296,6 +296,7 @@ function visit(list, value, name)
   end
   if kind == 'function' then return visit_function(list, value, name) end
   if kind == 'cdata' and tostring(value):find '^ctype<' or mt.is_tensor(value) then return end
+  if value == mt.newaxis or value == mt.ellipsis then return end
   if kind ~= 'table' then
     return refuse(list, "'%s' is %s, whose contents cannot be compared", name,
       kind == 'cdata' and 'cdata' or core.describe(value))
