@@ -663,6 +663,19 @@ test('a GradScaler beside a step that scales; an average that would count inside
   raises(function() counts(x) end, 'update_parameters: an average cannot count inside a compiled step; call it after')
 end)
 
+test('a distribution that checks its numbers; one that does not is recorded', function()
+  local D, action = mt.distributions, mt.tensor({1, 3}, 'int64')
+  for _, validate_args in ipairs{true, false} do
+    local step = mt.compile(function(a)
+      local p = D.Categorical{logits = a, validate_args = validate_args}
+      return p:log_prob(action) + p:entropy()
+    end)
+    local text = told(function() for _ = 1, 4 do step(mt.randn(2, 3)) end end)
+    if validate_args then assert(text:find('runs eagerly: .* {validate_args = false} leaves the checks out'), text)
+    else eq(text, '') end
+  end
+end)
+
 test('arguments of another layout: sums go along their strides', function()
   local wide = mt.randn(177, 406)
   local tensors = {mt.randn(177, 203), mt.randn(203, 177):t(), wide:narrow(2, 1, 203), mt.randn(203):expand(177, 203)}

@@ -108,7 +108,7 @@ local function record(self, arguments)
   exchanges = native.step_exchanges() - exchanges
   local list = {}
   local results = shared.describe(out, given, captures, list)
-  local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
+  local step, why, wrote = nil, recording.why or reads.why or object_among(out), captured.changed(reads)
   if wrote then why = why or 'it changes what it captures, which a replay would not repeat: ' .. wrote end
   if native.step_mode() ~= mode then
     why = why or 'it leaves another gradient mode, default dtype, device or precision behind'
