@@ -158,7 +158,8 @@ void Args::place(bool spreads) {
          param(params).kinds & kind::tensors ? "a tensor" : "an integer",
          describe(L, base + params + 1));
   if (positional > params && !s.open)
-    fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, s.text);
+    fail("{}: {} arguments given, it takes {}: {}{}", s.name, positional, params, s.text,
+         hint_of_surplus(L, -1));
   if (!s.open || positional < params) lua_settop(L, base + params);
   if (options) bind_named();
   require_all();

@@ -48,6 +48,12 @@ std::string_view library_file(const lua_Debug& frame) {
   return source.starts_with(own) ? source.substr(own.size()) : "";
 }
 
+const char* hint_of_surplus(lua_State* L, int i) {
+  return tensor_at(L, i) || lua_istable(L, i)
+             ? "; g(x) as the last argument passes all its results on, (g(x)) only the first"
+             : "";
+}
+
 std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
     case LUA_TNONE: return "nothing";

@@ -256,6 +256,8 @@ void free_tensor(lua_State* L, int index);
 void push_shape(lua_State* L, const Shape&);
 /// "2.7", "a string '12'", "a table", "nothing": a Lua value in the words of errors.
 std::string describe(lua_State* L, int index);
+/// The end of an error about too many arguments: the value at `index` may be a second result that a call passed on.
+const char* hint_of_surplus(lua_State* L, int index);
 /// Calls f(key), with the value on top of the stack, for each string key of the table at `index`, in key order.
 void each_named(lua_State* L, int index, const auto& f) {
   std::vector<std::string> keys;

@@ -262,6 +262,8 @@ const Entry kLanguage[] = {
      bind<nearest>},
     {"hint(sentence)", "A sentence on stderr, once for each line of the script.", bind<hint>},
     {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
+    {"hint_of_surplus(..)", "The end of an error about too many arguments, of which this is one.",
+     [](Args& a) { return a.push(std::string(hint_of_surplus(a.L, 1))); }},
     {"declare(signature, doc, fn, keeps_names=false)",
      "A function whose arguments are matched to the signature, and checked where it states types; "
      "keeps_names: errors of functions that it calls keep their names.",

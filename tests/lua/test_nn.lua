@@ -498,6 +498,9 @@ end)
 
 test('constructors count arguments as the user does', function()
   raises(function() nn.Linear(3) end, "test_nn.lua:%d+: Linear: argument 2 'out_features' is missing: Linear%(in_feat")
+  raises(function() nn.Linear(3, 2)(nn.GRU(2, 3)(mt.randn(4, 1, 2))) end,
+    'Linear: too many arguments given, it is called with 1; g%(x%) as the last argument passes all its results on')
+  raises(function() nn.Tanh():load_state_dict({}, {format = 'pt'}, nil) end, 'it takes 2; g%(x%) as the last argument')
   raises(function() nn.Tanh(5) end, 'Tanh: 1 arguments given, it takes 0: Tanh%(%)')
   raises(function() nn.ReLU(5) end, 'ReLU: inplace must be true or false, got 5')
   raises(function() nn.Linear(1, 2, true, nil, nil, 4) end, 'Linear: 6 arguments given, it takes 5')

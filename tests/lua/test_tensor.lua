@@ -242,7 +242,8 @@ test('unknown options name the nearest, too many arguments name the signature', 
   raises(function() mt.zeros(2, {zzzzzzzzzz = 1}) end,
     "zeros: unknown option 'zzzzzzzzzz'; it takes zeros")
   raises(function() x:amax(1, true, 3) end, 'amax: 4 arguments given, it takes 3')
-  raises(function() x:relu(1) end, 'relu: 2 arguments given, it takes 1')
+  raises(function() x:relu(1) end, 'relu: 2 arguments given, it takes 1: relu%(x, {out=}%)$')
+  raises(function() mt.relu(x:max(1)) end, 'relu: 2 arguments .*; g%(x%) as the last argument passes all its results')
   raises(function() x:add(1, 2, 3) end, 'add: 4 arguments given, it takes 3')
   raises(function() mt.manual_seed(1, 2) end, 'manual_seed: 2 arguments given, it takes 1')
 end)

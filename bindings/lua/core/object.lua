@@ -51,7 +51,8 @@ function object.checked(name, called, is_own, body, max_count, check)
       if type(option) == 'string' then
         core.fail("%s: unknown option '%s'%s", name, option, core.advice(name, option, {}))
       end
-      core.fail('%s: %d arguments given, it takes %d', name, select('#', ...), max_count)
+      core.fail('%s: %d arguments given, it takes %d%s', name, select('#', ...), max_count,
+        core.hint_of_surplus(last or (select(max_count, ...))))
     end
     if check then return body(self, check(...)) end
     return body(self, ...)

@@ -330,7 +330,9 @@ end
 function class.refuse_inputs(self, inputs, more, first)
   class.check_self(self)
   if more == nil and first == nil then core.fail('%s: the input is nil', self.__name) end
-  if more ~= nil then core.fail('%s: too many arguments given, it is called with %d', self.__name, inputs) end
+  if more ~= nil then
+    core.fail('%s: too many arguments given, it is called with %d%s', self.__name, inputs, core.hint_of_surplus(more))
+  end
 end
 
 local function text(self) return class.Module.describe(self) end
