@@ -206,6 +206,7 @@ int custom_body(Args& a) {
 /// checkpoint(again, fn, ..): calls fn(..), whose operations save nothing; `again` recomputes it.
 int checkpoint_body(Args& a) {
   a.function(1), a.function(2);
+  if (step_recorder) step_recorder->on_external_effect("mt.recompute runs Lua code in backward");
   const auto callback = std::make_shared<Callback>(a.L, 1);
   const auto checkpoint = std::make_shared<Checkpoint>();
   callback->keep_for(checkpoint.get());

@@ -739,6 +739,9 @@ test('what cannot be proven to stay, or a replay would not do, is a reason to ru
       return state and state.momentum_buffer and x * state.momentum_buffer or x
     end,
     ["result 1 is"] = function(x) return x.sum, x end,
+    ["mt.recompute runs Lua code in backward"] = function(x)
+      return mt.recompute(mt.tanh, x:clone():requires_grad_()):detach()
+    end,
     ["whose globals cannot be compared"] = setfenv(function(x) return x * k end, inside), -- luacheck: ignore 113
   }
   for why, step in pairs(steps) do
