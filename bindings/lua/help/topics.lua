@@ -354,6 +354,8 @@ topics.renamed = {
   inf = 'math.huge', nan = '0 / 0', pi = 'math.pi', ['nn.Swish'] = 'nn.SiLU',
   data_ptr = 'x:data(), a typed FFI pointer', nbytes = 'x:numel() * x:element_size()',
   type = "x.dtype, and x:to('float64') converts", astype = "x:to('float64')", append = 'mt.cat{x, y}',
+  values = 'the first result: local values, indices = x:max(dim)', fill_diagonal_ = 'x:diagonal():fill_(value)',
+  indices = 'the second result: local values, indices = x:max(dim)',
   length = '#x, the size of dimension 1', toarray = 'x:tolist()', tonumber = 'x:item()',
   ['onnx.load'] = 'mt.onnx.export alone: files are written, not run',
   ['checkpoint.load'] = 'mt.checkpoint.resume(path, objects)',
