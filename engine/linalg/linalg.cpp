@@ -5,6 +5,7 @@
 #include "engine/linalg/linalg.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/linalg/common.h"
@@ -121,9 +122,9 @@ void each_pivot(const Lu& lu, const auto& f) {
     for (int64_t k = 0; k < n; ++k, ++at) f(i, pivot[at], row[at] != k + 1);
 }
 
-/// Whether no matrix is nearly singular, estimated from the pivots: then about two thirds of the
-/// digits of A^-T det A, the gradient, are correct.
-bool is_regular(const Lu& lu, size_t count) {
+/// The positions of the nearly singular matrices, estimated from the pivots, and those of the others:
+/// of A^-T det A, the gradient, of these about two thirds of the digits are correct.
+std::array<std::vector<int64_t>, 2> by_regularity(const Lu& lu, size_t count) {
   const double limit = std::cbrt(lu.factors.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23);
   std::vector<double> smallest(count, HUGE_VAL), largest(count, 0.0);
   each_pivot(lu, [&](size_t i, double pivot, bool) {
@@ -131,9 +132,10 @@ bool is_regular(const Lu& lu, size_t count) {
     if (!(u >= smallest[i])) smallest[i] = u;
     if (!(u <= largest[i])) largest[i] = u;
   });
+  std::array<std::vector<int64_t>, 2> at;
   for (size_t i = 0; i < count; ++i)
-    if (smallest[i] <= limit * largest[i]) return false;
-  return true;
+    at[smallest[i] <= limit * largest[i] ? 0 : 1].push_back(int64_t(i));
+  return at;
 }
 
 /// Cofactors from the SVD: correct for every matrix, but not differentiable again.
@@ -171,11 +173,25 @@ void det_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), d = node.get(1);
   const Tensor grad = for_matrices(g);
   const Lu lu = factor("det", a);
-  const bool recorded = grad_enabled();
-  if (!is_regular(lu, g.numel()))
-    return void(dx[0] = grad * (recorded ? cofactors_by_minors(a) : cofactors_by_svd(a)));
-  if (!recorded) invert("det", lu);
-  dx[0] = grad * for_matrices(d) * (recorded ? inv(mT(a), "det") : mT(lu.factors));
+  const auto [singular, regular] = by_regularity(lu, size_t(g.numel()));
+  if (singular.empty() && !grad_enabled()) {
+    invert("det", lu);
+    return void(dx[0] = grad * for_matrices(d) * mT(lu.factors));
+  }
+  if (singular.empty()) return void(dx[0] = grad * for_matrices(d) * inv(mT(a), "det"));
+  if (grad_enabled()) return void(dx[0] = grad * cofactors_by_minors(a));
+  const Shape flat{g.numel(), rows_of(a), rows_of(a)};
+  const Tensor cofactors = empty(flat, a.dtype());
+  const auto set = [&](const std::vector<int64_t>& positions, const auto& cofactors_of) {
+    const Tensor at = tensor(positions, {int64_t(positions.size())});
+    const Tensor of = cofactors_of(index_select(reshape(a, flat), 0, at), at);
+    index_copy(cofactors, 0, at, of, true);
+  };
+  set(singular, [](const Tensor& m, const Tensor&) { return cofactors_by_svd(m); });
+  set(regular, [&](const Tensor& m, const Tensor& at) {
+    return for_matrices(index_select(flatten(d), 0, at)) * inv(mT(m), "det");
+  });
+  dx[0] = grad * reshape(cofactors, a.shape());
 }
 const NodeType kDet{"det", det_backward};
 
