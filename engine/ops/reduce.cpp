@@ -315,7 +315,14 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 
 namespace {
 
-bool has_zero(const Tensor& x) { return count_nonzero(x).at_integer(0) != x.numel(); }
+/// One of two formulas, by whether x has a zero. A recorded step has both: it decides at each replay.
+template <class General, class Simple>
+Tensor by_zeros(const Tensor& x, const General& general, const Simple& simple) {
+  const Tensor nonzeros = count_nonzero(x);
+  if (step_recorder && !grad_enabled())
+    return where(eq(nonzeros, double(x.numel())), simple(), general());
+  return nonzeros.at_integer(0) == x.numel() ? simple() : general();
+}
 
 /// The product of all other elements, for each element: the whole product divided by the element,
 /// if there is no zero.
@@ -376,18 +383,23 @@ Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0);
   const unsigned mask = node.kept<KeptReduction>().mask;
-  const bool zeros = has_zero(x);
-  dx[0] = spread(g, x.shape(), mask) * (!zeros           ? spread(node.get(1), x.shape(), mask) / x
-                                        : grad_enabled() ? recorded_products(x, mask)
-                                                         : other_products(x, mask));
+  dx[0] =
+      spread(g, x.shape(), mask) *
+      by_zeros(
+          x, [&] { return grad_enabled() ? recorded_products(x, mask) : other_products(x, mask); },
+          [&] { return spread(node.get(1), x.shape(), mask) / x; });
 }
 
 void cumprod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), out = node.get(1);
   const int d = node.kept<KeptScan>().d;
-  dx[0] = !has_zero(x)     ? sum_from_end(g * out, d) / x
-          : grad_enabled() ? products_backward_recorded(x, g, d)
-                           : products_backward(x, out, g, d);
+  dx[0] = by_zeros(
+      x,
+      [&] {
+        return grad_enabled() ? products_backward_recorded(x, g, d)
+                              : products_backward(x, out, g, d);
+      },
+      [&] { return sum_from_end(g * out, d) / x; });
 }
 
 }  // namespace mt

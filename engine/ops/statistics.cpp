@@ -74,7 +74,8 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
   Tensor divisor = weight.defined() && correction != 0
                        ? total - sum(w * weight) * correction / total
                        : total - correction;
-  if (!(divisor.item() > 0)) divisor = Tensor(0.0);  // infinite or NaN, as in PyTorch
+  if (!((weighted ? divisor.item() : double(n) - correction) > 0))
+    divisor = Tensor(0.0);  // infinite or NaN, as in PyTorch
   const Tensor centred = x - sum(x * w, {1}, true) / total;
   const Tensor out = matmul(centred, t(centred * w)) / divisor;
   return out.numel() == 1 ? reshape(out, {}) : out;

@@ -116,7 +116,7 @@ void StepRecorder::on_constant(Storage* s) {
 }
 void StepRecorder::on_untraced_computation() {
   const char* const name = host.function();
-  refuse(std::string(name ? name : "x[mask] or tostring(x)") +
+  refuse(std::string(name ? name : "x[mask], x[i] of a 0-d i, or tostring(x)") +
          " cannot be recorded: it computes on the CPU outside of device functions");
 }
 void StepRecorder::on_external_effect(const char* what) {
