@@ -679,6 +679,7 @@ end)
 -- {body of function(x, y, n), line in it, pattern of the message}; x is (4) float32, y (4 x 5) int64, n = 3.
 local wrong = {
   {'goto done\n::done::', 1, 'goto is not supported in kernels; use while, break or return'},
+  {'x[{1, 2}] = 1', 1, 'a table is no index in kernels; an element is x%[i%]%[j%]'},
   {'local t = {1, 2}', 1, 'a table is not supported in kernels; use a local for each value, a tensor or private%(n%)'},
   {'local i = grid(1)\nlocal f = function() end', 2, 'a kernel defines no functions; define it outside'},
   {'local function f() end', 1, 'a kernel defines no functions; define it outside'},

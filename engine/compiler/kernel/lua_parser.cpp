@@ -446,6 +446,8 @@ class Parser {
     }
     if (t.is("nil")) return ++at_, make(Expression::nil);
     if (t.is("...")) refuse("'...' is not supported in kernels; name the parameters");
+    if (t.is("{") && at_ > 0 && source_.tokens[at_ - 1].is("["))
+      refuse("a table is no index in kernels; an element is x[i][j]");
     if (t.is("{"))
       refuse(
           "a table is not supported in kernels; use a local for each value, a tensor or private(n)");
