@@ -668,4 +668,14 @@ test('errors of options and numbers', function()
   end
 end)
 
+test('a group may have more parameters than a function returns values', function()
+  local list = {}
+  for i = 1, 10000 do list[i] = zeros_with_grad(1) end
+  local opt = optim.SGD(list, {lr = 0.5})
+  opt:step()
+  opt:load_state_dict(opt:state_dict())
+  eq(#opt.param_groups[1].params, 10000)
+  eq(list[10000]:item(), -0.5)
+end)
+
 t.finish()

@@ -43,7 +43,7 @@ local function checked_parameters(name, list, seen, of_group)
   return copy
 end
 
-local function copied(value) return type(value) == 'table' and {unpack(value)} or value end
+local function copied(value) return type(value) == 'table' and util.append({}, value) or value end
 
 -- ---- groups -------------------------------------------------------------------------------------
 
