@@ -3,9 +3,9 @@
 
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 
 #include "bindings/core/lua.h"
+#include "engine/core/read_number.h"
 
 namespace mt::lua {
 namespace {
@@ -67,7 +67,7 @@ void read_type(Param& p, std::string text, const std::string& signature) {
   while (!bounds.empty()) {
     const bool low = bounds[0] == '>', included = bounds[1] == '=';
     char* end;
-    (low ? p.low : p.high) = std::strtod(bounds.c_str() + 1 + included, &end);
+    (low ? p.low : p.high) = read_number(bounds.c_str() + 1 + included, &end);
     (low ? p.above : p.below) = !included;
     bounds = trimmed(end);
     if (!bounds.empty() && bounds[0] != '<' && bounds[0] != '>')
@@ -80,7 +80,7 @@ void read_default(Param& p, const std::string& signature) {
   const std::string& text = p.default_text;
   const bool counted = p.kinds & kind::position;
   const auto number = [&](const char* from, char** end) {
-    const double x = std::strtod(from, end);
+    const double x = read_number(from, end);
     p.shape.push(counted ? int64_t(x) - (x > 0) : std::isfinite(x) ? int64_t(x) : 0);
     return x;
   };

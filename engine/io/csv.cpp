@@ -9,6 +9,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "engine/core/read_number.h"
 #include "engine/io/json.h"
 #include "kernels/cpu/pool/parallel.h"
 
@@ -330,7 +331,7 @@ bool parse_number(std::string_view s, double& value) {
     return std::find(std::begin(kNone), std::end(kNone), s) != std::end(kNone);
   }
   if (error == std::errc::result_out_of_range)  // from_chars does not set the value then
-    value = std::strtod(std::string(s).c_str(), nullptr);
+    value = read_number(std::string(s).c_str());
   else if (error != std::errc()) return false;
   return true;
 }

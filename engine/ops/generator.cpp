@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <locale>
 #include <sstream>
 
 #include "engine/core/device.h"
@@ -42,6 +43,7 @@ std::string Generator::state() const {
   std::lock_guard lock(guard_);
   if (kind_ == Kind::philox) return fmt::format("philox {} {}", seed_, counter_);
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // the global one may group digits
   text << "mt19937 " << seed_ << ' ' << has_normal_ << ' ' << std::bit_cast<uint64_t>(normal_)
        << ' ' << *words_;
   return text.str();
@@ -54,6 +56,7 @@ void Generator::set_state(std::string_view text) {
          name);
   text.remove_prefix(name.size());
   std::istringstream in{std::string(text)};
+  in.imbue(std::locale::classic());
   uint64_t seed, counter = 0, has_normal = 0, normal = 0;
   std::optional<std::mt19937> words;
   in >> seed;

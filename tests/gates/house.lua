@@ -192,6 +192,16 @@ function rules.throws(path, _, text, flag)
   end
 end
 
+--- Functions that read a decimal comma in some locales.
+function rules.locale(path, lines, _, flag)
+  if not is_cpp(path) or path == 'engine/core/read_number.h' or path:find('^tests/') then return end
+  for number, line in ipairs(lines) do
+    if line:find '%f[%w_]strto[df]%f[^%w_]' or line:find '%f[%w_]atof%(' or line:find '%f[%w_]sto[df]%(' then
+      flag(number, 'numbers are read by read_number, which does not depend on the locale')
+    end
+  end
+end
+
 --- Elements of a tensor are accessed by data_as, which notifies the step recorder; Tensor::data() is for verbs.
 function rules.elements(path, lines, _, flag)
   if not path:find('^engine/') and not path:find('^bindings/') then return end
@@ -320,6 +330,7 @@ local samples = {
   {'includes', 'engine/io/bad.cpp', '#include "engine/ops/views.h"\n'},
   {'includes', 'bindings/functions/bad.cpp', '#include "bindings/program/options.h"\n'},
   {'throws', 'kernels/cpu/bad.cpp', 'void f() { throw 1; }\n'},
+  {'locale', 'engine/io/bad.cpp', 'const double x = std::strtod(text, &end);\n'},
   {'elements', 'engine/ops/bad.cpp', 'float* p = static_cast<float*>(x.data());\n'},
   {'requires', 'bindings/lua/bad.lua', "local t = require 'testing'\n"},
   {'requires', 'bindings/lua/extras/bad.lua', "local class = require 'mtorch.nn.class'\n"},

@@ -604,6 +604,23 @@ for isa in base avx2 $best; do
 done
 run '' doctor && has "the best instruction set is chosen: $best" out "instructions     ok   $best "
 
+# ---- a locale with a decimal comma ----
+printf 'LC_NUMERIC\ndecimal_point ","\nthousands_sep "."\ngrouping 3\nEND LC_NUMERIC\n' >comma.txt
+localedef -c -i ./comma.txt -f ANSI_X3.4-1968 ./comma >made 2>&1 # it warns of categories that are missing
+if [ -d comma ]; then
+  cat >locale.lua <<'EOF'
+assert(os.setlocale 'comma')
+local mt = require 'mtorch'
+local k = mt.kernel(function(out) out[grid(1)] = 1.5 end)
+local out = mt.zeros(1)
+k[{1, 1}](out)
+mt.data.save_csv('comma.csv', {a = mt.tensor({1.5e-320}, {dtype = 'float64'}), names = {'a'}})
+print(out:item(), mt.data.csv 'comma.csv'.a:item() == 1.5e-320, mt.nn.Dropout().p, mt.nn.BatchNorm1d(1).momentum)
+EOF
+  LOCPATH=$PWD run '' locale.lua && expect 'the locale does not change how numbers are read' 0 \
+    "1.5${tab}true${tab}0.5${tab}0.1"
+fi
+
 # ---- MTORCH_LOG ----
 calls='local x = mt.ones(2, 3, {requires_grad = true}) x:t():exp():sum(1):long() x:exp():sum():backward()'
 MTORCH_LOG=verbs run '' -e "$calls print(1)"

@@ -1,6 +1,8 @@
 // test_random.cpp -- random tensors: the stream's definition, its repeatability, and its moments
 #include <algorithm>
+#include <locale>
 
+#include "engine/ops/generator.h"
 #include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
@@ -204,6 +206,18 @@ MT_TEST("a draw of nothing and of every shape", "[random]") {
   for (int64_t n = 1; n < 20; ++n) CHECK(values(randn({n})).size() == size_t(n));
   CHECK(contains(error_of([] { rand({2}, Dtype::i64); }), "rand: int64"));
   CHECK(contains(error_of([] { randn({2}, Dtype::b8); }), "randn: bool"));
+}
+
+MT_TEST("the state of a generator is the same text in a locale that groups digits", "[random]") {
+  struct Grouped : std::numpunct<char> {
+    std::string do_grouping() const override { return "\3"; }
+  };
+  Generator generator(Generator::Kind::mt19937, 123456789);
+  const std::string plain = generator.state();
+  const std::locale before = std::locale::global({std::locale::classic(), new Grouped});
+  CHECK(generator.state() == plain);
+  generator.set_state(plain);
+  std::locale::global(before);
 }
 
 }  // namespace mt::test

@@ -1,10 +1,10 @@
 // kernel.cpp -- C functions for compile/kernel.lua: grid kernels written in Lua
-#include <cstdlib>
 #include <ranges>
 #include <string_view>
 
 #include "bindings/functions/functions.h"
 #include "engine/compiler/kernel/grid_kernel.h"
+#include "engine/core/read_number.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -105,7 +105,7 @@ class Script : public grid::CaptureResolver {
     }
     for (const std::string& key : path.keys) {
       if (!lua_istable(L_, -1)) return lua_pushnil(L_);
-      if (key[0] == '[') lua_pushnumber(L_, std::strtod(key.c_str() + 1, nullptr));
+      if (key[0] == '[') lua_pushnumber(L_, read_number(key.c_str() + 1));
       else push_text(L_, key);
       lua_rawget(L_, -2);
     }

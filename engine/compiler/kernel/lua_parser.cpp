@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cstdlib>
+
+#include "engine/core/read_number.h"
 
 namespace mt {
 namespace {
@@ -457,7 +458,7 @@ class Parser {
   Expr number() {
     char* end = nullptr;
     Expr e = make(Expression::number, std::string(now().text));
-    e->value = std::strtod(e->text.c_str(), &end);
+    e->value = read_number(e->text.c_str(), &end);
     if (*end)
       refuse("the number {} is not supported in kernels; whole numbers are 64-bit without a suffix",
              e->text);
