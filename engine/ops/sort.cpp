@@ -69,8 +69,9 @@ ValuesIndices medians(const NodeType& type, const Tensor& x, Dim dim, bool keepd
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     const bool tail = x.dim() == 0 || keepdim;
-    const int64_t n = y.size(d), at = n > 0 ? (n - 1) / 2 : 0, keep = n > 0;
-    if (!holds_nan(y)) return without(sorted_range(type, y, d, at, keep, false), d, tail);
+    if (y.size(d) == 0) return max_along(y, d, tail);  // nothing, in the shape of the result
+    const int64_t at = (y.size(d) - 1) / 2;
+    if (!holds_nan(y)) return without(sorted_range(type, y, d, at, 1, false), d, tail);
     Tensor index;
     const Tensor z = y.detach(), bad = isnan(z);
     const ValuesIndices all = sort(z, d);

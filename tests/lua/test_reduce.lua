@@ -379,6 +379,11 @@ test('median, nanmedian, mode', function()
   picks(v, i, nan, 2)
   v, i = mt.tensor({7}, 'int64'):mode()
   picks(v, i, 7, 1)
+  for _, name in ipairs{'median', 'nanmedian', 'mode', 'max'} do
+    v, i = mt.zeros(0, 0)[name](mt.zeros(0, 0), 1)
+    eq({v.shape, i.shape}, {{0}, {0}})
+    eq(mt.zeros(0, 3, 0)[name](mt.zeros(0, 3, 0), 1, true).shape, {1, 3, 0})
+  end
   raises(function() mt.zeros(2, 0):median(2) end, 'median: %(2 x 0%)')
   raises(function() mt.zeros(2, 0):mode(2) end, 'mode: %(2 x 0%)')
   is(mt.zeros(0, 2):median(2), {})
