@@ -26,8 +26,8 @@ xbyak (on Arm SIMDe instead); Catch2 2 or 3 for the tests'
 
 # Optional: oneDNN, which makes large products and convolutions faster (the first available package, Debian 12, 13),
 # xeus, for the Jupyter kernel, and for the tests Open MPI (several processes), utf8proc (Unicode normalization),
-# librsvg (figures as PNG files), Graphviz (drawings of graphs), nbclient (notebooks), MkDocs (pages of the guide), and on
-# x86 a compiler for Arm with its library of intrinsics (a test compiles the kernels).
+# librsvg (figures as PNG files), Graphviz (drawings of graphs), nbclient (notebooks), MkDocs (pages of the guide), and
+# on x86 a compiler for Arm with its library of intrinsics (a test compiles the kernels).
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
