@@ -11,6 +11,11 @@ end
 --- The notebook that shows what this process displays, or nil (bindings/lua/jupyter/kernel.lua).
 function extend.front_end() return core.front_end end
 
+--- A step that is being recorded (mt.compile, mt.fuse) runs eagerly, and is reported with this reason.
+function extend.run_eagerly(why)
+  if core.step_recording then core.step_recording.why = why end
+end
+
 local lazy = {
   encode_png = function() return core.formats().encode_png end,
   in_eval = function() return require('mtorch.nn.class').in_eval end,

@@ -1,6 +1,5 @@
 -- base.lua -- the class of distributions: parameters and their checks, shapes, methods
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
 local extend = mt.extend
 local object, util = extend.object, extend.util
 
@@ -41,8 +40,7 @@ base.is, base.rule = is, rule
 
 --- Raises an error that names the first element that breaks a rule.
 local function check(where, x, of, p)
-  local recording = core.step_recording
-  if recording then recording.why = 'a distribution checks numbers; {validate_args = false} leaves the checks out' end
+  extend.run_eagerly 'a distribution checks its numbers; {validate_args = false} leaves the checks out'
   local ok = of.holds(x, p)
   if ok:all() then return end
   local at = ok:logical_not():nonzero()[1]:tolist()
