@@ -72,7 +72,7 @@ void push_environment(lua_State* L, int owner) {
 }
 
 /// The tensor at a stack index; null if it is already finalised, as while a state is being closed.
-const Tensor* tensor_left(lua_State* L, int i) {
+const Tensor* live_tensor(lua_State* L, int i) {
   try {
     return tensor_at(L, i);
   } catch (const Error&) { return nullptr; }
@@ -102,7 +102,7 @@ void register_tensors(lua_State* L, int from, int list) {
       for (int k = 1; lua_getupvalue(L, at, k); ++k) visit();
     } else if (lua_istable(L, at)) {
       for (lua_pushnil(L); queued < kMaxQueued && lua_next(L, at);) visit();
-    } else if (tensor_left(L, at)) {
+    } else if (live_tensor(L, at)) {
       lua_pushvalue(L, at);
       lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
       if (push_own_environment(L, at)) visit();
@@ -224,7 +224,7 @@ bool Callback::release_root() {
   if (!lua_checkstack(L, 12) || !push(L)) return false;
   lua_newtable(L);
   push_entry(L, &kOwners, id_);
-  if (tensor_left(L, -1)) lua_rawseti(L, list, 1);
+  if (live_tensor(L, -1)) lua_rawseti(L, list, 1);
   else lua_pop(L, 1);
   register_tensors(L, function, list);
   OwnerGraph graph;
@@ -232,7 +232,7 @@ bool Callback::release_root() {
   const int n = int(lua_objlen(L, list));
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
-    if (visited.insert(lua_topointer(L, -1)).second) graph.start(tensor_left(L, -1)->impl(), 1);
+    if (visited.insert(lua_topointer(L, -1)).second) graph.start(live_tensor(L, -1)->impl(), 1);
     lua_pop(L, 1);
   }
   // A cycle through a long graph is found by a later, longer search, so that with many functions in
@@ -246,7 +246,7 @@ bool Callback::release_root() {
   const bool all = graph.owned_within(holder_, nodes, tensors);
   for (int i = 1; all && i <= n; ++i) {
     lua_rawgeti(L, list, i);
-    const TensorImpl* t = tensor_left(L, -1)->impl();
+    const TensorImpl* t = live_tensor(L, -1)->impl();
     if (std::ranges::find(tensors, t) != tensors.end()) {
       push_environment(L, lua_gettop(L));
       lua_pushvalue(L, function);

@@ -54,6 +54,12 @@ const char* hint_of_surplus(lua_State* L, int i) {
              : "";
 }
 
+/// Where the UTF-8 character that has this byte begins; in other data at most 3 bytes before it.
+static size_t character_start(const std::string& s, size_t byte) {
+  for (int k = 0; k < 3 && byte > 0 && (uint8_t(s[byte]) & 0xc0) == 0x80; ++k) --byte;
+  return byte;
+}
+
 std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
     case LUA_TNONE: return "nothing";
@@ -62,7 +68,7 @@ std::string describe(lua_State* L, int i) {
     case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
     case LUA_TSTRING: {
       std::string s = lua_tostring(L, i);
-      if (s.size() > 40) s.resize(37), s += "...";
+      if (s.size() > 40) s = s.substr(0, character_start(s, 37)) + "...";
       return fmt::format("the string '{}'", s);
     }
     default: break;
@@ -74,20 +80,16 @@ std::string describe(lua_State* L, int i) {
 }
 
 std::string shortened(std::string text) {
-  constexpr size_t kLongest = 800, kHead = 500, kTail = 200;  // of a line
+  constexpr size_t kMaxLine = 800, kHead = 500, kTail = 200;
   constexpr size_t kMaxLength = 20000;  // of the text: a compiler's log may be long
   const auto cut = [](std::string& s, size_t from, size_t to) {
-    const auto inside = [&s](size_t i) {
-      return (uint8_t(s[i]) & 0xc0) == 0x80;
-    };  // a continuation byte of UTF-8
-    while (from > 0 && inside(from)) --from;
-    while (to < s.size() && inside(to)) ++to;
+    from = character_start(s, from), to = character_start(s, to);
     s.replace(from, to - from, fmt::format(" .. ({} bytes) .. ", to - from));
   };
   if (text.size() > kMaxLength) cut(text, kMaxLength - 5000, text.size() - 5000);
   for (size_t begin = 0; begin < text.size();) {
     size_t end = std::min(text.find('\n', begin), text.size());
-    if (end - begin > kLongest) {
+    if (end - begin > kMaxLine) {
       const size_t before = text.size();
       cut(text, begin + kHead, end - kTail);
       end -= before - text.size();
@@ -104,9 +106,9 @@ std::string named(const std::string& operation, const std::string& sentence) {
   return operation + ": " + (has_name ? sentence.substr(n + 2) : sentence);
 }
 
-std::string position(lua_State* L) { return ask_core(L, "position", 0); }
+std::string position(lua_State* L) { return call_core(L, "position", 0); }
 
-std::string ask_core(lua_State* L, const char* name, int arguments) {
+std::string call_core(lua_State* L, const char* name, int arguments) {
   if (!lua_checkstack(L, 8)) return "";
   const int top = lua_gettop(L) - arguments;
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
@@ -159,7 +161,7 @@ std::string advice(lua_State* L, const std::string& owner, const std::string& na
                    const std::vector<std::string>& names) {
   push_text(L, owner), push_text(L, name);
   push_list(L, names, [L](const std::string& s) { push_text(L, s); });
-  return ask_core(L, "advice", 3);
+  return call_core(L, "advice", 3);
 }
 
 void hint(const std::string& sentence) {

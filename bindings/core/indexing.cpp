@@ -1,6 +1,7 @@
 // indexing.cpp -- x[k] and x[k] = v: numbers, tables, strings such as '1:3, :, -1', and tensors
 #include "bindings/core/indexing.h"
 
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -11,11 +12,13 @@
 
 namespace mt::lua {
 
+const char kNewaxis = 0, kEllipsis = 0;
+
 int64_t index_number(lua_State* L, int i) {
   const double x = lua_tonumber(L, i);
   if (lua_type(L, i) != LUA_TNUMBER || x != std::floor(x) || std::isinf(x))
     fail("index: a position must be an integer, got {}{}", describe(L, i),
-         lua_type(L, i) == LUA_TSTRING ? "; text stands alone, x[':, 1']" : "");
+         lua_type(L, i) == LUA_TSTRING ? "; a string is the whole index, x[':, 1']" : "");
   if (std::fabs(x) > 9007199254740992.0)
     fail("index: a position must be an integer within 2^53, got {}", show(x));
   return int64_t(x);
@@ -27,6 +30,11 @@ int64_t index_position(int64_t i, int64_t size, int dim) {
     fail("index: position {} is outside {} (dimension {})", i,
          size > 0 ? fmt::format("1..{}", size) : "a size of 0", dim + 1);
   return i > 0 ? i - 1 : i + size;
+}
+
+void fail_positions(const char* name, int64_t n, const Tensor& x) {
+  fail("{}: {} position{} for a tensor of {} dimension{}, {}", name, n, n == 1 ? "" : "s", x.dim(),
+       x.dim() == 1 ? "" : "s", to_string(x.shape()));
 }
 
 At range_in(int64_t from, int64_t to, int64_t step, int64_t size, int dim, const char* name) {
@@ -68,8 +76,8 @@ struct Key {
   }
 };
 
-bool is_marker(lua_State* L, int i, const char* name) {
-  return lua_type(L, i) == LUA_TLIGHTUSERDATA && lua_touserdata(L, i) == marker(name);
+bool is_marker(lua_State* L, int i, const char& marker) {
+  return lua_type(L, i) == LUA_TLIGHTUSERDATA && lua_touserdata(L, i) == &marker;
 }
 
 // ---- tables -------------------------------------------------------------------------------------
@@ -96,8 +104,8 @@ void read_table(lua_State* L, int table, Key& key) {
     const int item = lua_gettop(L);
     if (lua_type(L, item) == LUA_TNUMBER) key.add(KeyEntry::number, index_number(L, item));
     else if (lua_type(L, item) == LUA_TTABLE) read_range(L, item, key);
-    else if (is_marker(L, item, "newaxis")) key.add(KeyEntry::newaxis);
-    else if (is_marker(L, item, "ellipsis")) key.add(KeyEntry::ellipsis);
+    else if (is_marker(L, item, kNewaxis)) key.add(KeyEntry::newaxis);
+    else if (is_marker(L, item, kEllipsis)) key.add(KeyEntry::ellipsis);
     else if (const Tensor* t = tensor_at(L, item)) key.add_tensor(*t);
     else if (lua_isnil(L, item)) check_keys(L, table, n, "index", "the table");
     else index_number(L, item);  // throws its error
@@ -191,8 +199,8 @@ void read_key(lua_State* L, int i, Key& key) {
     case LUA_TSTRING: return Text(text_at(L, i), key).read();
     default: break;
   }
-  if (is_marker(L, i, "newaxis")) return key.add(KeyEntry::newaxis);
-  if (is_marker(L, i, "ellipsis")) return key.add(KeyEntry::ellipsis);
+  if (is_marker(L, i, kNewaxis)) return key.add(KeyEntry::newaxis);
+  if (is_marker(L, i, kEllipsis)) return key.add(KeyEntry::ellipsis);
   if (const Tensor* t = tensor_at(L, i)) return key.add_tensor(*t);
   fail(
       "index: {} is not an index; use a number, a table such as {{ {{1, 3}}, {{}} }}, a string such "
@@ -217,9 +225,7 @@ int resolve(const Key& key, const Tensor& x, At* at) {
   }
   if (consumed > x.dim() && x.dim() == 0)
     fail("index: a 0-d tensor has no positions; use x:item()");
-  if (consumed > x.dim())
-    fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(),
-         to_string(x.shape()));
+  if (consumed > x.dim()) fail_positions("index", consumed, x);
   if (ellipses > 1) fail("index: only one mt.ellipsis can be used");
   for (int k = 0; k < key.n; ++k) {
     const KeyEntry& e = key.entry[k];
@@ -247,22 +253,22 @@ int resolve(const Key& key, const Tensor& x, At* at) {
 }  // namespace
 
 bool has_other_keys(lua_State* L, int index, int n) {
-  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
-  if (!lua_next(L, index)) return false;
-  lua_pop(L, 2);
-  return true;
+  int keys = 0;
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+    if (++keys > n) return lua_pop(L, 2), true;
+  return false;
 }
 
 bool is_index(lua_State* L, int key) {
   if (lua_type(L, key) != LUA_TSTRING) return true;
   const std::string_view word = text_at(L, key);
   const auto has = [word](std::string_view part) { return word.find(part) != word.npos; };
-  return word.starts_with('-') || (word[0] >= '0' && word[0] <= '9') || word == "None" ||
+  return word.starts_with('-') || (!word.empty() && std::isdigit(word[0])) || word == "None" ||
          word == "newaxis" || has(":") || has(",") || has("...");
 }
 
 /// The offset of x[{i, j, ..}] in its storage, for one position per dimension; else empty.
-static std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
+static std::optional<int64_t> element_offset(lua_State* L, int key, const Tensor& x) {
   const int n = x.dim();
   if (n == 0 || lua_type(L, key) != LUA_TTABLE || int(lua_objlen(L, key)) != n) return {};
   if (has_other_keys(L, key, n)) return {};
@@ -290,7 +296,7 @@ bool write_element(lua_State* L, int key, const Tensor& x, int value) {
   const bool plain = t ? t->dim() == 0 && t->dtype() == x.dtype() && is_cpu(t->device())
                        : lua_type(L, value) == LUA_TNUMBER;
   if (!plain || !is_cpu(x.device()) || is_recorded(x, t)) return false;
-  const std::optional<int64_t> at = element(L, key, x);
+  const std::optional<int64_t> at = element_offset(L, key, x);
   if (!at) return false;
   check_writable("assignment", x);
   char* to = static_cast<char*>(x.impl()->storage->data) + *at * item_size(x.dtype());
@@ -309,7 +315,7 @@ bool write_element(lua_State* L, int key, const Tensor& x, int value) {
 
 Tensor read_index(lua_State* L, int i, const Tensor& x) {
   if (!wants_grad(x))
-    if (const std::optional<int64_t> at = element(L, i, x)) return view_of(x, {}, {}, *at);
+    if (const std::optional<int64_t> at = element_offset(L, i, x)) return view_of(x, {}, {}, *at);
   if (lua_type(L, i) == LUA_TNUMBER && x.dim() > 0) {
     const At at{At::pick, index_position(index_number(L, i), x.size(0), 0)};
     return index(x, &at, 1);

@@ -21,9 +21,11 @@ bool write_element(lua_State* L, int key, const Tensor& x, int value);
 int64_t index_number(lua_State* L, int i);
 /// A position 1..size or -size..-1 of dimension `dim`, converted to 0-based.
 int64_t index_position(int64_t i, int64_t size, int dim);
+/// Throws Error for n positions given for the dimensions of x.
+[[noreturn]] void fail_positions(const char* name, int64_t n, const Tensor& x);
 /// The positions first to last, which must be in bounds; {k + 1, k} is empty.
 At range_in(int64_t first, int64_t last, int64_t step, int64_t size, int dim, const char* name);
-/// Whether a table has keys after n, which is its length, or for 0 any.
+/// Whether a table of length n has more than n keys.
 bool has_other_keys(lua_State* L, int index, int n);
 /// Throws Error for a list with holes, or with keys other than 1..n.
 void check_keys(lua_State* L, int index, int64_t n, const char* operation, const std::string& what);

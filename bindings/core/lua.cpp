@@ -21,7 +21,7 @@ const char kMetatable = 0;
 
 namespace {
 
-constexpr int64_t kSlack = 1 << 20, kFirst = 512 * kSlack;
+constexpr int64_t kMiB = 1 << 20, kUncharged = 512 * kMiB;
 /// The state of this thread's calls.
 struct CallState {
   lua_State* collectable = nullptr;  // of the current call: another one may be closed
@@ -54,15 +54,15 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t storages = memory_use().allocations;
   const int64_t average = debt / std::max<int64_t>(1, storages - calls.gc_storages);
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
-  const int64_t wanted = 8 * heap + (average < 32 << 10 ? 0 : kSlack);
-  const bool warm = average < kSlack / 2 && wanted <= 3 * kSlack;
-  const bool misses = average >= kSlack / 2 && heap * cpu_threads() <= kSlack;
+  const int64_t wanted = 8 * heap + (average < 32 << 10 ? 0 : kMiB);
+  const bool warm = average < kMiB / 2 && wanted <= 3 * kMiB;
+  const bool misses = average >= kMiB / 2 && heap * cpu_threads() <= kMiB;
   const int64_t missed =
-      average < 2 * kSlack ? 12 * kSlack : std::clamp(32 * heap, 4 * kSlack, 12 * kSlack);
-  const int64_t least = bytes_allocated() <= kFirst ? kSlack
-                        : misses                    ? missed
-                                 : std::clamp(64 * heap, 12 * kSlack, 64 * kSlack);
-  if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, least, 256 * kSlack))) return;
+      average < 2 * kMiB ? 12 * kMiB : std::clamp(32 * heap, 4 * kMiB, 12 * kMiB);
+  const int64_t least = bytes_allocated() <= kUncharged ? kMiB
+                        : misses                        ? missed
+                                 : std::clamp(64 * heap, 12 * kMiB, 64 * kMiB);
+  if (debt < (warm ? std::max(wanted, kMiB) : std::clamp(8 * heap, least, 256 * kMiB))) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: its garbage is free at the end, while the memory is still in the cache.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
@@ -94,8 +94,8 @@ void check_stack() {
          calls.depth);
 }
 
-/// Whether a tensor among the stack's entries from `first` to `last` has a NaN (or infinity) that is an error while
-/// debugging, or a number is not finite on purpose, as in masked_fill(x, mask, -math.huge).
+/// Whether a value on the stack from `first` to `last` explains a NaN (or infinity) in a result: a tensor that has one,
+/// or a number that is not finite, as in masked_fill(x, mask, -math.huge).
 bool any_anomaly(lua_State* L, int first, int last) {
   for (int i = first; i <= last; ++i) {
     if (const Tensor* t = tensor_at(L, i); t && is_anomalous(*t)) return true;
@@ -109,10 +109,10 @@ bool any_anomaly(lua_State* L, int first, int last) {
 int run_debugged(Args& args) {
   lua_State* L = args.L;
   const std::string& name = args.called();
-  const bool looks = tensor_at(L, 1) && !(args.entry().body.facts & kUnset);
-  const bool had = looks && any_anomaly(L, 1, lua_gettop(L));
+  const bool checks =
+      tensor_at(L, 1) && !(args.entry().body.facts & kUnset) && !any_anomaly(L, 1, lua_gettop(L));
   const int results = run_cast(args, autocast_class(args.entry()));
-  if (looks && !had && thread_state.debugging)
+  if (checks && thread_state.debugging)
     for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
       if (const Tensor* t = tensor_at(L, i)) check_anomaly(*t, name + ":");
   return results;
@@ -163,16 +163,6 @@ int run_now(Args& args) {
   return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
 }
 
-/// Of a call with a colon, mt:zeros(3), which passes the module as the first argument: the sentence
-/// that says so. Otherwise empty.
-std::string colon_call(lua_State* L, const Entry& e) {
-  if (!lua_istable(L, 1) || !luaL_getmetafield(L, 1, "__module")) return "";
-  const char* const module = lua_tostring(L, -1);
-  return module
-             ? fmt::format("{0}: functions are called with a dot, {1}.{0}(..)", name_of(e), module)
-             : "";
-}
-
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
@@ -182,7 +172,7 @@ int run_entry(lua_State* L) {
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
     if (step_recorder) [[unlikely]] {
-      if (e.body.facts & kWantsNumbers) check_may_ask();
+      if (e.body.facts & kWantsNumbers) check_may_read();
       if (e.reaches_out || (e.body.facts & kReachesOut)) step_recorder->on_external_effect();
       report_arguments(L);
     }
@@ -190,7 +180,7 @@ int run_entry(lua_State* L) {
       return record_call(args, run_now);
     return run_now(args);
   } catch (const Error& error) {
-    if (const std::string sentence = colon_call(L, e); !sentence.empty()) throw Error(sentence);
+    check_dot(L, e);
     if (keeps_names(e)) throw;
     throw Error(named(name_of(e), error.what()));
   } catch (const std::bad_alloc&) { throw Error(no_memory(L, name_of(e) + ": ")); }
@@ -199,7 +189,20 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return calls.collectable; }
-void check_may_ask() {
+void check_dot(lua_State* L, const Entry& e) {
+  const std::string name = name_of(e);
+  for (int i = 1; i <= 2; ++i) {  // the second if options are below it
+    if (!lua_istable(L, i) || !luaL_getmetafield(L, i, "__module")) continue;
+    const std::string module(text_at(L, -1));
+    push_text(L, name);
+    lua_rawget(L, i);
+    const bool is_member = !lua_isnil(L, -1);
+    lua_pop(L, 2);
+    if (is_member)
+      throw Error(fmt::format("{0}: functions are called with a dot, {1}.{0}(..)", name, module));
+  }
+}
+void check_may_read() {
   if (!step_recorder) return;
   lua_State* const L = calls.collectable;
   lua_Debug frame;
@@ -230,7 +233,7 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
   std::string what;
   try {
     check_interrupt();
-    if (bytes_allocated() - calls.gc_charged > kSlack && !capturing) apply_gc_pressure(L);
+    if (bytes_allocated() - calls.gc_charged > kMiB && !capturing) apply_gc_pressure(L);
     const CallScope scope(L);
     if (calls.depth > 100) [[unlikely]]
       check_stack();

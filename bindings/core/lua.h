@@ -23,17 +23,15 @@ namespace mt::lua {
 
 class Args;
 
-/// Facts of a body: errors of the functions that it calls keep their names; elements of its result
-/// are uninitialised; it reads numbers, which a recorded step or function refuses; the registry adds
-/// the in-place form, NAME_; it reads or changes something other than tensors, so that a recorded
-/// step must not call it; it returns its first argument.
+/// Facts of a body.
 enum Fact : uint8_t {
-  kKeepsNames = 1,
-  kUnset = 2,
-  kWantsNumbers = 8,
-  kInPlaceToo = 16,
-  kReachesOut = 32,
-  kReturnsSelf = 64
+  kKeepsNames = 1,  // errors of the functions that it calls keep their names
+  kUnset = 2,       // elements of its result are uninitialised
+  kWantsNumbers =
+      4,  // it reads elements as numbers of Lua, which a recorded step or function refuses
+  kInPlaceToo = 8,   // the registry adds the in-place form, NAME_
+  kReachesOut = 16,  // it reads or changes something other than tensors: a recorded step refuses it
+  kReturnsSelf = 32  // it returns its first argument
 };
 
 /// The function that an entry runs. bind<fn> adds the types of fn's parameters and results.
@@ -245,16 +243,18 @@ Tensor* tensor_at(lua_State* L, int index);
 int64_t zero_based(const std::string& operation, int64_t position);
 /// A number as a 0-d tensor of the dtype and device of `like`; throws Error if that dtype cannot hold it.
 Tensor scalar_like(const std::string& operation, double, const Tensor& like);
+/// Throws Error for a call with a colon, mt:zeros(3), which passes the module as the first argument.
+void check_dot(lua_State* L, const Entry&);
 /// Reports the tensor arguments of a function to the recorder of a step.
 void report_arguments(lua_State* L);
-/// Call it before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.
-void check_may_ask();
+/// To be called before elements become numbers or booleans of Lua: functions and steps that are recorded refuse it.
+void check_may_read();
 /// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.
 void push_tensor(lua_State* L, const Tensor&);
 /// The implementation of __gc.
 void free_tensor(lua_State* L, int index);
 void push_shape(lua_State* L, const Shape&);
-/// "2.7", "a string '12'", "a table", "nothing": a Lua value in the words of errors.
+/// "2.7", "the string '12'", "a table", "nothing": a Lua value in the words of errors.
 std::string describe(lua_State* L, int index);
 /// The end of an error about too many arguments: the value at `index` may be a second result that a call passed on.
 const char* hint_of_surplus(lua_State* L, int index);
@@ -305,7 +305,7 @@ void hint_single(const char* operation, const Tensor& x, int64_t dim, int result
 std::string named(const std::string& operation, const std::string& sentence);
 /// Calls a function of mtorch.core with the values on top of the stack, which are popped; returns its text, or "" also
 /// after an error.
-std::string ask_core(lua_State* L, const char* name, int arguments);
+std::string call_core(lua_State* L, const char* name, int arguments);
 /// "train.lua:12: ": the user's line of the current call, with the module that it is in (lua/core/position.lua).
 std::string position(lua_State* L);
 /// The file of the Lua library that a frame, read with "S", is in: "nn/normalize.lua"; empty for the user's code.

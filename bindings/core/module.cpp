@@ -38,7 +38,7 @@ const Entry kCore[] = {
      bind<[](int64_t fd) { return isatty(int(fd)) == 1; }>},
     {"columns()", "The width of the terminal, or 80 without one.",
      bind<[] { return int64_t(terminal_size(24, 80).ws_col); }>},
-    {"rows()", "Its height; without a terminal there is no limit.",
+    {"rows()", "The height of the terminal; without one it is not limited.",
      bind<[] { return int64_t(terminal_size(0xffff, 80).ws_row); }>},
     {"time()", "Seconds of a monotonic clock.", bind<[] {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -145,6 +145,7 @@ template <class T, class Bits> void make_nans_readable(Storage& s, Bits infinity
 
 int declared_body(Args& a) {
   a.require_all();
+  check_dot(a.L, a.entry());
   lua_pushvalue(a.L, lua_upvalueindex(3));
   lua_insert(a.L, 1);
   lua_call(a.L, lua_gettop(a.L) - 1, LUA_MULTRET);
@@ -348,7 +349,8 @@ int load_embedded(lua_State* L) {
   return 1;
 }
 
-int prepared(lua_State* L) {  // a module's function, prepared as by load_embedded
+/// Prepares a module's function as load_embedded does.
+int prepare_loaded(lua_State* L) {
   lua_settop(L, 1);
   keep_loops_interpreted(L);
   return 1;
@@ -390,7 +392,7 @@ void preload(lua_State* L) {
   if (const char* folder = std::getenv("MTORCH_LUA"); folder && *folder) {
     if (luaL_loadstring(L, kFromFolder) != 0) lua_error(L);
     lua_pushstring(L, folder);
-    lua_pushcfunction(L, prepared);
+    lua_pushcfunction(L, prepare_loaded);
     lua_call(L, 2, 0);
   }
   lua_getglobal(L, "package");

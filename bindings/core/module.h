@@ -18,8 +18,8 @@ void push_chunks(lua_State* L, const char* name);
 
 /// A tensor from argument i: a number, a boolean, nested lists, or another tensor (copied).
 Tensor tensor_from(Args&, int i, Dtype);
-/// A unique address for mt.newaxis and mt.ellipsis.
-void* marker(const char* name);
+/// Their addresses are the light userdata mt.newaxis and mt.ellipsis.
+extern const char kNewaxis, kEllipsis;
 
 struct LuaJit {
   std::string name;  // "LuaJIT 2.1.0-beta3, OpenResty's branch"

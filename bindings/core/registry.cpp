@@ -54,8 +54,8 @@ const Registry& catalogue() {
   return all;
 }
 
-/// table[name] = the function at the top of the stack, which is popped; an existing entry is kept.
-static void put(lua_State* L, int table, const std::string& name) {
+/// Pops a function and stores it as table[name], unless the table has this name already.
+static void add_if_new(lua_State* L, int table, const std::string& name) {
   push_text(L, name);
   lua_pushvalue(L, -1);
   lua_rawget(L, table);
@@ -76,7 +76,7 @@ static void open_into(lua_State* L, int module, int methods, const std::string& 
       for (const int table : {module, methods}) {
         push_text(L, own);
         lua_rawget(L, table);
-        if (entry_at(L, -1) == &entry) put(L, table, key);
+        if (entry_at(L, -1) == &entry) add_if_new(L, table, key);
         else lua_pop(L, 1);
       }
     }
@@ -84,8 +84,8 @@ static void open_into(lua_State* L, int module, int methods, const std::string& 
   if (name.function) push_function(L, *name.function);
   if (name.method && name.method == name.function) lua_pushvalue(L, -1);
   else if (name.method) push_function(L, *name.method);
-  if (name.method) put(L, methods, key);
-  if (name.function) put(L, module, key);
+  if (name.method) add_if_new(L, methods, key);
+  if (name.function) add_if_new(L, module, key);
 }
 
 bool open_name(lua_State* L, const std::string& name) {

@@ -36,7 +36,7 @@ class Registry {
   void methods(const auto& list) {
     for (const Entry& e : list) method(e);
   }
-  void add_with_method(const auto& list) {
+  void both(const auto& list) {
     for (const Entry& e : list) both(e);
   }
 

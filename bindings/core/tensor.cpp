@@ -168,7 +168,7 @@ int push_item(lua_State* L, const Tensor& x) {
   push_tensor(L, as_operation("index", [&] { return read_index(L, 2, x); }));
   return 1;
 }
-const Entry kPart{"index(x, key)", "x[key].", [](Args& a) { return push_item(a.L, a.tensor(1)); }};
+const Entry kIndex{"index(x, key)", "x[key].", [](Args& a) { return push_item(a.L, a.tensor(1)); }};
 const Entry kT{"T(x, key)", "x.T.", [](Args& a) { return a.push(transposed(a.tensor(1))); }};
 const Entry kMT{"mT(x, key)", "x.mT.",
                 [](Args& a) { return a.push(transposed_matrices(a.tensor(1))); }};
@@ -188,7 +188,7 @@ int get_field(lua_State* L) {
   const bool index = is_index(L, 2);
   if (index && step_recorder) [[unlikely]]
     report_arguments(L);
-  if (index) return recording ? run_field(L, kPart) : push_item(L, x);
+  if (index) return recording ? run_field(L, kIndex) : push_item(L, x);
   const std::string_view key = lua_tostring(L, 2);
   if (step_recorder) [[unlikely]]
     key == "grad" ? step_recorder->on_grad_read(x) : step_recorder->on_use(x);
@@ -335,9 +335,7 @@ const Entry kMethods[] = {
     {"at(x, ..)", "The number at a position, x:at(i, j): fast, outside the graph.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       if (a.count() - 1 != x.dim())
-         fail("at: {} positions for a tensor of {} dimensions, {}", a.count() - 1, x.dim(),
-              to_string(x.shape()));
+       if (a.count() - 1 != x.dim()) fail_positions("at", a.count() - 1, x);
        int64_t i = 0;
        for (int d = 0; d < x.dim(); ++d)
          i = i * x.size(d) + index_position(index_number(a.L, d + 2), x.size(d), d);
@@ -347,9 +345,9 @@ const Entry kMethods[] = {
     {"tolist(x)", "Nested lists of numbers (booleans for bool); a number for a 0-d tensor.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       for (int d = 0; d < x.dim() && x.numel() == 0; ++d)
-         if (x.size(d) > 1000000)
-           fail("tolist: {} would be {} empty lists", to_string(x.shape()), x.size(d));
+       double lists = x.numel() == 0;  // empty ones: a size of 0 follows these sizes
+       for (int d = 0; d < x.dim() && x.size(d) > 0; ++d) lists *= double(x.size(d));
+       if (lists > 1e6) fail("tolist: {} would be {} empty lists", to_string(x.shape()), lists);
        int64_t at = 0;
        push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
        return 1;

@@ -149,9 +149,8 @@ int autocast_body(Args& a) {
 }
 
 int is_autocasting(Args& a) {
-  const std::string name = a.text(1);
-  return a.push((name == "cpu" ? thread_state.autocast.cpu : thread_state.autocast.cuda) !=
-                Dtype::none);
+  const Autocast& now = thread_state.autocast;
+  return a.push((a.text(1) == "cpu" ? now.cpu : now.cuda) != Dtype::none);
 }
 
 const Entry kAutocastFunctions[] = {
@@ -162,8 +161,8 @@ const Entry kAutocastFunctions[] = {
      "backward outside.\n"
      "With options as one table: mt.autocast{fn, x, dtype='bfloat16', device='cuda', enabled=true}.",
      autocast_body},
-    {"is_autocast_enabled(device='cpu')", "Whether mt.autocast is active for a kind of device.",
-     is_autocasting},
+    {"is_autocast_enabled(device: 'cpu'|'cuda' = 'cpu')",
+     "Whether mt.autocast is active for a kind of device.", is_autocasting},
 };
 
 }  // namespace

@@ -40,9 +40,9 @@ Tensor convolution(const char* name, int rank, const Tensor& input, const Tensor
               {stride, padding.sides, dilation, padding.same, groups, {}});
 }
 
-Tensor transposed(const char* name, int rank, const Tensor& input, const Tensor& weight,
-                  const Tensor& bias, const Shape& stride, const Shape& padding,
-                  const Shape& output_padding, int64_t groups, const Shape& dilation) {
+Tensor transposed_convolution(const char* name, int rank, const Tensor& input, const Tensor& weight,
+                              const Tensor& bias, const Shape& stride, const Shape& padding,
+                              const Shape& output_padding, int64_t groups, const Shape& dilation) {
   check_same_dtype(input, weight);
   return conv_transpose(name, rank, input, weight, bias,
                         {stride, padding, dilation, false, groups, output_padding});
@@ -62,9 +62,9 @@ WithPositions max_pooled(const char* name, int rank, const Tensor& input, const 
   return with_indices(max_pool(name, rank, input, o), indices);
 }
 
-Tensor averaged(const char* name, int rank, const Tensor& input, const Shape& kernel,
-                const Shape& stride, const Shape& padding, bool ceil, bool count_pad,
-                std::optional<double> divisor) {
+Tensor average_pool(const char* name, int rank, const Tensor& input, const Shape& kernel,
+                    const Shape& stride, const Shape& padding, bool ceil, bool count_pad,
+                    std::optional<double> divisor) {
   PoolOptions o;
   o.kernel = kernel, o.stride = stride, o.padding = padding;
   o.ceil = ceil, o.count_include_pad = count_pad, o.divisor = divisor;
@@ -124,7 +124,7 @@ constexpr Mode kModes[] = {{Interpolation::nearest, 0}, {Interpolation::nearest_
                            {Interpolation::linear, 2},  {Interpolation::cubic, 2},
                            {Interpolation::linear, 3}};
 
-int interpolated(Args& a) {
+int interpolate_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const int which = a.choice(4), spatial = x.dim() - 2;
   const Mode mode = kModes[which];
@@ -167,7 +167,7 @@ const RankedEntry kOfRank[] = {
      "dilation=1)",
      "The gradient of conv#d for its input, as an operation; weight [in x out/groups x "
      "<kernel|kh x kw|kd x kh x kw>]; of floats only.",
-     bind<transposed>},
+     bind<transposed_convolution>},
     {"conv#d_anchored(input, weight, reverse=false)",
      "<MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
      "[n x in x t] and [out x in x k] give [n x out x t].|conv1d_anchored over two dimensions: "
@@ -181,8 +181,8 @@ const RankedEntry kOfRank[] = {
      bind<max_pooled>},
     {"avg_pool#d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true, divisor_override=nil)",
-     "The mean of each window of the last <|two|three> dimensions; of floats only.", bind<averaged>,
-     2},
+     "The mean of each window of the last <|two|three> dimensions; of floats only.",
+     bind<average_pool>, 2},
     {"adaptive_avg_pool#d(input, output_size)",
      "Means over windows that cut the last <dimension|two dimensions|three dimensions> into "
      "output_size parts<|: a number or {h, w}; -1 keeps a size|: a number or {d, h, w}; -1 keeps a "
@@ -201,12 +201,12 @@ const Entry kConvFunctions[] = {
      "The mean of each window of the last dimension; of floats only.",
      bind<[](const char* name, const Tensor& input, const Shape& kernel, const Shape& stride,
              const Shape& padding, bool ceil, bool count_pad) {
-       return averaged(name, 1, input, kernel, stride, padding, ceil, count_pad, {});
+       return average_pool(name, 1, input, kernel, stride, padding, ceil, count_pad, {});
      }>},
     {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
      "[n x c x ..] at another size: mode 'nearest', 'nearest-exact', 'area' (means) of 1 to 3 "
      "dimensions, 'linear' of 1, 'bilinear' or 'bicubic' of 2, 'trilinear' of 3.",
-     takes<Tensor, Shape, Scales, ModeName, std::optional<bool>>(interpolated)},
+     takes<Tensor, Shape, Scales, ModeName, std::optional<bool>>(interpolate_body)},
     {"grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=false)",
      "[n x c x h x w] at the points x, y of grid [n x h' x w' x 2], or [n x c x d x h x w] at x, y, "
      "z of [n x d' x h' x w' x 3], which run from -1 to 1.\npadding_mode: what lies beyond the edges; "

@@ -7,24 +7,24 @@ namespace mt::lua {
 namespace {
 
 template <Form form, int Value> int fill_body(Args& a) {
-  const NewTensor made(a, form);
-  return made.push(a, full(made.shape, Value, made.dtype, made.device));
+  const NewTensor spec(a, form);
+  return spec.push(a, full(spec.shape, Value, spec.dtype, spec.device));
 }
 
 /// Fills with the number or boolean before the options.
 template <Form form> int full_body(Args& a) {
   const int i = form == Form::of ? 3 : 2;
   const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
-  const NewTensor made(a, form, 1, boolean ? Dtype::b8 : default_dtype());
+  const NewTensor spec(a, form, 1, boolean ? Dtype::b8 : default_dtype());
   const double value = boolean ? a.boolean(i) : a.number(i);
-  return made.push(a, full(made.shape, value, made.dtype, made.device));
+  return spec.push(a, full(spec.shape, value, spec.dtype, spec.device));
 }
 
 /// Elements are uninitialised; bools are zeros, because values other than 0 and 1 are undefined.
 template <Form form> int empty_body(Args& a) {
-  const NewTensor made(a, form);
-  return made.push(a, made.dtype == Dtype::b8 ? zeros(made.shape, Dtype::b8, made.device)
-                                              : empty(made.shape, made.dtype, made.device));
+  const NewTensor spec(a, form);
+  return spec.push(a, spec.dtype == Dtype::b8 ? zeros(spec.shape, Dtype::b8, spec.device)
+                                              : empty(spec.shape, spec.dtype, spec.device));
 }
 
 int64_t count_of(const Args& a, int i) {
@@ -36,9 +36,9 @@ int64_t count_of(const Args& a, int i) {
 }
 
 int logspace_body(Args& a) {
-  const NewTensorOptions made(a, 5, default_dtype());
+  const NewTensorOptions spec(a, 5, default_dtype());
   const double first = a.number(1), last = a.number(2), base = a.number(4);
-  return made.push(a, logspace(first, last, count_of(a, 3), base, made.dtype, made.device));
+  return spec.push(a, logspace(first, last, count_of(a, 3), base, spec.dtype, spec.device));
 }
 
 int frombuffer_body(Args& a) {
@@ -57,8 +57,8 @@ int range_body(Args& a) {
   const double first = a.number(1), last = a.number(2), step = a.number(3);
   const bool whole =
       first == std::floor(first) && last == std::floor(last) && step == std::floor(step);
-  const NewTensorOptions made(a, 4, whole ? Dtype::i64 : default_dtype());
-  return made.push(a, range(first, last, step, made.dtype, made.device));
+  const NewTensorOptions spec(a, 4, whole ? Dtype::i64 : default_dtype());
+  return spec.push(a, range(first, last, step, spec.dtype, spec.device));
 }
 
 /// x:long(), and mt.long{1, 2}, which makes a tensor of numbers.
@@ -100,8 +100,8 @@ int to_body(Args& a) {
 const Entry kCreateFunctions[] = {
     {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
      [](Args& a) {
-       const NewTensorOptions made(a, 2, Dtype::none);
-       return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
+       const NewTensorOptions spec(a, 2, Dtype::none);
+       return spec.push(a, to(tensor_from(a, 1, spec.dtype), spec.device));
      }},
     {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", fill_body<Form::plain, 0>},
     {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", fill_body<Form::plain, 1>},
@@ -111,19 +111,19 @@ const Entry kCreateFunctions[] = {
      full_body<Form::plain>},
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
-       const NewTensorOptions made(a, 3, default_dtype());
+       const NewTensorOptions spec(a, 3, default_dtype());
        const int64_t n = a.integer(1), m = a.given(2) ? a.integer(2) : n;
        checked_count("eye", {n, m});
-       return made.push(a, eye(n, m, made.dtype, made.device));
+       return spec.push(a, eye(n, m, spec.dtype, spec.device));
      }},
     {"range(first, last, step=1, " MT_SHAPED ")",
      "first, first + step, .. up to last, which is included; int64 if all are integers.",
      range_body},
     {"linspace(first, last, n, " MT_SHAPED ")", "n evenly spaced numbers, both ends included.",
      [](Args& a) {
-       const NewTensorOptions made(a, 4, default_dtype());
+       const NewTensorOptions spec(a, 4, default_dtype());
        const double first = a.number(1), last = a.number(2);
-       return made.push(a, linspace(first, last, count_of(a, 3), made.dtype, made.device));
+       return spec.push(a, linspace(first, last, count_of(a, 3), spec.dtype, spec.device));
      }},
     {"logspace(first, last, n, base=10, " MT_SHAPED ")",
      "base to the power of n evenly spaced exponents, both ends included.", logspace_body},
@@ -189,8 +189,8 @@ const Entry kCreateMethods[] = {
     {"new_tensor(x, [data], " MT_LIKE ")", "A tensor of data with the dtype and device of x.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const NewTensorOptions made(a, 3, x.dtype(), x.device());
-       return made.push(a, to(tensor_from(a, 2, made.dtype), made.device));
+       const NewTensorOptions spec(a, 3, x.dtype(), x.device());
+       return spec.push(a, to(tensor_from(a, 2, spec.dtype), spec.device));
      }},
     {"copy_(x, source)", "Writes source, broadcast and converted, into x.", bind<copy_>},
     {"fill_(x, value)", "Sets every element, to a number or a 0-d tensor.",
@@ -213,7 +213,7 @@ const Entry kCuda{"cuda(x)", "x in the memory of this process's GPU, 'cuda'.",
 
 void register_create(Registry& c) {
   c.functions(kCreateFunctions);
-  c.add_with_method(kCreateMethods);
+  c.both(kCreateMethods);
   c.method(kCuda);
 }
 

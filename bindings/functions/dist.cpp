@@ -45,7 +45,7 @@ int64_t check_tag(const char* operation, int64_t tag) {
   return tag;
 }
 const Entry kDist[] = {
-    {"init(timeout=nil)",
+    {"init(timeout: number > 0 = nil)",
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
      "size. Every other function of mt.dist does so if it is called first. timeout: how many "
      "seconds a call waits for the other processes, at first 600; then an error names the "
@@ -89,15 +89,15 @@ const Entry kDist[] = {
      "reduce_scatter_. Returns out.",
      bind<dist::all_gather_into_> | kReturnsSelf},
     {"gather(x, root=0, group=nil)",
-     "all_gather for process root alone: the list there, nil in the others.",
+     "all_gather for process root only: the list there, nil in the others.",
      bind<[](const Tensor& x, int64_t root, const dist::Group& group) {
        TensorList list = dist::gather(x, root, group);
        return dist::rank() == root ? std::optional(std::move(list)) : std::nullopt;
      }>},
     {"scatter([list]=nil, root=0, group=nil)",
      "The tensor for this process among those of process root, of equal shapes, one for each "
-     "process by rank. The list is read in process root alone; nil will do in the others, which get tensors on "
-     "the default device.",
+     "process by rank. The list is read in process root only and may be nil in the others, which get "
+     "tensors on the default device.",
      bind<[](const std::optional<TensorList>& list, int64_t root, const dist::Group& group) {
        return dist::scatter(list.value_or(TensorList()), root, group);
      }>},
@@ -125,7 +125,7 @@ const Entry kDist[] = {
     {"barrier(group=nil)", "Waits until all processes have called it.", bind<dist::barrier>},
 };
 
-/// released(again, tensors, sources, fn, ..): calls fn(..), whose nodes do not keep the tensors; `again` makes them.
+/// released(recreate, tensors, sources, fn, ..): fn(..), whose nodes do not save the tensors; backward recreates them.
 int released_body(Args& a) {
   a.function(1), a.function(4);
   const auto released = std::make_shared<ReleasedTensors>();
@@ -148,17 +148,17 @@ int released_body(Args& a) {
   const int results = a.call_function(4);
   if (scope.has_written())
     fail(
-        "dist.shard: the forward of a layer wrote into a parameter, which would be lost; leave such a "
-        "layer out, or its option, as max_norm");
+        "dist.shard: the forward of a layer wrote into a parameter, and the change would be lost; leave "
+        "out such a layer, or the option that does it (max_norm)");
   return results;
 }
 
 const Entry kDistParts[] = {
-    {"average_gradients([parameters], bucket_mb, bfloat16_wire, always_the_same)",
-     "Averages the gradients of each backward pass to come.",
-     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool always_the_same) {
+    {"average_gradients([parameters], bucket_mb, bfloat16_wire, is_static)",
+     "Averages the gradients of each later backward pass.",
+     bind<[](const TensorList& list, double bucket_mb, bool bfloat16_wire, bool is_static) {
        return std::make_unique<LuaAverage>(
-           list, dist::AverageOptions{bucket_mb, bfloat16_wire, always_the_same});
+           list, dist::AverageOptions{bucket_mb, bfloat16_wire, is_static});
      }>},
     {"buckets_of([gradients], bucket_mb)",
      "The bucket of each gradient, from 0 in the order in which they are sent.",
@@ -167,8 +167,8 @@ const Entry kDistParts[] = {
        for (const Tensor& x : list) gradients.push_back({x.dtype(), x.numel()});
        return dist::buckets_of(gradients, bucket_mb);
      }>},
-    {"released(again, [tensors], [sources], fn, ..)",
-     "fn(..), whose operations do not keep the tensors for backward, which calls again() for them.",
+    {"released(recreate, [tensors], [sources], fn, ..)",
+     "fn(..), whose operations do not save the tensors for backward, which calls recreate() for them.",
      released_body},
     {"start_gather([out], [parts])",
      "Begins to gather parts of all processes into flat tensors, one for each part.",
@@ -190,12 +190,12 @@ const Entry kDistParts[] = {
      bind<[](const Tensor& x, std::optional<bool> abort) {
        dist::reduce_alone(x, abort.value_or(false));
      }>},
-    {"sent_early(state)", "How many buffers have been sent before the end of their passes.",
+    {"sent_early(state)", "The number of buffers sent before the end of their backward passes.",
      bind<[](const LuaAverage& average) { return average.sent_early(); }>},
     {"zero_gradients(enabled)",
      "Whether backward() starts from a gradient of 0. Returns the old state.",
      bind<[](bool on) { return std::exchange(thread_state.zero_gradients, on); }>},
-    {"enable_average(state, enabled)", "Whether the passes to come are averaged.",
+    {"enable_average(state, enabled)", "Sets whether later backward passes are averaged.",
      bind<[](LuaAverage& state, bool enabled) { state.enable(enabled); }>},
 };
 

@@ -187,7 +187,7 @@ int float_power_body(Args& a) {
   return push_or_write(a, pow(wider(x), wider(y)));
 }
 
-/// The multivariate log-gamma function: the sum of lgamma(x - k / 2), k < p.
+/// The multivariate log-gamma function: p (p - 1) / 4 log(pi), and the sum of lgamma(x - k / 2), k < p.
 int mvlgamma_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const double p = double(a.integer(2));
@@ -195,7 +195,8 @@ int mvlgamma_body(Args& a) {
   const Tensor y = to(x, is_float(x.dtype()) ? compute_dtype(x.dtype()) : default_dtype());
   const Tensor halves = range(0, (p - 1) / 2, 0.5, y.dtype(), y.device());
   const Tensor sums = sum(lgamma(unsqueeze(y, -1) - halves), {-1});
-  const Tensor all = sums + Tensor(p * (p - 1) / 4 * 1.14472988584940017);
+  constexpr double kLogPi = 1.14472988584940017;
+  const Tensor all = sums + Tensor(p * (p - 1) / 4 * kLogPi);
   return push_or_write(a, is_reduced_float(x.dtype()) ? to(all, x.dtype()) : all);
 }
 
@@ -384,7 +385,7 @@ void open_operators(lua_State* L) {
 void register_elementwise(Registry& c) {
   for (const OwnedEntry& g : generated()) c.both(g.entry);
   c.functions(kElementwiseFunctions);
-  c.add_with_method(kElementwiseMethods);
+  c.both(kElementwiseMethods);
   for (const auto& [alias, name] : kAliases) c.alias(alias, name);
 }
 

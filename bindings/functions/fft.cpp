@@ -24,9 +24,9 @@ const Entry kFft[] = {
      "The discrete Fourier transform along dim: the sums of z[j] exp(-2 pi i j k / n), k = 0 .. n - 1.\n"
      "z is complex: a tensor whose last dimension is (real, imaginary), the layout of torch.view_as_real; "
      "dim counts without that one. A real tensor, whose last size is not 2, has imaginary parts 0; if that "
-     "size is 2, mt.complex(x) makes it complex. n cuts z or fills "
-     "it up with zeros. norm is the direction that is divided by n, 'backward' or 'forward', or 'ortho': both "
-     "are, by its root. float16 and bfloat16 are computed in float32; a tensor of a GPU is copied to the CPU, "
+     "size is 2, mt.complex(x) makes it complex. n cuts z, or appends zeros. "
+     "norm is the direction that is divided by n, 'backward' or 'forward', or 'ortho': both are divided "
+     "by the root of n. float16 and bfloat16 are computed in float32; a tensor of a GPU is copied to the CPU, "
      "and the result back.",
      bind<fft::fft>},
     {"ifft(z, " MT_LINE, "The inverse of fft.", bind<fft::ifft>},
@@ -118,8 +118,8 @@ const Entry kMethods[] = {
 
 /// Pushes a window of argument 1; its options are before argument `i`, as of all constructors.
 int push_window(const Args& a, int i, const auto& f) {
-  const NewTensorOptions made(a, i, default_dtype());
-  return made.push(a, to(f(a.integer(1), a.boolean(2), made.dtype), made.device));
+  const NewTensorOptions spec(a, i, default_dtype());
+  return spec.push(a, to(f(a.integer(1), a.boolean(2), spec.dtype), spec.device));
 }
 template <auto fn> int window_body(Args& a) { return push_window(a, 3, fn); }
 
@@ -144,7 +144,7 @@ const Entry kWindows[] = {
 void register_fft(Registry& c) {
   c.functions(kWindows);
   c.functions(kComplexNumbers);
-  c.add_with_method(kMethods);
+  c.both(kMethods);
 }
 
 void add_fft(lua_State* L) { add(L, kFft); }

@@ -64,9 +64,4 @@ int push_all(const Args& a, const TensorList& list) {
   return int(list.size());
 }
 
-void* marker(const char* name) {
-  static char newaxis, ellipsis;
-  return name[0] == 'n' ? &newaxis : &ellipsis;
-}
-
 }  // namespace mt::lua

@@ -1,8 +1,7 @@
 // functions.h -- common parts of this folder: adding entries, positions, registration
 //
 // Each file has the functions of one subject: a table of entries (signature, help, body) and the
-// bodies. kFunctions has functions of the module, kMethods those that are also methods of their
-// first argument.
+// bodies. Tables of methods are also functions of the module, unless the registration says otherwise.
 #pragma once
 #include <deque>
 #include <string>
@@ -65,24 +64,24 @@ TensorList tensors_from(const Args&, int i);
 void check_wanted();
 
 /// The subjects in their order; register_NAME registers the functions of its file.
-#define MT_SUBJECTS(SUBJECT)                      \
-  SUBJECT(tensor, "About one tensor")             \
-  SUBJECT(create, "Making tensors")               \
-  SUBJECT(cuda, "Tensors of the CPU for the GPU") \
-  SUBJECT(random, "Random numbers")               \
-  SUBJECT(elementwise, "Elementwise")             \
-  SUBJECT(index, "Positions")                     \
-  SUBJECT(shape, "Shapes")                        \
-  SUBJECT(reduce, "Reductions")                   \
-  SUBJECT(sort, "Sorting and scanning")           \
-  SUBJECT(product, "Products")                    \
-  SUBJECT(linalg, "Linear algebra")               \
-  SUBJECT(fft, "Short-time Fourier transforms")   \
-  SUBJECT(conv, "Convolution and pooling")        \
-  SUBJECT(neural, "Networks")                     \
-  SUBJECT(gradient, "Gradients")                  \
-  SUBJECT(mixed, "Mixed precision")               \
-  SUBJECT(cuda_kernel, "CUDA C")                  \
+#define MT_SUBJECTS(SUBJECT)                    \
+  SUBJECT(tensor, "About one tensor")           \
+  SUBJECT(create, "Making tensors")             \
+  SUBJECT(cuda, "Page-locked memory")           \
+  SUBJECT(random, "Random numbers")             \
+  SUBJECT(elementwise, "Elementwise")           \
+  SUBJECT(index, "Positions")                   \
+  SUBJECT(shape, "Shapes")                      \
+  SUBJECT(reduce, "Reductions")                 \
+  SUBJECT(sort, "Sorting and scanning")         \
+  SUBJECT(product, "Products")                  \
+  SUBJECT(linalg, "Linear algebra")             \
+  SUBJECT(fft, "Short-time Fourier transforms") \
+  SUBJECT(conv, "Convolution and pooling")      \
+  SUBJECT(neural, "Networks")                   \
+  SUBJECT(gradient, "Gradients")                \
+  SUBJECT(mixed, "Mixed precision")             \
+  SUBJECT(cuda_kernel, "CUDA C")                \
   SUBJECT(print, "Printing")
 #define MT_DECLARE(name, title) void register_##name(Registry&);
 MT_SUBJECTS(MT_DECLARE)

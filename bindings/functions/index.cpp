@@ -199,17 +199,17 @@ const Entry kWhereMethod{"where(x, condition=nil, y=nil, {out=})",
 }  // namespace
 
 void register_index(Registry& c) {
-  c.add_with_method(kIndexMethods);
+  c.both(kIndexMethods);
   c.function(kUnravel);
   c.function(kWhere);
   c.method(kWhereMethod);
 }
 
 void open_markers(lua_State* L) {
-  for (const char* name : {"newaxis", "ellipsis"}) {
-    lua_pushlightuserdata(L, marker(name));
-    lua_setfield(L, -2, name);
-  }
+  lua_pushlightuserdata(L, const_cast<char*>(&kNewaxis));
+  lua_setfield(L, -2, "newaxis");
+  lua_pushlightuserdata(L, const_cast<char*>(&kEllipsis));
+  lua_setfield(L, -2, "ellipsis");
 }
 
 }  // namespace mt::lua

@@ -42,7 +42,7 @@ const Entry kLinalg[] = {
      bind<linalg::solve>},
     {"inv(A)", "The inverses of square matrices; a singular one is an error.", bind<linalg::inv>},
     {"det(A)", "The determinants of square matrices.", bind<linalg::det>},
-    {"slogdet(A)", "The sign of the determinant and the logarithm of its size: two tensors.",
+    {"slogdet(A)", "The sign of the determinant and the logarithm of |det|: two tensors.",
      bind<linalg::slogdet>},
     {"cholesky(A, upper=false)",
      "L with A = L L' for positive-definite A, or U with A = U' U; only that triangle is read.",
@@ -107,8 +107,8 @@ const Entry kLinalg[] = {
      "The powers 0 .. N - 1 of each element, in a new last dimension; N defaults to x's size.",
      bind<linalg::vander>},
     {"tensorsolve(A, B, [dims]=nil)",
-     "X with A X = B for A as a matrix: its first dimensions are B's, the others X's; first "
-     "moves dims of A to the end.",
+     "X with A X = B for A as a matrix: its first dimensions are B's, the others X's. dims of A are "
+     "moved to its end before.",
      bind<linalg::tensorsolve>},
     {"tensorinv(A, ind=2)",
      "The inverse of A as a matrix of its first ind dimensions and the others.",
@@ -149,7 +149,7 @@ const Entry kLinalg[] = {
 /// Functions of the module that are also methods of their first argument, as in PyTorch.
 const Entry kLinalgMethods[] = {
     {"det(x)", "The determinants of square matrices.", bind<linalg::det>},
-    {"slogdet(x)", "The sign of the determinant and the logarithm of its size: two tensors.",
+    {"slogdet(x)", "The sign of the determinant and the logarithm of |det|: two tensors.",
      bind<linalg::slogdet>},
     {"logdet(x)", "The logarithm of the determinant; nan where it is negative.",
      bind<linalg::logdet>},
@@ -171,7 +171,7 @@ const Entry kLinalgMethods[] = {
 
 }  // namespace
 
-void register_linalg(Registry& c) { c.add_with_method(kLinalgMethods); }
+void register_linalg(Registry& c) { c.both(kLinalgMethods); }
 
 void add_linalg(lua_State* L) { add(L, kLinalg); }
 

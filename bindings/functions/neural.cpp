@@ -9,7 +9,7 @@ namespace {
 /// x converted to the given float dtype, or unchanged.
 Tensor in_float_dtype(const Tensor& x, Dtype d) {
   if (d == Dtype::none) return x;
-  if (!is_float(d)) fail("dtype is '{}'; the answers are fractions", dtype_name(d));
+  if (!is_float(d)) fail("{} cannot hold fractions; dtype must be a float dtype", dtype_name(d));
   return to(x, d);
 }
 
@@ -41,7 +41,7 @@ const RankedEntry kOfRank[] = {
 const Entry kNeuralMethods[] = {
     {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
      bind<checked_softmax>},
-    {"log_softmax(x, dim, dtype=nil)", "log of softmax, exact far out, calculated in dtype.",
+    {"log_softmax(x, dim, dtype=nil)", "log of softmax, exact also near 0, calculated in dtype.",
      bind<checked_log_softmax>},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.", bind<mse_loss>},
     {"l1_loss(x, target, reduction='mean')", "The mean absolute difference.", bind<l1_loss>},
@@ -54,7 +54,7 @@ const Entry kNeuralMethods[] = {
      "-log of the probability of the target, for x in 0..1 (beyond: an error; on a GPU NaN).",
      bind<binary_cross_entropy>},
     {"binary_cross_entropy_with_logits(x, target, weight=nil, reduction='mean', pos_weight=nil)",
-     "binary_cross_entropy of sigmoid(x), for raw scores x; pos_weight counts targets of 1 so often.",
+     "binary_cross_entropy of sigmoid(x), for raw scores x; pos_weight is the weight of targets of 1.",
      bind<binary_cross_entropy_with_logits>},
     {"cross_entropy(x, target, weight=nil, ignore_index=-100, reduction='mean', "
      "label_smoothing=0)",
@@ -78,7 +78,8 @@ const Entry kNeuralMethods[] = {
      bind<multi_margin_loss>},
     {"multilabel_margin_loss(x, target, reduction='mean')",
      "For scores [n x classes] and as many targets: in each row class positions (from 1), ended by "
-     "-1. max(0, 1 - x[target] + x[class]) over them and all classes that are not, by classes.",
+     "-1. The sum of max(0, 1 - x[target] + x[class]) over targets and all other classes, divided by "
+     "the number of classes.",
      bind<multilabel_margin_loss>},
     {"soft_margin_loss(x, target, reduction='mean')",
      "log(1 + exp(-target x)) for scores x; the target is 1 or -1.", bind<soft_margin_loss>},
@@ -90,8 +91,8 @@ const Entry kNeuralMethods[] = {
      "target (log target - x) for log-probabilities x, broadcast; 'batchmean': the sum over the first "
      "size of x.",
      bind<kl_div>},
-    {"normalize(x, p=2, dim=2, eps=1e-12)", "x over its p-norm along dim, which is held above eps.",
-     bind<normalize>},
+    {"normalize(x, p=2, dim=2, eps=1e-12)",
+     "x divided by its p-norm along dim, or by eps if that is larger.", bind<normalize>},
     {"softmin(x, dim, dtype=nil)", "softmax of -x, calculated in dtype.",
      bind<[](const Tensor& x, Dim dim, Dtype d) { return softmin(in_float_dtype(x, d), dim); }>},
     {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
@@ -111,7 +112,7 @@ const Entry kNeuralMethods[] = {
 
 const Entry kNeuralFunctions[] = {
     {"cosine_similarity(input1, input2, dim=2, eps=1e-8)",
-     "The cosine of the angle between vectors along dim; their lengths are held above eps.",
+     "The cosine of the angle between vectors along dim; lengths below eps count as eps.",
      bind<cosine_similarity>},
     {"pairwise_distance(input1, input2, p=2, eps=1e-6, keepdim=false)",
      "The p-norm of input1 - input2 + eps along the last dimension.", bind<pairwise_distance>},
@@ -188,7 +189,7 @@ const Entry kNeuralFunctions[] = {
 
 void register_neural(Registry& c) {
   c.functions(kNeuralFunctions);
-  c.add_with_method(kNeuralMethods);
+  c.both(kNeuralMethods);
   add_ranks(kOfRank, [&](const Entry& e) { c.both(e); });
 }
 

@@ -14,27 +14,27 @@ struct LuaOptim : Optimizer {
   static constexpr char kShown[] = "an optimizer of mt.optim";
   using Optimizer::Optimizer;
 
-  /// Hints at a forgotten zero_grad: the first gradient is the same tensor at four steps, and one addition older at
-  /// each. A new gradient has few changes, and one that is zeroed in place has two of them for each step.
-  void look_for_zero_grad() const {
+  /// Hints at a forgotten zero_grad: at four steps the first gradient is the same tensor, changed once since the step
+  /// before. A new gradient has another version, and one that is zeroed in place is changed twice.
+  void hint_at_zero_grad() const {
     for (const Group& group : groups())
       for (const Parameter& p : group.parameters) {
         const TensorImpl* const grad = p.value.impl()->grad;
         if (!grad) continue;
         const uint32_t version = grad->storage->version;
-        aged = grad == last && version == last_version + 1 ? aged + 1 : 0;
-        last = grad, last_version = version;
-        if (aged == 3)
+        accumulated_ = grad == last_ && version == last_version_ + 1 ? accumulated_ + 1 : 0;
+        last_ = grad, last_version_ = version;
+        if (accumulated_ == 3)
           hint(
-              "step: gradients are added to those of the steps before; opt:zero_grad() comes before backward");
+              "step: gradients are added to those of the steps before; call opt:zero_grad() before backward");
         return;
       }
   }
 
  private:
-  mutable const TensorImpl* last = nullptr;
-  mutable uint32_t last_version = 0;
-  mutable int aged = 0;
+  mutable const TensorImpl* last_ = nullptr;  // the gradient at the last step
+  mutable uint32_t last_version_ = 0;
+  mutable int accumulated_ = 0;  // the number of steps for which it has been added to
 };
 
 // ---- options ------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ const Entry kOptim[] = {
            sparse.push_back({list[i], Index(list[i + 1], 1), list[i + 2]});
        }
        const bool same = has_groups(a.L, o, true);
-       if (same) o.look_for_zero_grad(), o.step(sparse);
+       if (same) o.hint_at_zero_grad(), o.step(sparse);
        return a.push(same);
      }},
     {"optimizer_take(optimizer, groups)", "Replaces the groups; parameters keep their state.",

@@ -16,8 +16,8 @@ int set_options(Args& a) {
     if (a.choice(5) == 1) o.precision = 2, o.edgeitems = 2;
     if (a.choice(5) == 2) o.threshold = int64_t(kMaxThreshold);
   }
-  const auto read = [&a](int i, auto& option, double most) {
-    if (a.given(i)) option = std::remove_reference_t<decltype(option)>(std::min(a.number(i), most));
+  const auto read = [&a](int i, auto& option, double max) {
+    if (a.given(i)) option = std::remove_reference_t<decltype(option)>(std::min(a.number(i), max));
   };
   read(1, o.precision, 17), read(2, o.threshold, kMaxThreshold), read(3, o.edgeitems, 10000);
   read(4, o.linewidth, 0x1p52);
@@ -38,10 +38,10 @@ int get_options(Args& a) {
 
 const Entry kPrintFunctions[] = {
     {"set_printoptions(precision: int >= 0 <= 17 = nil, threshold: number >= 0 = nil, "
-     "edgeitems: number >= 0 = nil, linewidth: number >= 1 = nil, "
+     "edgeitems: int >= 0 = nil, linewidth: number >= 1 = nil, "
      "profile: 'default'|'short'|'full' = nil, sci_mode: bool = nil)",
-     "Sets how tensors are printed; nil keeps an option. profile='default' restores all, "
-     "'short' and 'full' are others; sci_mode is true, false, or chosen for each tensor.",
+     "Sets how tensors are printed; nil keeps an option. profile='default' restores all, 'short' prints "
+     "2 decimals and 2 edge items, 'full' all elements. sci_mode: by default chosen for each tensor.",
      Body(set_options) | kReachesOut},
     {"get_printoptions()", "The options of set_printoptions as a table.", get_options},
 };

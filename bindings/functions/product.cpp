@@ -28,7 +28,7 @@ int tensordot_body(Args& a) {
 }
 
 /// torch.cross: without dim the first dimension with 3 elements.
-Tensor crossed(const Tensor& x, const Tensor& y, std::optional<Dim> dim) {
+Tensor cross_of_three(const Tensor& x, const Tensor& y, std::optional<Dim> dim) {
   if (dim) return cross(x, y, *dim);
   for (int d = 0; d < x.dim(); ++d)
     if (x.size(d) == 3) return cross(x, y, d);
@@ -77,7 +77,8 @@ const Entry kProductMethods[] = {
     {"kron(x, y, {out=})", "The Kronecker product: every element of x times y; sizes multiply.",
      bind<kron>},
     {"cross(x, y, dim=nil, {out=})",
-     "The cross products of vectors along dim, by default the first of 3 elements.", bind<crossed>},
+     "The cross products of vectors along dim, by default the first of 3 elements.",
+     bind<cross_of_three>},
     {"trace(x)", "The sum of the diagonal of a matrix.", bind<trace>},
     {"matrix_power(x, n, {out=})",
      "The n-th power of square matrices; of their inverses for negative n.",
@@ -105,7 +106,7 @@ const Entry kProductMethods[] = {
 
 void register_product(Registry& c) {
   c.functions(kProductFunctions);
-  c.add_with_method(kProductMethods);
+  c.both(kProductMethods);
 }
 
 }  // namespace mt::lua

@@ -65,8 +65,8 @@ void LuaGenerator::open(lua_State* L) {
 
 template <Form form, Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)>
 int draw_body(Args& a) {
-  const NewTensor made(a, form);
-  return made.push(a, draw(made.shape, made.dtype, made.device, generator_at(a, 5)));
+  const NewTensor spec(a, form);
+  return spec.push(a, draw(spec.shape, spec.dtype, spec.device, generator_at(a, 5)));
 }
 
 /// A number that does not adopt another operand's dtype.
@@ -74,20 +74,20 @@ Tensor float_scalar(double value) { return scalar(value, default_dtype()); }
 
 int normal_body(Args& a) {
   const Tensor *mean = tensor_at(a.L, 1), *deviation = tensor_at(a.L, 2);
-  const NewTensorOptions made(a, 4, default_dtype());
+  const NewTensorOptions spec(a, 4, default_dtype());
   Generator* g = generator_at(a, 7);
   if (mean || deviation) {
     if (a.given(3)) fail("normal: the shape follows from the tensors; it is for two numbers");
     const Tensor m = mean ? *mean : Tensor(a.number(1)),
                  d = deviation ? *deviation : Tensor(a.number(2));
     const Tensor x = normal(m, d, g);
-    return made.push(a, a.given(4) ? to(x, made.dtype) : x);
+    return spec.push(a, a.given(4) ? to(x, spec.dtype) : x);
   }
   const double m = a.number(1), d = a.number(2);
   if (!a.given(3)) fail("normal: two numbers need a shape: mt.normal(0, 1, {{2, 3}})");
-  Tensor x = empty(a.new_shape(3), made.dtype, made.device);
+  Tensor x = empty(a.new_shape(3), spec.dtype, spec.device);
   normal_(x, m, d, g);
-  return made.push(a, x);
+  return spec.push(a, x);
 }
 
 int bernoulli_body(Args& a) {
@@ -131,9 +131,9 @@ const Entry kRandomFunctions[] = {
      draw_body<Form::plain, randn>},
     {"randint(first, last, shape, " MT_DRAWN, "Whole numbers from first to last, both included.",
      [](Args& a) {
-       const NewTensorOptions made(a, 4, Dtype::i64);
-       return made.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype,
-                                   made.device, generator_at(a, 7)));
+       const NewTensorOptions spec(a, 4, Dtype::i64);
+       return spec.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), spec.dtype,
+                                   spec.device, generator_at(a, 7)));
      }},
     {"randperm(n, generator=nil, device=nil)", "The numbers 1..n in random order.",
      bind<[](int64_t n, Generator* g, const Device& device) {
@@ -164,8 +164,8 @@ const Entry kRandomMethods[] = {
     {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Integers in x's shape, both ends included.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const NewTensorOptions made(a, 4, x.dtype(), x.device());
-       return made.push(a, randint(a.integer(2), a.integer(3), x.shape(), made.dtype, made.device,
+       const NewTensorOptions spec(a, 4, x.dtype(), x.device());
+       return spec.push(a, randint(a.integer(2), a.integer(3), x.shape(), spec.dtype, spec.device,
                                    generator_at(a, 7)));
      }},
     {"bernoulli(p, shape=nil, dtype=nil, generator=nil)",
@@ -199,7 +199,7 @@ Generator* generator_at(const Args& a, int i) {
 
 void register_random(Registry& c) {
   c.functions(kRandomFunctions);
-  c.add_with_method(kRandomMethods);
+  c.both(kRandomMethods);
 }
 
 }  // namespace mt::lua

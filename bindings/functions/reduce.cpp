@@ -53,14 +53,14 @@ template <class Op> int reduce_body(Args& a) {
     const Tensor y = run(a.tensor(1));
     if constexpr (Op::info.result == op::Result::boolean)
       if (!a.given(2) && !a.out()) {
-        check_may_ask();
+        check_may_read();
         return a.push(y.item() != 0);
       }
     return a.push(y);
   }
 }
 
-template <class Op> int scanned(Args& a) {
+template <class Op> int scan_body(Args& a) {
   const int64_t dim = a.position(2);
   constexpr int count = op::count_params(Op::info);
   const Dtype dtype = Op::info.result == op::Result::wide ? a.dtype(3 + count) : Dtype::none;
@@ -86,7 +86,7 @@ template <class Op> void add_reduction(std::deque<OwnedEntry>& all) {
                      Op::info.doc, Body(reduce_body<Op>));
 }
 template <class Op> void add_scan(std::deque<OwnedEntry>& all) {
-  Body body(scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor");
+  Body body(scan_body<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor");
   if (Op::info.result == op::Result::wide) body = body | kInPlaceToo;
   all.emplace_back(fmt::format("{}(x, dim{}{})", Op::info.name, params_text(Op::info),
                                Op::needs_index ? "" : ", {out=}"),
@@ -109,7 +109,7 @@ void check_not_empty(const char* name, const Tensor& x) {
 /// max and min: a tensor for all elements; values and positions along a dimension; elementwise for
 /// two tensors.
 template <class Op, class Reduction, ValuesIndices (*along)(const Tensor&, int64_t, bool)>
-int extremes(Args& a) {
+int max_or_min_body(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
     check_not_empty(a.called().c_str(), x);
@@ -213,10 +213,10 @@ const Entry kReduceMethods[] = {
      bind<smallest_and_largest>},
     {"max(x, dim=nil, keepdim=false, {out=})",
      "The largest element; with dim values and positions; with a tensor maximum(x, y).",
-     Body(extremes<op::Maximum, op::Amax, max_along>)},
+     Body(max_or_min_body<op::Maximum, op::Amax, max_along>)},
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
-     Body(extremes<op::Minimum, op::Amin, min_along>)},
+     Body(max_or_min_body<op::Minimum, op::Amin, min_along>)},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of the elements that are not NaN.", bind<reduce_as<nanmean>>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,
@@ -237,9 +237,9 @@ const Entry kReduceMethods[] = {
      bind<corrcoef>},
     {"renorm(x, p, dim, maxnorm)",
      "The parts along dim scaled to a p-norm of maxnorm where theirs is larger.",
-     bind<[](const Tensor& x, double p, Dim dim, double most, InPlace in_place) {
-       if (!in_place) return renorm(x, p, dim, most);
-       return write_("renorm_", x, renorm(wants_grad(x) ? clone(x) : x, p, dim, most));
+     bind<[](const Tensor& x, double p, Dim dim, double max_norm, InPlace in_place) {
+       if (!in_place) return renorm(x, p, dim, max_norm);
+       return write_("renorm_", x, renorm(wants_grad(x) ? clone(x) : x, p, dim, max_norm));
      }> | kInPlaceToo},
     {"norm(x, p='fro', [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
@@ -264,7 +264,7 @@ const Entry kDist{"dist(x, y, p=2)",
 
 void register_reduce(Registry& c) {
   for (const OwnedEntry& g : generated()) c.both(g.entry);
-  c.add_with_method(kReduceMethods);
+  c.both(kReduceMethods);
   c.method(kDist);
 }
 

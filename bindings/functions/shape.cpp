@@ -28,8 +28,8 @@ Tensor narrow(const Tensor& x, Dim dim, Position position, int64_t length) {
   if (x.dim() == 0) fail("narrow: a 0-d tensor has no dimension to narrow");
   const int64_t size = x.size(d), first = position.among(size);
   if (first < 0 || length < 0 || length > size || first > size - length)
-    fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length,
-         position.at + (position >= 0), size, d + 1);
+    fail("narrow: the range from {} of length {} does not lie inside 1..{} (dimension {})",
+         position.at + (position >= 0), length, size, d + 1);
   return slice(x, d, first, length);
 }
 
@@ -201,7 +201,7 @@ const Entry kOnlyMethods[] = {
 
 void register_shape(Registry& c) {
   c.functions(kShapeFunctions);
-  c.add_with_method(kShapeMethods);
+  c.both(kShapeMethods);
   c.methods(kOnlyMethods);
 }
 

@@ -95,6 +95,6 @@ const Entry kSortMethods[] = {
 
 }  // namespace
 
-void register_sort(Registry& c) { c.add_with_method(kSortMethods); }
+void register_sort(Registry& c) { c.both(kSortMethods); }
 
 }  // namespace mt::lua

@@ -19,9 +19,9 @@ namespace {
 
 // ---- Lua values outside of any Lua state ---------------------------------------------------------
 
-/// The first byte of a value. Keys and values of a table follow it up to `end`; `again` is a table
-/// that was written before, given by its number.
-enum Tag : char { nil, no, yes, number, string, tensor, table, shape, again, end };
+/// The first byte of a value. Keys and values of a table follow it up to `end`; `repeated` is a
+/// table that was written before, given by its number.
+enum Tag : char { nil, no, yes, number, string, tensor, table, shape, repeated, end };
 constexpr int kMaxDepth = 150;
 
 /// The path of a value: keys of nested tables, at these stack indices.
@@ -95,7 +95,7 @@ class Parcel::Writer {
   void entries(int i, const Path* path, int depth) {
     luaL_checkstack(L_, 4, "a table for another thread");
     const auto [known, fresh] = written_.try_emplace(lua_topointer(L_, i), written_.size());
-    if (!fresh) return tag(again), raw(known->second);
+    if (!fresh) return tag(repeated), raw(known->second);
     bool is_shape = false;
     if (lua_getmetatable(L_, i)) {
       luaL_getmetatable(L_, "mtorch.shape");
@@ -139,7 +139,7 @@ class Parcel::Reader {
         break;
       }
       case tensor: push_tensor(L_, from_.tensors_[raw<size_t>()].detach()); break;
-      case again: lua_rawgeti(L_, tables_, int(raw<size_t>()) + 1); break;
+      case repeated: lua_rawgeti(L_, tables_, int(raw<size_t>()) + 1); break;
       case end: return false;
       case table:
       case shape: entries(t == shape);
@@ -159,7 +159,7 @@ class Parcel::Reader {
     luaL_checkstack(L_, 4, "a table from another thread");
     lua_newtable(L_);
     lua_pushvalue(L_, -1);
-    lua_rawseti(L_, tables_, ++met_);
+    lua_rawseti(L_, tables_, ++table_count_);
     if (is_shape) {
       luaL_getmetatable(L_, "mtorch.shape");
       lua_setmetatable(L_, -2);
@@ -173,7 +173,7 @@ class Parcel::Reader {
   const Parcel& from_;
   lua_State* L_;
   size_t at_ = 0;
-  int tables_ = 0, met_ = 0;
+  int tables_ = 0, table_count_ = 0;
 };
 
 Parcel::Parcel(lua_State* L, int first, int last) : count_(last - first + 1) {

@@ -465,6 +465,7 @@ Tensor irfftn(const Tensor& z, const Shape& s, const Dims& dims, Norm norm, cons
 
 static Tensor frequencies(const char* name, int64_t n, double d, Dtype dtype, bool half) {
   if (n < 1) fail("{}: n is {}, it must be at least 1", name, n);
+  if (!is_float(dtype)) fail("{}: {} cannot hold fractions", name, dtype);
   const int64_t first = half ? 0 : -(n / 2), last = half ? n / 2 : (n - 1) / 2;
   const Tensor whole = range(double(first), double(last), 1, Dtype::f64);
   return to((half ? whole : ifftshift(whole, {0}, false)) / (double(n) * d), dtype);
@@ -561,6 +562,7 @@ Tensor overlap_add(const Tensor& frames, int64_t hop) {
 /// n samples of f(x) for the phases x = 0 .. 2 pi, of which the last is left out if it is periodic.
 Tensor window(const char* name, int64_t n, bool periodic, Dtype dtype, const auto& f) {
   if (n < 0) fail("{}: {} samples were requested", name, n);
+  if (!is_float(dtype)) fail("{}: {} cannot hold fractions", name, dtype);
   if (n < 2) return ones({n}, dtype);
   const double step = 2 * kPi / double(periodic ? n : n - 1);
   return to(f(range(0, double(n - 1), 1, Dtype::f64) * step), dtype);

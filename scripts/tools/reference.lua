@@ -192,18 +192,20 @@ function reference.functions()
     end
     return signature
   end
-  local listed = {}
-  for _, subject in ipairs(core.complete()) do
+  local subjects, listed = core.complete(), {}
+  for _, subject in ipairs(subjects) do
+    for _, name in ipairs(subject) do listed[name] = true end
+  end
+  for name in pairs(core.methods) do -- methods written in Lua
+    if not listed[name] then table.insert(subjects[1], name) end
+  end
+  for _, subject in ipairs(subjects) do
     for _, name in ipairs(sorted{unpack(subject)}) do
-      listed[name] = true
       if rawget(mt, name) then add(subject.title, 'mt', name, mt[name]) end
       if core.methods[name] and core.methods[name] ~= rawget(mt, name) then
         add(subject.title, 'x', name, core.methods[name])
       end
     end
-  end
-  for _, name in ipairs(util.sorted_keys(core.methods)) do
-    if not listed[name] then add('About one tensor', 'x', name, core.methods[name]) end
   end
   for _, name in ipairs(util.sorted_keys(core.lazy)) do
     if core.lazy[name] ~= core.no_compiler then local _ = mt[name] end

@@ -243,6 +243,8 @@ t.test('very long values are cut in the message, and looked up fast', function()
   t.eq(os.clock() - began < 5, true)
   local _, message = pcall(function() mt.ones{2, [('\195\169'):rep(3000)] = 1} end)
   t.eq(message:gsub('\195\169', ''):find('[\128-\255]'), nil) -- no character is cut in two
+  _, message = pcall(mt.zeros, ('\195\169'):rep(30))
+  t.eq(message:gsub('\195\169', ''):find('[\128-\255]'), nil)
 end)
 
 t.test('a dot for a colon, a module for its parameters, a base that was not called: the cure', function()
@@ -257,6 +259,13 @@ t.test('a dot for a colon, a module for its parameters, a base that was not call
     {function() net.forward(x) end, 'forward: it is called with a colon, net:forward(x), or as net(x)'},
     {function() return (mt:zeros(3)) end, 'zeros: functions are called with a dot, mt.zeros(..)'},
     {function() return (mt.nn:Linear(2, 3)) end, 'Linear: functions are called with a dot, mt.nn.Linear(..)'},
+    {function() return (mt.optim:SGD(net:parameters(), {lr = 1})) end,
+      'SGD: functions are called with a dot, mt.optim.SGD(..)'},
+    {function() return (mt.optim:SGD(net:parameters())) end, 'SGD: functions are called with a dot, mt.optim.SGD(..)'},
+    {function() return (mt.optim.lr:StepLR(opt, 3)) end,
+      'StepLR: functions are called with a dot, mt.optim.lr.StepLR(..)'},
+    {function() return (mt.data:DataLoader({})) end,
+      'DataLoader: functions are called with a dot, mt.data.DataLoader(..)'},
     {function() net.describe() end, 'describe: methods are called with a colon, net:describe(..)'},
     {function() opt.step() end, 'step: methods are called with a colon, opt:step(..)'},
     {function() opt.zero_grad() end, 'zero_grad: methods are called with a colon, opt:zero_grad(..)'},

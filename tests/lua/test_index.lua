@@ -110,13 +110,17 @@ test('positions outside are errors that say the range', function()
   raises(function() return x[{1, 2, 3}] end, '3 positions for a tensor of 2 dimensions, %(3 x 4%)')
   raises(function() return x[{mt.ellipsis, mt.ellipsis}] end, 'one mt.ellipsis')
   raises(function() return mt.tensor(1)[1] end, '0%-d tensor')
-  raises(function() return x:at(1) end, 'at: 1 positions for a tensor of 2 dimensions')
+  raises(function() return x:at(1) end, 'at: 1 position for a tensor of 2 dimensions')
   raises(function() return x:at(1, 5) end, 'position 5 is outside 1%.%.4 %(dimension 2%)')
   raises(function() return x:at(1, 0) end, '0 is not a position')
 end)
 
 test('an invalid index is reported', function()
   local x = grid()
+  local key = {}
+  key.foo, key[1] = 5, 2 -- both in the hash part of the table
+  raises(function() return x[key] end, "the table has the key the string 'foo'")
+  raises(function() return x[''] end, "no field or method ''")
   raises(function() return x[1.5] end, 'integer, got 1.5')
   raises(function() return x[0 / 0] end, 'integer, got nan')
   raises(function() return x[1 / 0] end, 'integer, got inf')

@@ -632,6 +632,16 @@ test('captured numbers are read again at every launch', function()
   eq(x:tolist(), {2.25, 4.25, 6.25})
 end)
 
+test('a captured field may have any name', function()
+  local fields = {['[2]'] = 5, [2] = 7, [''] = 3}
+  local k = mt.kernel(function(x)
+    x[1], x[2], x[3] = fields['[2]'], fields[2], fields['']
+  end)
+  local x = mt.zeros(3)
+  k[{1, 1}](x)
+  eq(x:tolist(), {5, 7, 3})
+end)
+
 function square_of_global(v) return v * v end -- luacheck: ignore
 test('captured and global helpers may change', function()
   local function helper(v) return v + 1 end

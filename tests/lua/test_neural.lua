@@ -292,7 +292,7 @@ test('softmax and similar functions calculate in a dtype', function()
     local y = mt.tensor({1, 2}, {dtype = 'float16'}):requires_grad_()
     f(y, 1, 'float32')[1]:backward()
     t.eq(y.grad.dtype, 'float16')
-    raises(function() f(x, 2, 'int64') end, ": dtype is 'int64'; the answers are fractions")
+    raises(function() f(x, 2, 'int64') end, ': int64 cannot hold fractions')
   end
   t.near(mt.softmax(x[1], 1, 'float64'):tolist(), {0.2689414213699951, 0.7310585786300049}, 1e-15)
 end)

@@ -370,9 +370,9 @@ end)
 test('errors name the values as they were given', function()
   local x, v = mt.zeros(3, 4), mt.zeros(5)
   local cases = {
-    {function() x:narrow(1, 3, 2) end, 'narrow: 2 positions from 3 do not lie inside 1%.%.3'},
-    {function() x:narrow(1, -4, 1) end, 'narrow: 1 positions from %-4 '},
-    {function() x:narrow(1, 1, 2 ^ 53) end, 'narrow: 9007199254740992 positions'},
+    {function() x:narrow(1, 3, 2) end, 'narrow: the range from 3 of length 2 does not lie inside 1%.%.3'},
+    {function() x:narrow(1, -4, 1) end, 'narrow: the range from %-4 of length 1 '},
+    {function() x:narrow(1, 1, 2 ^ 53) end, 'narrow: the range from 1 of length 9007199254740992'},
     {function() x:select(2, 5) end, 'select: position 5 is outside 1%.%.4'},
     {function() x:select(2, 0) end, '0 is not a position'},
     {function() x:unflatten(2, {3, -1}) end, 'unflatten: %(4%) has 4 elements'},

@@ -151,6 +151,7 @@ test('item, at, tolist', function()
   local big = mt.tensor(2 ^ 53, 'int64') + 1
   raises(function() big:item() end, '2^53')
   raises(function() big:tolist() end, '2^53')
+  raises(function() mt.zeros(1000, 1000, 10, 0):tolist() end, 'tolist: %(1000 x 1000 x 10 x 0%) would be')
   raises(function() (big * 4):at() end, '2^53')
 end)
 

@@ -232,7 +232,7 @@ told_once 'mt.cross_entropy(mt.rand({2, 3}, {requires_grad = true}):softmax(2), 
   'cross_entropy takes scores (logits), of which it takes the softmax itself; these are of softmax'
 told_once 'local net = nn.Linear(1, 1) net.wieght = mt.ones(1)' "Linear had no 'wieght' so far; did you mean 'weight'?"
 told_once 'w = w or mt.ones(1):requires_grad_() o = o or mt.optim.SGD{w}; (w * 2):sum():backward() o:step()' \
-  'step: gradients are added to those of the steps before; opt:zero_grad() comes before backward'
+  'step: gradients are added to those of the steps before; call opt:zero_grad() before backward'
 cat >quiet.lua <<'EOF'
 local mt = require 'mtorch'
 local nn = mt.nn

@@ -56,8 +56,8 @@ int leaf(Args& a) {
   const int which = int(lua_tointeger(a.L, 3));
   return a.push(a.text(2) == "input" ? b.input(which) : b.number(which));
 }
-/// Returns the value of a constant, or nil, and whether it is a bool.
-int ask(Args& a) {
+/// known(builder, value): the value of a constant, or nil, and whether it is a bool.
+int known(Args& a) {
   const ir::Builder& b = builder_at(a);
   const int v = value_at(a, b, 2);
   const auto c = b.constant_of(v);
@@ -87,9 +87,12 @@ int finish(Args& a) {
   return 2 + a.push(saved.folded, saved.shared, saved.simplified);
 }
 
+constexpr int kMaxNumbers = 256;
+using Numbers = double[kMaxNumbers];
 /// The numbers of a program at a stack index: a table, or nil if it reads none.
-void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) {
-  if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
+void numbers_at(const Args& a, int i, const Program& p, Numbers& numbers) {
+  if (p.numbers > kMaxNumbers)
+    fail("a compiled function reads {} numbers; at most {}", p.numbers, kMaxNumbers);
   const bool given = lua_istable(a.L, i);
   for (int k = 0; k < p.numbers; ++k) {
     numbers[k] = 0;
@@ -103,7 +106,7 @@ void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) 
 int results_of(Args& a) {
   const ir::Expression& e = expression(a, 1);
   const Program& p = e.program();
-  double numbers[256];
+  Numbers numbers;
   numbers_at(a, 3, p, numbers);
   TensorList inputs;
   inputs.reserve(p.inputs);
@@ -125,7 +128,7 @@ int reduce_pairs(Args& a) {
   const Tensor& x = a.tensor(3);
   const int dim = int(a.integer(4)) - 1;
   if (!lua_isfunction(a.L, 1)) {
-    double numbers[256];
+    Numbers numbers;
     numbers_at(a, 2, expression(a, 1).program(), numbers);
     return a.push(ir::reduce_pairs(expression(a, 1), x, dim, numbers));
   }
@@ -170,7 +173,7 @@ int call_compiled(Args& a) {
     auto* const e = static_cast<ir::Expression*>(lua_touserdata(L, -1));
     lua_pop(L, 1);
     if (e) {
-      static constexpr double no_numbers[256] = {};
+      static constexpr Numbers no_numbers = {};
       TensorList inputs;
       inputs.reserve(n);
       for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
@@ -283,15 +286,15 @@ const Entry kCompileParts[] = {
     {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",
      add_operation},
     {"constant(..)", "A number's or boolean's value: builder, constant.", constant},
-    {"leaf(..)", "builder, 'input' or 'number', which.", leaf},
-    {"ask(..)", "builder, value: its constant or nil; whether it is a bool.", ask},
+    {"leaf(..)", "builder, 'input' or 'number', its index: its value.", leaf},
+    {"known(..)", "builder, value: its constant or nil; whether it is a bool.", known},
     {"finish(..)", "builder, {values}, inputs, numbers: the program.", finish},
     {"run(..)", "program, name, numbers or nil, tensors.., out: the results.", run_program},
     {"reduce_pairs(..)", "program or function, numbers or nil, x, dim: the tree of pairs.",
      reduce_pairs},
     {"text(..)", "The program as text.",
      [](Args& a) { return a.push(ir::text_of(expression(a, 1).program())); }},
-    {"instructions(..)", "The program's instructions, a list, and the places of its results.",
+    {"instructions(..)", "The program's instructions, a list, and the indices of its results.",
      instructions},
     {"formula(..)", "name, {parameter = value}: the program of an operation's formula, or nothing.",
      formula},
@@ -311,8 +314,8 @@ const Entry kCompileParts[] = {
 
 // ---- mt.explain ------------------------------------------------------------------------------------
 
-/// facts(program): its operations by name, its reads and writes, also those of its operations one after
-/// the other, and the sizes from which it is compiled and run by several threads.
+/// facts(program): its operations by name; the values that it reads and writes for an element, and those that its
+/// operations would if each ran alone; the sizes from which it is compiled, and run by several threads.
 int facts(Args& a) {
   const ir::Expression& e = expression(a, 1);
   const Program& p = e.program();

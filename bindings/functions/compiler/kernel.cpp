@@ -27,9 +27,10 @@ struct LuaKernel {
 };
 constexpr int kHandle = 1;  // the kernel's stack index
 
-class Script : public grid::CaptureResolver {
+/// The values that a kernel captures, by their paths: upvalues or globals of its functions, and fields of tables.
+class Captures : public grid::CaptureResolver {
  public:
-  Script(lua_State* L, LuaKernel& k) : L_(L), k_(k) {}
+  Captures(lua_State* L, LuaKernel& k) : L_(L), k_(k) {}
 
   bool is_upvalue(int function, const std::string& name) override {
     const int top = lua_gettop(L_);
@@ -106,11 +107,11 @@ class Script : public grid::CaptureResolver {
     for (const std::string& key : path.keys) {
       if (!lua_istable(L_, -1)) return lua_pushnil(L_);
       if (key[0] == '[') lua_pushnumber(L_, read_number(key.c_str() + 1));
-      else push_text(L_, key);
+      else push_text(L_, std::string_view(key).substr(1));
       lua_rawget(L_, -2);
     }
   }
-  static int place_in(std::vector<grid::Path>& list, const grid::Path& path) {
+  static int index_in(std::vector<grid::Path>& list, const grid::Path& path) {
     size_t k = 0;
     while (k < list.size() && !(list[k] == path)) ++k;
     if (k == list.size()) list.push_back(path);
@@ -118,49 +119,49 @@ class Script : public grid::CaptureResolver {
   }
   grid::CapturedName number_at(const grid::Path& path, double value,
                                grid::CapturedName::Kind kind) {
-    const int index = place_in(k_.numbers, path);
+    const int index = index_in(k_.numbers, path);
     k_.values.resize(k_.numbers.size());
     k_.values[index] = value;
     return {kind, index};
   }
   /// Classifies the value on top of the stack.
   grid::CapturedName classify(const grid::Path& path) {
-    using O = grid::CapturedName;
+    using Kind = grid::CapturedName;
     switch (lua_type(L_, -1)) {
       case LUA_TNIL: return {};
       case LUA_TNUMBER: {
         const double x = lua_tonumber(L_, -1);
-        return number_at(path, x, grid::is_whole(x) ? O::whole : O::real);
+        return number_at(path, x, grid::is_whole(x) ? Kind::whole : Kind::real);
       }
-      case LUA_TBOOLEAN: return number_at(path, lua_toboolean(L_, -1), O::boolean);
-      case LUA_TTABLE: return {O::table};
+      case LUA_TBOOLEAN: return number_at(path, lua_toboolean(L_, -1), Kind::boolean);
+      case LUA_TTABLE: return {Kind::table};
       case LUA_TFUNCTION: return captured_function();
       default: break;
     }
     if (const Tensor* t = tensor_at(L_, -1))
-      return {O::tensor, place_in(k_.tensors, path), "", t->dtype(), t->dim()};
-    return {O::other, -1, describe(L_, -1)};
+      return {Kind::tensor, index_in(k_.tensors, path), "", t->dtype(), t->dim()};
+    return {Kind::other, -1, describe(L_, -1)};
   }
   grid::CapturedName captured_function() {
-    using O = grid::CapturedName;
+    using Kind = grid::CapturedName;
     lua_getfenv(L_, kHandle);
     lua_getfield(L_, -1, "builtins");
     lua_pushvalue(L_, -3);
     lua_rawget(L_, -2);
-    if (lua_isstring(L_, -1)) return {O::builtin, -1, lua_tostring(L_, -1)};
+    if (lua_isstring(L_, -1)) return {Kind::builtin, -1, lua_tostring(L_, -1)};
     if (lua_istable(L_, -1)) {
       lua_rawgeti(L_, -1, 1), lua_rawgeti(L_, -2, 2);
       const int index = add_function();
-      return {O::builtin, index, lua_tostring(L_, -1)};
+      return {Kind::builtin, index, lua_tostring(L_, -1)};
     }
     lua_pop(L_, 3);
     lua_Debug info;
     lua_pushvalue(L_, -1);
     lua_getinfo(L_, ">S", &info);
     if (info.linedefined < 0 || std::string_view(info.source).starts_with("@mtorch/"))
-      return {O::other, -1, "a function of tensors or of a library"};
+      return {Kind::other, -1, "a function of tensors or of a library"};
     lua_pushvalue(L_, -1);
-    return {O::function, add_function()};
+    return {Kind::function, add_function()};
   }
 
   lua_State* L_;
@@ -183,15 +184,15 @@ int grid_make(Args& a) {
   lua_setfenv(a.L, -2);
   lua_insert(a.L, kHandle);
   lua_pushvalue(a.L, kHandle + 1);
-  Script(a.L, *k).add_function();
+  Captures(a.L, *k).add_function();
   lua_settop(a.L, kHandle);
   return 1;
 }
 
 int grid_launch(Args& a) {
   LuaKernel& k = Userdata<LuaKernel>::at(a, kHandle);
-  Script script(a.L, k);
-  k.kernel.launch(script, launch_size(a), launch_arguments(a, 8),
+  Captures captures(a.L, k);
+  k.kernel.launch(captures, launch_size(a), launch_arguments(a, 8),
                   [&a](int i) { return describe(a.L, i + 8); });
   return 0;
 }
@@ -208,7 +209,7 @@ int grid_find(Args& a) {
 
 const Entry kKernelParts[] = {
     {"grid_make(fn, locate, builtins, check, lua_numbers, ..)",
-     "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
+     "A kernel. A last argument {argument, input, ..} lists the arguments that receive derivatives by an input.",
      grid_make},
     {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},
     {"grid_path(kernel)", "How the last launch ran.",
@@ -229,7 +230,7 @@ const Entry kKernelParts[] = {
        return a.push(grid::cuda_text(k));
      }},
     {"grid_misfit(kernel)",
-     "For a failed launch: the number of values of a call, the tensor given a boolean, and that given a float; or nil.",
+     "Why a launch failed: the number of results, or the index of a tensor for booleans, or of one for floats.",
      [](Args& a) {
        const grid::GridMisfit& m = Userdata<LuaKernel>::at(a, kHandle).kernel.misfit();
        m.values < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.values);

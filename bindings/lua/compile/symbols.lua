@@ -52,7 +52,7 @@ local function operation(op, ...)
   local values = {...}
   for k = 1, op.inputs do values[k] = id_of(values[k]) end
   local id = native.op(symbols.session.builder, op.id, line(), unpack(values, 1, math.max(op.inputs, select('#', ...))))
-  local constant, is_bool = native.ask(symbols.session.builder, id)
+  local constant, is_bool = native.known(symbols.session.builder, id)
   if constant ~= nil and not symbols.session.keeps_symbols then return constant end
   local symbol = Symbol(id)
   if is_bool then symbols.session.bools[id] = true end
@@ -63,7 +63,7 @@ end
 local function decide(condition)
   if type(condition) == 'boolean' then return condition end
   local s = symbols.session
-  if s.keeps_symbols then return (native.ask(s.builder, condition.id)) end
+  if s.keeps_symbols then return (native.known(s.builder, condition.id)) end
   local known = s.decided[condition.id]
   if known ~= nil then return known end
   s.position = s.position + 1

@@ -285,7 +285,7 @@ local function check_lookups(f, kinds)
     local of_symbols = pack(pcall(clone, unpack(same)))
     for k = 2, of_numbers[1] and of_symbols[1] and of_numbers.n or 0 do
       local x, y = of_numbers[k], of_symbols[k]
-      if is_symbol(y) then y = native.ask(s.builder, y.id) end
+      if is_symbol(y) then y = native.known(s.builder, y.id) end
       core.check(is_symbol(x) or not differ(x, y),
         'f(%s) is %s in Lua and %s here: a table that it makes is indexed by an element; choose by ' ..
         'comparisons, a == 1 and s[1] or s[2]', table.concat(numbers, ', '), tostring(x), tostring(y))

@@ -20,17 +20,20 @@ function parallel.check_net(operation, net)
   core.check(not sharded.any(net:parameters()), '%s: the net is one of dist.shard, or holds one', operation)
 end
 
+--- Raises an error for a parameter of the net for which is_known(p) is false.
+function parallel.check_parameters(operation, net, is_known)
+  for name, p in net:named_parameters() do
+    core.check(is_known(p), '%s: %s was added or given requires_grad later; build the whole net first', operation, name)
+  end
+end
+
 --- Before each forward: takes the buffers of the first process, and refuses later parameters. A copy of the net (clone,
 --- nn.quantize) is not averaged, and belongs to this process alone.
 local function check_before_forward(net, sync_buffers)
+  local function is_known(p) return parallel.averaged[p] or not p.requires_grad end
   net:register_forward_pre_hook(function(self)
     if self ~= net then return end
-    for name, p in net:named_parameters() do
-      if p.requires_grad and not parallel.averaged[p] then
-        core.fail('dist.parallel: %s was added or given requires_grad later, so its gradient is not averaged; ' ..
-          'build the whole net first', name)
-      end
-    end
+    parallel.check_parameters('dist.parallel', net, is_known)
     if not sync_buffers then return end
     local buffers = net:buffers()
     if #buffers > 0 then dist.broadcast_(buffers, 0) end

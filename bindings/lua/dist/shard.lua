@@ -97,7 +97,7 @@ local function gather_for(order, unit)
   return gather
 end
 
---- run(fn, ..), and again around the second runs of mt.recompute in fn.
+--- run(fn, ..), which is also called around the second runs of mt.recompute in fn.
 local function around_reruns(run, ...)
   local outer = core.around_reruns
   local function around(...) return around_reruns(run, ...) end
@@ -109,14 +109,14 @@ end
 local function wrap_forward(order, module, unit)
   local forward = rawget(module, 'forward') or module.__class.forward
   local list = util.map(unit.entries, function(entry) return entry.part end)
-  local function again() return gather_for(order, unit).whole end
+  local function recreate() return gather_for(order, unit).whole end
   local function run(...)
     local gather = gather_for(order, unit)
     local whole = engine.whole_parameters(list, util.map(unit.entries, function(entry, i)
       return gather.whole[i]:narrow(1, 1, entry.count):view(entry.shape)
     end))
     local function make(entry) return whole[unit.index[entry]] end
-    return engine.released(again, gather.whole, gather.own, with_whole, unit.places, make, {}, ...)
+    return engine.released(recreate, gather.whole, gather.own, with_whole, unit.places, make, {}, ...)
   end
   rawset(module, 'forward', function(_, ...) return around_reruns(run, forward, module, ...) end)
 end
@@ -125,20 +125,18 @@ local function refuse_clone()
   core.fail('clone: a net of dist.shard has no copies; make another net, and load its state_dict()')
 end
 
---- A forward of the whole net begins: what follows is not what the last unit is followed by within a step. Refuses
---- later parameters.
-local function wrap_beginning(order, net)
+--- Wraps the forward of the net: its first unit does not follow the last one of the step before, and parameters that
+--- were added later are refused.
+local function wrap_net(order, net)
   local forward = rawget(net, 'forward') or net.__class.forward
   rawset(net, 'forward', function(...)
     order.last, order.before = nil, nil
-    for name, p in net:named_parameters() do
-      core.check(parameters.shapes[p], 'dist.shard: %s was added later; build the whole net first', name)
-    end
+    parallel.check_parameters('dist.shard', net, function(p) return parameters.shapes[p] end)
     return forward(...)
   end)
 end
 
---- Refuses a net whose parameters others have already, which would not see the parts.
+--- Raises an error for a net whose parameters an optimizer or dist.parallel already has: they would not see the parts.
 local function check_unused(net)
   local function is_used(p) return parameters.optimizers[p] end
   local list = net:parameters()
@@ -185,7 +183,7 @@ shard.shard = core.declare('shard(net)',
       wrap_forward(order, module, unit)
       rawset(module, 'clone', refuse_clone)
     end
-    wrap_beginning(order, net)
+    wrap_net(order, net)
     rawset(net, 'clone', refuse_clone)
     for _, place in ipairs(all) do class.set_raw(place[1], place[2], place[3].part) end
     wrap_state(net, all)

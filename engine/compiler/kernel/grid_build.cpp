@@ -16,7 +16,7 @@ void fail_at(const Kernel& p, int line, const std::string& text) {
 
 std::string Path::text() const {
   std::string s = root;
-  for (const std::string& k : keys) s += k[0] == '[' ? k : "." + k;
+  for (const std::string& key : keys) s += key;
   return s;
 }
 

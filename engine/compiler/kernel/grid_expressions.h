@@ -368,7 +368,7 @@ class ExpressionBuilder {
               line,
               "the table '{}' is read through names or whole literals in kernels, as {}.x; a tensor takes any index",
               object.path.text(), object.path.text());
-        object.path.keys.push_back(named ? key.text : fmt::format("[{}]", key.value));
+        object.path.keys.push_back(named ? "." + key.text : fmt::format("[{}]", key.value));
         return resolve(object.path, line);
       case Item::value:
         refuse(line, "{} is a {}, which has no elements or fields",

@@ -78,7 +78,7 @@ bool is_whole(double);
 struct Path {
   int function = 0;
   std::string root;
-  std::vector<std::string> keys;
+  std::vector<std::string> keys;  // ".name" for a string, "[2]" for a number
   bool operator==(const Path&) const = default;
   std::string text() const;
 };
