@@ -14,7 +14,6 @@
 local is_program = (arg and arg[0] or ''):find 'whole_networks%.lua$'
 if is_program then package.path = arg[0]:gsub('bench/whole_networks%.lua$', '?.lua;') .. package.path end
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
 local decoders = require 'decoders'
 local nn, optim = mt.nn, mt.optim
 local tools = require 'bench.tools'
@@ -303,10 +302,7 @@ local function make(name, mode, ...)
   if not mode:find 'compiled' then return step end
   step = mt.compile(step)
   for _ = 1, 3 do step() end
-  local print_long, facts = core.print_long, nil
-  core.print_long = function(_, text) facts = text end
-  mt.explain(step)
-  core.print_long = print_long
+  local facts = require('mtorch.compile.explain').text(step)
   if not facts:find 'replayed' then error(('net %s: %s'):format(name, facts), 0) end
   return step
 end

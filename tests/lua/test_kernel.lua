@@ -1109,10 +1109,10 @@ test('a launch says how it ran', function()
     if i <= #x then for k = 2, x.shape[2] do x[i][k] = x[i][k] + x[i][k - 1] end end
   end)
   eq(mt.explain(scan, {}):find('was not launched yet', 1, true) ~= nil, true)
-  eq(mt.explain(scan[{0, 64}], x):find('\nas nothing', 1, true) ~= nil, true)
+  eq(mt.explain(scan[{0, 64}], x):find('\nit ran as nothing', 1, true) ~= nil, true)
   local text = mt.explain(scan[{1, 64}], x)
   local has_code = testing.has_machine_code()
-  eq(text:find(has_code and '\nas scalar machine code, thread after' or '\nas ', 1, true) ~= nil, true)
+  eq(text:find(has_code and '\nit ran as scalar machine code, thread after' or '\nit ran as ', 1, true) ~= nil, true)
   local tiles = mt.kernel(function(x)
     local s = shared(64)
     s[thread_idx.x] = x[block_idx.x][thread_idx.x]

@@ -322,13 +322,13 @@ function captured.watch(f)
   visit(list, f, 'the step')
   list.watches = not list.why
   if list.watches then
-    for _, of in ipairs(list.functions) do setfenv(of.f, list.watched[of.env]) end
+    for _, record in ipairs(list.functions) do setfenv(record.f, list.watched[record.env]) end
   end
   return list
 end
 function captured.unwatch(list)
   if list.watches then
-    for _, of in ipairs(list.functions) do setfenv(of.f, of.env) end
+    for _, record in ipairs(list.functions) do setfenv(record.f, record.env) end
   end
   local reads = list.reads
   for optimizer, name in pairs(list.optimizers) do
@@ -394,9 +394,9 @@ function captured.changed(list)
   if s ~= of_strings or n ~= of_numbers or b ~= of_booleans or none ~= of_nil or f ~= of_functions then
     return 'strings, numbers, booleans, nil or functions have another metatable'
   end
-  for _, of in ipairs(list.functions) do
-    local env = getfenv(of.f) -- while another function is recorded, its replacement
-    if (watched_envs[env] or env) ~= of.env then return ("'%s' has another environment"):format(of.name) end
+  for _, record in ipairs(list.functions) do
+    local env = getfenv(record.f) -- while another function is recorded, its replacement
+    if (watched_envs[env] or env) ~= record.env then return ("'%s' has another environment"):format(record.name) end
   end
   for _, set in ipairs(list.sets) do
     if util.count_keys(set.t) ~= set.count then return ("'%s' has other fields"):format(set.name) end

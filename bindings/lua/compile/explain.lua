@@ -20,7 +20,9 @@ Text.__index = Text
 function Text:line(format, ...)
   self[#self + 1] = select('#', ...) > 0 and format:format(...) or format
 end
-local function plural(n, word) return ('%d %s%s'):format(n, word, n == 1 and '' or 's') end
+--- Returns '1 verb', '2 verbs'.
+function explain.plural(n, word) return ('%d %s%s'):format(n, word, n == 1 and '' or 's') end
+local plural = explain.plural
 
 local function source_of(f)
   local info = debug.getinfo(f, 'S')
@@ -54,29 +56,29 @@ local function verbs_of(fn, ...)
   end), us
 end
 
---- The way a verb used the CPU.
-local function way_of(v)
-  local ways = {}
-  if v.text:find '^cpu run ' then ways[1] = v.elements > 0 and 'machine code' or 'interpreter' end
+--- How a verb used the CPU: which library or machine code, how many pieces and threads.
+local function cpu_use(v)
+  local words = {}
+  if v.text:find '^cpu run ' then words[1] = v.elements > 0 and 'machine code' or 'interpreter' end
   if v.text:find '^cpu matmul ' then
-    ways[1] = v.onednn > 0 and ('oneDNN (%s)'):format(plural(v.onednn, 'product')) or
+    words[1] = v.onednn > 0 and ('oneDNN (%s)'):format(plural(v.onednn, 'product')) or
       v.products > 0 and ('OpenBLAS (%s)'):format(plural(v.products, 'product')) or "mtorch's own kernel"
   end
-  if v.text:find '^cpu conv ' and v.onednn == 0 then ways[1] = "mtorch's own kernel" end
+  if v.text:find '^cpu conv ' and v.onednn == 0 then words[1] = "mtorch's own kernel" end
   if v.text:find '^cpu ' then
     local all = mt.get_num_threads()
-    ways[#ways + 1] = v.loops == 0 and 'on the calling thread' or ('%s for %s%s'):format(plural(v.pieces, 'piece'),
-      plural(all, 'thread'), v.threads < math.min(all, v.pieces) and (', %d came in time'):format(v.threads) or '')
+    words[#words + 1] = v.loops == 0 and 'on the calling thread' or ('%s for %s%s'):format(plural(v.pieces, 'piece'),
+      plural(all, 'thread'), v.threads < math.min(all, v.pieces) and (', of which %d worked'):format(v.threads) or '')
   end
-  return table.concat(ways, ', ')
+  return table.concat(words, ', ')
 end
 
 local function describe_run(text, verbs, us)
   text:line('ran: %s, %s', time_text(us), #verbs == 0 and 'without a verb of a device' or
     ('%s on %s'):format(plural(#verbs, 'verb'), plural(mt.get_num_threads(), 'thread')))
   for _, v in ipairs(verbs) do
-    local way = way_of(v)
-    text:line('  %s: %s%s', v.text, way == '' and '' or way .. ', ', time_text(v.us))
+    local use = cpu_use(v)
+    text:line('  %s: %s%s', v.text, use == '' and '' or use .. ', ', time_text(v.us))
   end
 end
 
@@ -113,14 +115,14 @@ end
 --- Describes the program for these arguments in a few lines.
 local function describe_program(text, made, dtype, elements)
   if made.kernel then
-    return text:line 'a loop ends where an element says so: a grid kernel runs it, a thread for each element'
+    return text:line 'the end of a loop depends on an element: it runs as a grid kernel, with a thread for each element'
   end
   local facts = native.facts(made.program)
   text:line('traced: %s, %s, %s%s', plural(made.inputs, 'tensor'), plural(made.results, 'result'),
     plural(made.ways, 'way') .. ' through it', made.ways > 1 and ', joined by where' or '')
   describe_captured(text, made)
   text:line('program: %s (%s)', plural(facts.operations, 'operation'), counts_text(facts.names))
-  text:line('  spared while tracing all ways: %d of constants, %d known already, %d such as x * 1', made.folded,
+  text:line('  left out while tracing: %d of constants, %d computed already, %d such as x * 1', made.folded,
     made.shared, made.simplified)
   for k = 1, made.inputs do
     local gradient = native.gradient(made.program, 2 ^ (k - 1))
@@ -212,15 +214,15 @@ end
 local function describe_fuse(f, record, text, options, ...)
   text:line('fuse of the function at %s', source_of(record.f))
   if select('#', ...) == 0 then return text:line 'give it arguments, mt.explain(f, x), to see what ran' end
-  local fused, took = verbs_of(f, ...)
-  describe_run(text, fused, took)
+  local fused, fused_us = verbs_of(f, ...)
+  describe_run(text, fused, fused_us)
   show_programs(text, fused, options.show)
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
   local self = record.fused
   local entry = self.entries[1]
   local why = self.eager or self.why or entry and entry.eager
-  if why then return text:line('it runs as itself: %s', why) end
+  if why then return text:line('not fused: %s', why) end
   if not entry then return end
   local programs, separate, of_gradient = native.function_facts(entry.recorded)
   for _, line in ipairs(programs) do text:line('one program, %s', line) end
@@ -235,17 +237,18 @@ local function upvalue_of(f, name)
   end
 end
 
+local has_launches = {['@mtorch/cuda/launch.lua'] = true, ['@mtorch/compile/kernel.lua'] = true}
 --- Describes a call, which may be a launch of a grid kernel; then CUDA C is the kernel's.
 local function describe_call(f, text, options, ...)
   local signature = core.entry(f)
-  local is_launch = not signature and debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/'
+  local is_launch = not signature and has_launches[debug.getinfo(f, 'S').source]
   local grid = is_launch and (upvalue_of(f, 'handle') or upvalue_of(upvalue_of(f, 'run'), 'handle'))
   text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or
     grid and 'a launch of kernel ' .. core.grid_kernel().grid_name(grid) or is_launch and 'a launch' or
     'the function at ' .. source_of(f))
-  local verbs, took = verbs_of(f, ...)
-  describe_run(text, verbs, took)
-  if grid then text:line('as %s', core.grid_kernel().grid_path(grid)) end
+  local verbs, us = verbs_of(f, ...)
+  describe_run(text, verbs, us)
+  if grid then text:line('it ran as %s', core.grid_kernel().grid_path(grid)) end
   if grid and options.show == 'cuda' then text:line('%s', core.grid_kernel().grid_cuda(grid, false)) end
   show_programs(text, verbs, options.show)
 end
@@ -291,6 +294,13 @@ local function describe(f, options, ...)
   return text
 end
 
+--- The text of mt.explain(f, ..).
+function explain.text(f, ...)
+  local options, n = options_of(...)
+  local arguments = {...}
+  return (table.concat(describe(f, options, unpack(arguments, 1, n)), '\n'):gsub('\n+$', ''))
+end
+
 explain.explain = core.declare('explain(fn, ..)',
   'What fn does when it is called with these arguments, printed and returned as text: of a function compiled by ' ..
   'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function, also one that ' ..
@@ -299,9 +309,7 @@ explain.explain = core.declare('explain(fn, ..)',
   "{show='program'}, {show='machine'} or {show='cuda'} at the end adds that of the compiled function; " ..
   "'program' and 'cuda' also the programs that verbs ran. " ..
   'mt.explain(mt.matmul, a, b)', function(f, ...)
-    local options, n = options_of(...)
-    local arguments = {...}
-    local text = table.concat(describe(f, options, unpack(arguments, 1, n)), '\n'):gsub('\n+$', '')
+    local text = explain.text(f, ...)
     core.print_long('mt.explain', text)
     return text
   end)

@@ -89,8 +89,8 @@ local kernel = core.declare('kernel(fn: function, check: bool = false)',
   'what a GPU would do runs on the CPU for it.',
   function(fn, check) return make(fn, check, false) end)
 
---- After a failed launch: how many values a call returned instead of the expected ones, which tensor must be bool, or
---- which must be of floats.
+--- Why a launch failed, each or nil: the number of results of a call, the index of a tensor that must be bool, and of
+--- one that must have a float dtype.
 local function misfit(k) return native.grid_misfit(rawget(k, HANDLE)) end
 
 return {kernel = kernel, make = make, misfit = misfit}

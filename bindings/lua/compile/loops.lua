@@ -22,8 +22,8 @@ end
 local max_results = 8
 
 --- A kernel that calls f for each element, receives `count` values from it and writes those of `written` to
---- tensors; `kinds` tells tensors from numbers. `whole`: its tensors are of integers; `by`: it writes derivatives, by
---- these tensors.
+--- tensors. `kinds`: 'tensor' or 'number' for each argument; `whole`: its tensors are of integers; `by`: it writes
+--- derivatives by these tensors.
 local function kernel_of(f, kinds, count, written, whole, by)
   local parameters, arguments, values, writes, tangents = {}, {}, {}, {}, by and {}
   for k = 1, count do values[k] = 'v' .. k end
@@ -58,8 +58,8 @@ local function call(kernel, results, arguments)
   kernel[{math.max(math.ceil(flat[1]:numel() / 256), 1), 256}](unpack(flat))
 end
 
---- Launches the kernel over all elements; returns the results, whose dtype is that of the numbers, or bool; of the
---- floats of a kernel of integers float64.
+--- Launches the kernel over all elements and returns the results. They have the dtype of `options`, or bool, or float64
+--- for floats that a kernel of integers computes. A failed launch says which results must have another dtype.
 local function launch(name, k, kinds, shape, options, arguments)
   local results = {}
   for r = 1, k.count do

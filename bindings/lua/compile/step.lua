@@ -401,12 +401,13 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
     return compiled_step
   end)
 
+local plural = explain.plural
 local function describe_program(text, entry)
   local step = entry.program.step
   local _, _, buffers, own, planned, graphs = native.step_facts(step)
-  text:line('    memory of its own: %d buffers, %s; planned: %s', buffers, explain.bytes_text(own),
+  text:line('    memory of its own: %s, %s; planned: %s', plural(buffers, 'buffer'), explain.bytes_text(own),
     explain.bytes_text(planned))
-  if graphs > 0 then text:line('    %d parts are CUDA graphs', graphs) end
+  if graphs > 0 then text:line('    CUDA graphs: %d', graphs) end
   for _, line in ipairs(native.step_fused(step)) do text:line('    one program, %s', line) end
 end
 
@@ -427,8 +428,8 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
     if entry.eager then how = 'runs eagerly: ' .. entry.eager
     elseif program then
       local count, calls = native.step_facts(program.step)
-      how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
-        count, captured.count(program.captured), entry.replays)
+      how = ('%s in %s, compares %s at each call; replayed %s'):format(plural(calls, 'verb'), plural(count, 'part'),
+        plural(captured.count(program.captured), 'captured value'), plural(entry.replays, 'time'))
     end
     text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.mode % 2 == 1 and '' or ' in no_grad', how)
     if program then describe_program(text, entry) end

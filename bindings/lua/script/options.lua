@@ -82,8 +82,10 @@ function options.read(words)
       local wrong
       value, wrong = checked(row, name, value)
       if wrong then return nil, wrong end
+    elseif value == nil or value == 'true' then value = true
+    elseif value == 'false' then value = false
     end
-    if type(o[row.key]) == 'table' then table.insert(o[row.key], value) else o[row.key] = value or true end
+    if type(o[row.key]) == 'table' then table.insert(o[row.key], value) else o[row.key] = value end
     if not more then
       for k = row.launches and i + 1 or begin, i do table.insert(o.others, words[k]) end
       i = i + 1

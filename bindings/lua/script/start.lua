@@ -45,12 +45,12 @@ dofile = function(name)
   if not chunk then error(message, 2) end
   return chunk()
 end
-local plain_print = print
-print = function(...)
+local print = print
+_G.print = function(...)
   for i = select('#', ...) > 1 and 1 or 2, select('#', ...) do
-    if type((select(i, ...))) == 'userdata' then return plain_print(require 'mtorch.core.shown'.in_line(...)) end
+    if type((select(i, ...))) == 'userdata' then return print(require 'mtorch.core.shown'.in_line(...)) end
   end
-  return plain_print(...)
+  return print(...)
 end
 local words = {False = 'false', True = 'true', None = 'nil', null = 'nil'}
 core.globals_metatable = {__index = function(_, name)

@@ -19,7 +19,7 @@ local total_bytes = 150000 -- the size of all figures together
 
 -- Curves -----------------------------------------------------------------------------------------
 
---- Returns tiles with the last drawable value of each series of a figure.
+--- Adds tiles with the last finite value of each series of a figure.
 local function add_tiles(tiles, fig)
   for _, s in ipairs(fig.series) do
     local last
@@ -141,8 +141,8 @@ local function sections(args, tiles, figures)
   return out
 end
 
---- Returns the page of a report's parts (graph_card: a graph that was drawn before). seconds: of a run that goes on,
---- after which a browser loads the page again.
+--- Returns the page of a report's parts (graph_card: a graph that was drawn before). seconds: for a run that is not
+--- finished, the time after which a browser reloads the page.
 function report.page(args, seconds)
   local tiles, figures = {}, {}
   local body = concat(sections(args, tiles, figures), '\n')
