@@ -270,10 +270,23 @@ template <class Op, class T> struct Reducer {
   static void start(void* state, int64_t n) {
     for (int64_t i = 0; i < n; ++i) static_cast<State*>(state)[i] = Op::template identity<State>();
   }
+  /// Runs that are shorter than a pack, in the order of join_run: calls would take most of the time.
+  __attribute__((noinline)) static void short_runs(State* s, const T* x, int64_t places,
+                                                   int64_t step, int64_t n) {
+    const State start = Op::template identity<State>();
+    for (int64_t i = 0; i < places; ++i, x += step) {
+      State rest = start;
+      for (int64_t k = 0; k < n; ++k)
+        rest = Op::combine(rest, op::enter<Op, State>(x[k], 0, nullptr));
+      s[i] = Op::combine(s[i], Op::combine(start, rest));
+    }
+  }
   static void runs(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at,
                    const double* param) {
     State* const s = static_cast<State*>(state);
     const T* from = reinterpret_cast<const T*>(x);
+    if constexpr (kPacks<Op, State, T>)
+      if (n < kPackBytes / int(sizeof(State))) return short_runs(s, from, places, step, n);
     for (int64_t i = 0; i < places; ++i, from += step)
       s[i] = Op::combine(s[i], Way::run(from, n, at, param));
   }
