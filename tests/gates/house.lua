@@ -381,16 +381,16 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 36169, ['kernels/cpu/verbs'] = 6439, ['kernels/cpu/simd'] = 1643, ['kernels/cpu/pool'] = 510,
+  ['kernels'] = 36182, ['kernels/cpu/verbs'] = 6452, ['kernels/cpu/simd'] = 1643, ['kernels/cpu/pool'] = 510,
   ['kernels/cpu/jit'] = 8260, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
   ['kernels/cuda'] = 7640, ['kernels/math'] = 2400,
-  ['engine'] = 37107, ['engine/core'] = 2548, ['engine/autograd'] = 2887, ['engine/ops'] = 11391,
+  ['engine'] = 37109, ['engine/core'] = 2548, ['engine/autograd'] = 2887, ['engine/ops'] = 11393,
   ['engine/linalg'] = 1771, ['engine/io'] = 3194, ['engine/text'] = 1388, ['engine/profile'] = 694,
   ['engine/dist'] = 1767, ['engine/gpu'] = 1841, ['engine/compiler'] = 9589,
-  ['bindings'] = 38047, ['bindings/core'] = 4102, ['bindings/functions'] = 6197, ['bindings/program'] = 1353,
-  ['bindings/lua/core'] = 1293, ['bindings/lua/nn'] = 3305, ['bindings/lua/optim'] = 1706,
-  ['bindings/lua/data'] = 2624, ['bindings/lua/io'] = 583, ['bindings/lua/help'] = 1156, ['bindings/lua/script'] = 2898,
-  ['bindings/lua/compile'] = 3023, ['bindings/lua/extras'] = 8394, ['scripts'] = 8737,
+  ['bindings'] = 38075, ['bindings/core'] = 4115, ['bindings/functions'] = 6197, ['bindings/program'] = 1353,
+  ['bindings/lua/core'] = 1298, ['bindings/lua/nn'] = 3305, ['bindings/lua/optim'] = 1706,
+  ['bindings/lua/data'] = 2624, ['bindings/lua/io'] = 583, ['bindings/lua/help'] = 1156, ['bindings/lua/script'] = 2900,
+  ['bindings/lua/compile'] = 3032, ['bindings/lua/extras'] = 8392, ['scripts'] = 8735,
 }
 local function add_to_rooms(lines_in, path, count)
   for room in pairs(budgets) do
