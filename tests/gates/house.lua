@@ -381,8 +381,8 @@ end
 
 -- The maximum lines of each room. A change that needs more removes others, or its commit message states the reason.
 local budgets = {
-  ['kernels'] = 36182, ['kernels/cpu/verbs'] = 6452, ['kernels/cpu/simd'] = 1643, ['kernels/cpu/pool'] = 510,
-  ['kernels/cpu/jit'] = 8260, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
+  ['kernels'] = 36183, ['kernels/cpu/verbs'] = 6452, ['kernels/cpu/simd'] = 1643, ['kernels/cpu/pool'] = 510,
+  ['kernels/cpu/jit'] = 8261, ['kernels/cpu/interpret'] = 2112, ['kernels/cpu/libraries'] = 2782,
   ['kernels/cuda'] = 7640, ['kernels/math'] = 2400,
   ['engine'] = 37109, ['engine/core'] = 2548, ['engine/autograd'] = 2887, ['engine/ops'] = 11393,
   ['engine/linalg'] = 1771, ['engine/io'] = 3194, ['engine/text'] = 1388, ['engine/profile'] = 694,

@@ -637,6 +637,18 @@ TEST_CASE("carried masks are exchanged, as vectors are", "[emitter]") {
   }
 }
 
+TEST_CASE("programs with turns that need more registers than there are get no code", "[emitter]") {
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    LaneBuilder builder(4);
+    for (uint64_t k = 0; k < 40; ++k) {
+      const F x = F::load(k);
+      builder.carry(x.id, (x + F(1)).id);
+      builder.store(k, x.id);
+    }
+    CHECK(!compile(builder.finish(), isa, 0));
+  }
+}
+
 TEST_CASE("programs fold constants and keep what is exact", "[emitter]") {
   LaneBuilder builder(4);
   const F x = F::load(1);

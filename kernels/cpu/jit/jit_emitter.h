@@ -315,6 +315,7 @@ class Emitter : InstructionEmitter {
     for (const int32_t id : plan_.entry)
       for (int copy = 0; copy < copies; ++copy) {
         write(id, copy);
+        if (failed_) return;  // more loads than registers
         held.push_back(value_of(id, copy));
         file_of(id).holds[reg_[held.back()]] = kTaken;
       }
